@@ -166,7 +166,7 @@ def real(folder):
 
 OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 ENDINGS = {
-    "mediconfusion": ["blank", "blind", "rotated", "sanity", "swapped"],
+    "mediconfusion": ["blank", "blind", "rotated", "sanity", "swapped", "think", "think_boxed"],
     "mediconfusion_ff": ["blank", "blind", "sanity", "swapped"],
     "mediconfusion_gd": ["blank", "blind", "rotated", "sanity", "swapped"],
     "mediconfusion_ps": ["blank", "blind", "sanity", "swapped"],

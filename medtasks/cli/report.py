@@ -9,6 +9,7 @@ import typer
 from medtasks.audit.report.contents import RunReport
 from medtasks.cli.output import IncludePath, JsonFile, look_into, out, say, write_json, write_text
 from medtasks.errors import RepliesError
+from medtasks.harness.repeats import repeat_folders
 
 _PAGE = "report.html"
 
@@ -37,12 +38,12 @@ def report(
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
     from medtasks.audit.comparing import compare_with
+    from medtasks.audit.repeats import collected
     from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
     from medtasks.audit.report.page.writing import write_page
-    from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-    from medtasks.audit.report.reading.run_folder import read_run
+    from medtasks.audit.report.reading.collecting import collect_replies
     from medtasks.audit.report.tables.writing import latex as latex_tables
     from medtasks.audit.report.tables.writing import markdown as markdown_tables
     from medtasks.audit.run_files import Source
@@ -51,9 +52,9 @@ def report(
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
     if task is None and run.is_file():
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
-    look_into(context, include_path, [run, *(against or ())])
+    look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
     with out.status("Collecting ..."):
-        found = collect_run(read_run(run, model)) if task is None else collect_replies(task, [run])
+        found = collected(run, model) if task is None else collect_replies(task, [run])
         if against:
             found = replace(found, comparisons=compare_with(Source(run, model), against, task))
     page = html or (run if run.is_dir() else run.parent) / _PAGE

@@ -1,7 +1,8 @@
 """``medtasks run``: the harness with true exit codes, in which a task that cannot run costs that task alone."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,10 @@ from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
 from medtasks.harness.harness_options import HarnessOptions, read_options
 from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
-from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
+from medtasks.harness.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome
 from medtasks.harness.recipes import expansion
 from medtasks.harness.redaction import redacted_arguments
+from medtasks.harness.repeats import repeat_folder, repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including
@@ -58,6 +60,12 @@ RecipeName = Annotated[
 BackendName = Annotated[
     str, typer.Option("--backend", help="Where the recipe's model runs: hf, in this process, or server.")
 ]
+Repeats = Annotated[
+    int,
+    typer.Option(
+        "--repeats", min=1, help="Run everything as often, each time with another seed; mean, spread, majority vote."
+    ),
+]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -72,6 +80,7 @@ def run(
     journal: Journal = False,
     recipe: RecipeName = "",
     backend: BackendName = "",
+    repeats: Repeats = 1,
 ) -> None:
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
 
@@ -84,12 +93,15 @@ def run(
     if not asked:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
     start, limit, part = _words(launcher), FailureLimit.parse(max_failed), Shard.parse(shard) if shard else None
+    if repeats > 1 and part is not None:
+        raise MedTasksError("--repeats and --shard do not go together; run each shard with --seed N, and merge by seed")
     own = ["--launcher", launcher] if launcher else []
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
     own += ["--journal"] if journal else []
     own += ["--shard", str(part)] if part else []
     own += ["--recipe", recipe] if recipe else []
     own += ["--backend", backend] if backend else []
+    own += ["--repeats", str(repeats)] if repeats > 1 else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     named, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *named])
@@ -98,25 +110,76 @@ def run(
     context.with_resource(including(options.folders()))
     selection = _selected(asked)
     others, variables = _journaling(options) if journal else ((), {})
+    others = [*others, *repeat_notices(selection.ready or asked, options, repeats)]
     notices = _checked(selection.ready or asked, arguments, part, others)
+    this = _Run(tasks, asked, command, selection, notices, part, facts, start, limit, only_failed)
     with stopping_by_signal():
+        if repeats > 1:
+            _repeat(this, output, arguments, variables, repeats)
+        else:
+            this.go(output, arguments, variables)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is asked, wherever its results go."""
+
+    tasks: str
+    asked: Sequence[str]
+    command: Sequence[str]
+    selection: Selection
+    notices: Sequence[Notice]
+    part: Shard | None
+    recipe: RecipeFacts | None
+    start: Sequence[str]
+    limit: FailureLimit
+    only_failed: bool
+
+    def go(self, output: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Run it once; MedTasksError where a task has no results, or lost too many samples."""
         with out.status("Looking up versions, hardware and the model's weights ..."):
-            manifest = first_manifest(command, arguments, asked, selection, notices, part, facts)
-            earlier = earlier_run(output, manifest, arguments) if only_failed else None
-            recording = RunRecording(output, manifest, arguments, limit, lambda text: say(f"warning: {text}"))
+            of_run = (self.command, arguments, self.asked, self.selection, self.notices, self.part, self.recipe)
+            manifest = first_manifest(*of_run)
+            earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
+            recording = RunRecording(output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}"))
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
-        variables |= {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
-        variables |= {SHARD_VARIABLE: str(part)} if part else {}
+        kept = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
+        sharded = {SHARD_VARIABLE: str(self.part)} if self.part else {}
         try:
             with recording.until_its_end():
-                if selection.ready:
-                    run_tasks(selection.ready, arguments, output, start, recording.note, variables)
+                if self.selection.ready:
+                    told = {**variables, **kept, **sharded}
+                    run_tasks(self.selection.ready, arguments, output, self.start, recording.note, told)
         finally:
             _show(recording.manifest, output)
-    _conclude(recording.manifest, tasks)
-    _refuse_lost(recording, command, limit)
+        _conclude(recording.manifest, self.tasks)
+        _refuse_lost(recording, self.command, self.limit)
+
+
+def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mapping[str, str], repeats: int) -> None:
+    """Run it several times, and write and show what that comes to; what failed is raised at the end."""
+    from medtasks.audit.repeats import joined_repeats, write_repeats
+    from medtasks.cli.repeats import show_repeats
+
+    errors = []
+    for number in range(1, repeats + 1):
+        say(f"repeat {number} of {repeats}, seed {repeat_seed(arguments, number)}")
+        place = repeat_folder(output, number)
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            this.go(place, seeded(arguments, number), repeat_variables(variables, arguments, number))
+        except MedTasksError as error:
+            errors.append(f"repeat {number}: {error}")
+    with out.status("Joining ..."):
+        found = joined_repeats(output)
+    if found:
+        say(f"repeats: {write_repeats(output, found)}")
+        show_repeats(found)
+    say(f"report of all repeats: medtasks report {shlex.quote(str(output))}")
+    if errors:
+        raise MedTasksError("; ".join(errors))
 
 
 def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, str]]:

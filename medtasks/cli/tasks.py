@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from medtasks.cli.output import IncludePath, look_into
-from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
+from medtasks.harness.task_files import TAG_ENDING, task_files, thinking_variants_of, variants_of
 from medtasks.harness.task_index import lm_eval_tasks_folder, tasks_folder
 
 
@@ -14,17 +14,19 @@ def list_tasks(
     sanity: Annotated[
         bool, typer.Option("--sanity", help="List the sanity variants of image tasks: <task>_blind and so on.")
     ] = False,
+    thinking: Annotated[bool, typer.Option("--thinking", help="List the tasks that have thinking variants.")] = False,
     include_path: IncludePath = None,
 ) -> None:
-    """List our tasks and groups with one line of description each, or their sanity variants."""
+    """List our tasks and groups with one line of description each, or their variants."""
     look_into(context, include_path)
     known = task_files()
     width = max(len(name) for name in known)
     for task in known.values():
-        if sanity and task.variants:
-            endings = " ".join(f"_{made.variant}" for made in variants_of(task))
-            print(f"{task.name:<{width}}  {endings} {TAG_ENDING}")  # noqa: T201
-        elif not sanity:
+        made = [*(variants_of(task) if sanity else ()), *(thinking_variants_of(task) if thinking else ())]
+        if made:
+            endings = [f"_{one.variant}" for one in made] + [TAG_ENDING] * bool(sanity and task.variants)
+            print(f"{task.name:<{width}}  {' '.join(endings)}")  # noqa: T201
+        elif not (sanity or thinking):
             print(f"{task.name:<{width}}  {task.kind:<5}  {task.description}")  # noqa: T201
 
 

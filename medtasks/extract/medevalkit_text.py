@@ -5,8 +5,11 @@ at 9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never
 is the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply into the text "None".
 """
 
+import re
+
 _NO_BOX = "None"
 _BOX = r"\boxed{"
+_BRACE = re.compile(r"[{}]")
 # What stands behind the last of these is the answer; one after the other, each in what the one before has left. The
 # last one cannot occur any more and stands for completeness.
 _LEADS = (
@@ -31,6 +34,23 @@ def boxed(text: str) -> str:
         if depth == 0:
             return text[start + len(_BOX) : place].strip()
     return _NO_BOX
+
+
+def box_contents(text: str) -> list[str]:
+    r"""Return what each ``\boxed{...}`` that closes holds, stripped, in order.
+
+    Example:
+        >>> box_contents(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{C")
+        ['A', '\\text{B}']
+    """
+    braces: list[int] = []
+    found: dict[int, str] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            braces.append(brace.end())
+        elif braces and text.endswith(_BOX, 0, start := braces.pop()):
+            found[start] = text[start : brace.start()].strip()
+    return [found[start] for start in sorted(found)]
 
 
 def tagged(text: str | None, tag: str, *, required: bool = False) -> str:

@@ -18,7 +18,7 @@ from medtasks.families.counts import (
     judge_failed_rate,
     judged,
 )
-from medtasks.families.family import NO_OPTION, Asks, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
+from medtasks.families.family import NO_OPTION, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai import match_reply
@@ -40,6 +40,7 @@ class SingleChoice(TaskFamily):
 
     name = "single choice"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
+    asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor = "robust_choice"
     rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
     metrics: Sequence[AnyMetric] = (
@@ -127,6 +128,7 @@ class JudgedChoice(GroupedChoice):
     name = "single choice with a judge"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, **SingleChoice.columns}
     extractor = "vlmevalkit_2024_06"
+    asked_for = None  # the judge is given whole replies
     asks = Asks.JUDGE
     rotated = None
     metrics = (

@@ -22,7 +22,7 @@ from medtasks.extract.medheval_closed import Counted, judged, listed_options
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
 
 YES = "A"
@@ -111,6 +111,7 @@ class ClosedQuestions(TaskFamily):
     }
     short: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.YES_NO}
     kind = Kind.CLOSED
+    asked_for = AskedFor.LETTER_OR_YES_NO
     extractor = _STRICT
     metrics: Sequence[AnyMetric] = (*_ACCURACY, *_BY_TYPE, *_RATES)
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeGuard
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.behind_reasoning import Reasoned, behind_reasoning
 from medtasks.extract.chexbert_labels import NAME as CHEXBERT_LABELS
 from medtasks.extract.chexbert_labels import label_replies
 from medtasks.extract.failure import (
@@ -56,6 +57,14 @@ class Column(Enum):
     YES_NO = "yes or no"
     ID = "a text or a number"
     ANYTHING = "anything"
+
+
+class AskedFor(Enum):
+    """What an answer is."""
+
+    LETTER = auto()  # of an option
+    LETTER_OR_YES_NO = auto()  # as the question's ``kind`` says
+    PHRASE = auto()  # or yes or no
 
 
 class Asks(Enum):
@@ -108,6 +117,7 @@ class Row:
     extractor: str | None = None  # name of the rule; None where a judge alone reads them, or the family's own is meant
     option_form: str | None = None  # how one option is written for the rule (families/templates.py); None: bare
     fenced: bool = False  # whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`
+    reasoned: bool = False  # whether only what stands behind the reasoning is read (extract/behind_reasoning.py)
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,16 @@ class ReadAnswer:
 def compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
     """Return whether a metric compares texts, with others that are computed together."""
     return isinstance(metric, CorpusMetric) and metric.text_field is not None
+
+
+def without_its_reasoning(reply: Reply) -> Reply:
+    """Return the answer behind the reasoning of a reply that has a text; a cut and empty one where that never ended."""
+    answer = _two_parts(reply).answer
+    return replace(reply, text=answer or "", reasoning="", cut=reply.cut or answer is None)
+
+
+def _two_parts(reply: Reply) -> Reasoned:
+    return behind_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
 
 
 def needs_labeler(row: Row) -> bool:
@@ -150,6 +170,7 @@ class TaskFamily(ABC):
     scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
     saves_replies: ClassVar[bool] = False  # each is on disk before anything is computed from it
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
+    asked_for: ClassVar[AskedFor | None] = None  # what its questions ask for, where reasoning before it makes sense
     metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
     paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
@@ -163,14 +184,24 @@ class TaskFamily(ABC):
         """Return the score of one sample; never raises for what the reply says.
 
         It is a flat record of ``sample``, ``cluster_id``, ``rule``, ``reason`` and what the family's metrics look at:
-        ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`.
+        ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`. Where the reply
+        is read behind its reasoning, ``reasoning_words`` says how long that is.
         """
+        if row.reasoned and reply.text is not None and not reply.failed:
+            return self._reasoned(sample, reply, replace(row, reasoned=False))
         score = {"sample": sample.doc_id, "cluster_id": self.cluster_id(sample), **self._score(sample, reply, row)}
         score["rule"] = f"{score['rule']}{FENCED}" if row.fenced else score["rule"]
         score["reason"] = str(score["reason"])
         if reply.cut:
             score["cut"] = True  # one without an answer had no room for it
             score["reason"] = str(Reason.TRUNCATED) if score["reason"] in _UNSAID else score["reason"]
+        return score
+
+    def _reasoned(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        found = _two_parts(reply)
+        score = {**self.score(sample, without_its_reasoning(reply), row), "reasoning_words": found.words}
+        if found.answer is None:  # rules that reproduce published code read even nothing as some option
+            score |= {"reason": str(Reason.TRUNCATED)} | ({"value": None} if "value" in score else {})
         return score
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:

@@ -31,7 +31,7 @@ from medtasks.families.counts import (
     stop_warning,
     unstopped,
 )
-from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medevalkit import judge_answer
@@ -127,6 +127,7 @@ class KitQuestions(TaskFamily):
     name = "closed and open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
     kind = Kind.KIT_QUESTION
+    asked_for = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
     metrics: Sequence[AnyMetric] = (*_METRICS, *SAMPLE_COUNTS)
 

@@ -12,7 +12,7 @@ from medtasks.extract.multimedeval import clean_head
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import Column, ReadAnswer, Reply, TaskFamily
+from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score
 
 _FACTS = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
@@ -28,6 +28,7 @@ class OpenQuestions(TaskFamily):
     name = "open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
     kind = Kind.OPEN
+    asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
         *(Metric(name, selection=answered, of=_field(name)) for name in ("bleu_1", "token_f1", "token_recall")),

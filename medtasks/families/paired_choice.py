@@ -13,7 +13,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
 from medtasks.families.constant_replies import Strategy, option_strategies
 from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
-from medtasks.families.family import FENCED, Asks, Column, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
@@ -98,6 +98,7 @@ class PairedChoice(TaskFamily):
         "options": Column.OPTIONS,
         "answer": Column.LETTER,
     }
+    asked_for: ClassVar[AskedFor | None] = AskedFor.LETTER
     extractor: ClassVar[str | None] = "robust_choice"
     paired = True
     rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
@@ -156,6 +157,7 @@ class FreeForm(PairedChoice):
     columns: ClassVar[Mapping[str, Column]] = {**PairedChoice.columns, "question": Column.TEXT}
     kind = None
     extractor = None
+    asked_for = None  # the judge is given whole replies
     asks = Asks.JUDGE
     rotated = None
     letter_rows: ClassVar[Mapping[str, Row]] = {}

@@ -114,14 +114,14 @@ def _guard_evaluation() -> None:
 
 
 def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
-    """Return the harness's index with few-shot twins and sanity variants of our tasks and those in the user's folders.
+    """Return the harness's index with few-shot twins and variants of our tasks and those in the user's folders.
 
     Without them, and with a warning, if that fails.
     """
     if not isinstance(index, dict):
         return index
     entries = {}
-    variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated)"
+    variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
         from medtasks.harness.task_files import include
         from medtasks.harness.variants import index_entries

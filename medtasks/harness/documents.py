@@ -18,6 +18,7 @@ from medtasks.harness.own_documents import completed, is_looked_at, own_document
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import members_of, task_config, task_file, variant_of
 from medtasks.harness.task_index import SETTINGS, mapping_in, resolved
+from medtasks.harness.thinking import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
 from medtasks.prompts.images import images
 
 Document = Mapping[str, Any]
@@ -77,18 +78,23 @@ def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
 
 
 def variant_hook(name: str) -> Callable[[Any], Any] | str | RefusedPath:
-    """Return what the harness's file for a sanity variant names: by its name, what its ``process_docs`` does.
+    """Return what the harness's file for a variant names: by its name, what its ``process_docs`` does.
 
-    Behind ``path_of_``, the ``dataset_path`` of a variant whose images cannot always be had; asking for it says
-    why the variant is impossible, since the harness would hide what ``process_docs`` raises. AttributeError where there
-    is no such variant.
+    Behind ``text_of_`` and ``messages_of_``, what makes the prompt of a thinking variant. Behind ``path_of_``, the
+    ``dataset_path`` of a variant whose images cannot always be had; asking for it says why the variant is impossible,
+    since the harness would hide what ``process_docs`` raises. AttributeError where there is no such variant.
     """
-    variant = name.removeprefix(_PATH_OF)
+    of = next((before for before in (_PATH_OF, TEXT_OF, MESSAGES_OF) if name.startswith(before)), "")
+    variant = name.removeprefix(of)
     found = variant_of(variant)
     if found is None:
         raise AttributeError(name)
     task, base = task_file(variant), task_config(found[0])
-    if name != variant:
+    if of == TEXT_OF:
+        return thinking_text(resolved(base["doc_to_text"]), found[1], task.family)
+    if of == MESSAGES_OF:
+        return thinking_messages(resolved(base["doc_to_messages"]), found[1], task.family)
+    if of == _PATH_OF:
         path = str(resolved(base["dataset_path"]))
         try:
             check_possible(task)
@@ -105,6 +111,8 @@ def variant_hook(name: str) -> Callable[[Any], Any] | str | RefusedPath:
 
 
 def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if task.variant in THINKING:
+        return documents
     changes = {BLIND: blind, BLANK: blank, SWAPPED: swapped}
     if task.variant in changes:
         return changes[task.variant](documents)

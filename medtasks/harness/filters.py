@@ -25,11 +25,13 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     The arguments are those of :class:`~medtasks.families.family.Row`.
     """
 
-    def __init__(self, rule: str | None = None, option: str | None = None, *, fenced: bool = False) -> None:
+    def __init__(
+        self, rule: str | None = None, option: str | None = None, *, fenced: bool = False, reasoned: bool = False
+    ) -> None:
         of_replies = [name for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS]
         if rule is not None and rule not in of_replies:
             raise unknown_name("answer rule", rule, of_replies)
-        self._row = Row(rule, option, fenced)
+        self._row = Row(rule, option, fenced, reasoned)
         written_options(option, [""])  # a form with a typing error shall stop the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:

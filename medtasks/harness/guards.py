@@ -20,7 +20,15 @@ from medtasks.harness.model_places import destinations
 from medtasks.harness.redaction import redacted
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset, row_shard
-from medtasks.harness.task_files import TAG_ENDING, including, task_config, task_files, tasks_of, variants_of
+from medtasks.harness.task_files import (
+    TAG_ENDING,
+    including,
+    task_config,
+    task_files,
+    tasks_of,
+    thinking_variants_of,
+    variants_of,
+)
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
 
 _BROKEN_WANDB = "0.7.3"
@@ -232,9 +240,9 @@ def _foreign_names(run: GuardedRun) -> list[str]:
 
 
 def our_names() -> Iterator[str]:
-    """Yield every name of ours that ``--tasks`` takes: tasks, groups, tags, sanity variants."""
+    """Yield every name of ours that ``--tasks`` takes: tasks, groups, tags, variants."""
     for name, task in task_files().items():
-        yield from (name, *task.tags, *(made.name for made in variants_of(task)))
+        yield from (name, *task.tags, *(made.name for made in (*variants_of(task), *thinking_variants_of(task))))
         if task.variants:
             yield name + TAG_ENDING
 

@@ -21,6 +21,7 @@ from medtasks.extract.failure import (
     cut_reply,
     failed_reply,
     failure_cause,
+    reasoned_reply,
     without_cut_mark,
     without_reasoning,
 )
@@ -170,9 +171,10 @@ async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
 
 
 def _noted(completion: Any, tools: bool) -> Any:
-    """Return a completion whose text tells a failed and a cut reply; without a single choice the harness tries again.
+    """Return a completion whose text tells a failed and a cut reply, and what the server's parser took for reasoning.
 
-    Where the model may call tools, replies are parts of a conversation and are left as they are.
+    Without a single choice the harness tries again. Where the model may call tools, replies are parts of a conversation
+    and are left as they are.
     """
     message = _only_choice(completion).message
     content = message.content
@@ -181,8 +183,16 @@ def _noted(completion: Any, tools: bool) -> Any:
     elif cause := failure_of(completion):
         message.content = failed_reply(cause)
     elif completion.choices[0].finish_reason == "length":
-        message.content = cut_reply(content if isinstance(content, str) else "")
+        message.content = cut_reply(_with_reasoning(message, content if isinstance(content, str) else ""))
+    elif isinstance(content, str) and content:
+        message.content = _with_reasoning(message, content)
     return completion
+
+
+def _with_reasoning(message: Any, content: str) -> str:
+    told = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
+    reasoning = next((one for one in told if isinstance(one, str) and one), "")
+    return reasoned_reply(reasoning, content) if reasoning else content
 
 
 def failure_of(completion: Any) -> str:

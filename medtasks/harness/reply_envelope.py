@@ -33,7 +33,8 @@ def enveloped(reply: Any, row: Row, **noted: Any) -> str:
     """Return a reply with the row that shall read it, and what else is noted of it, as text without ``<``."""
     how = {} if row.option_form is None else {"option": row.option_form}
     fenced = {"fenced": True} if row.fenced else {}
-    content = {"rule": row.extractor, **how, **fenced, **noted, "reply": reply}
+    reasoned = {"reasoned": True} if row.reasoned else {}
+    content = {"rule": row.extractor, **how, **fenced, **reasoned, **noted, "reply": reply}
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
 
 
@@ -46,7 +47,8 @@ def opened(result: Any) -> tuple[Reply, Row]:
             content = parsed if content.keys() <= parsed.keys() else content
     text = Reply.of_text(content["reply"])
     reply = Reply(text.text, None, text.cut, "labels" in content, content.get("labels"), text.reasoning)
-    return reply, Row(content["rule"], content.get("option"), bool(content.get("fenced")))
+    how = (bool(content.get("fenced")), bool(content.get("reasoned")))
+    return reply, Row(content["rule"], content.get("option"), *how)
 
 
 def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:

@@ -16,6 +16,7 @@ from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily
 from medtasks.families.registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.harness.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
+from medtasks.harness.thinking import BOXED, TAGS, THINKING, thinking_changes, thinking_of, thinking_rows
 from medtasks.metrics.metric import STDERR, AnyMetric
 
 _PREPARED = "medtasks.data.path_of."
@@ -34,6 +35,8 @@ _MEANING = {
     "blank": "grey pictures in place of the images",
     "swapped": "with the image of another question",
     "rotated": "in every rotation of the options",
+    TAGS: "reasoning in <think>, the answer in <answer>",
+    BOXED: "reasoning first, the answer in a box",
 }
 
 
@@ -71,6 +74,7 @@ class TaskFile:
     breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
     # its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant
     variants: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
     variant: str | None = None  # which variant of ``base`` it is, None for a task with a file
     base: str | None = None
     base_scoring: DottedName | None = None  # the hook that scores ``base``, where this one has another
@@ -143,21 +147,24 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        made = replace(self, name=f"{self.name}{TWIN_ENDING}", twin=f"{self.name}{TWIN_ENDING}")
+        made = replace(self, name=f"{self.name}{TWIN_ENDING}", twin=f"{self.name}{TWIN_ENDING}", thinking=())
         told = made.changes(config)
         return replace(made, description=told["metadata"]["description"], tags=tuple(names_in(told["tag"])))
 
     def as_variant(self, variant: str) -> "TaskFile":
-        """Return a sanity variant of this task, with its file as path."""
+        """Return a sanity or thinking variant of this task, with its file as path."""
         made = replace(
             self,
             name=f"{self.name}_{variant}",
             description=f"{self.description}; {_MEANING[variant]}",
             tags=(),
             variants=(),
+            thinking=(),
             variant=variant,
             base=self.name,
         )
+        if variant in THINKING:
+            return replace(made, rows=thinking_rows(self.rows))
         if variant != ROTATED:
             return made
         return replace(
@@ -197,12 +204,18 @@ class TaskFile:
 
     def _variant_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         about = {"description": self.description, "variant": self.variant, "base": self.base}
-        # Its documents are those of its task, in which named columns have their names already.
-        kept = {name: value for name, value in mapping_in(config, "metadata").items() if name != COLUMNS}
-        changed: dict[str, Any] = {
+        named: dict[str, Any] = {
             "task": self.name,
             "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
             "tag": [],
+        }
+        if self.variant in THINKING:  # of the documents themselves nothing changes
+            about = {**mapping_in(config, "metadata"), **about}
+            return {**named, **thinking_changes(self.name, self.rows, config), "metadata": about}
+        # Its documents are those of its task, in which named columns have their names already.
+        kept = {name: value for name, value in mapping_in(config, "metadata").items() if name != COLUMNS}
+        changed = {
+            **named,
             "process_docs": DottedName(f"{VARIANT_HOOKS}{self.name}"),
             "metadata": {**kept, **about},
         }
@@ -221,7 +234,7 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
     family = family_of(str(config.get("process_results")))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
-    metrics = config.get("metric_list")
+    metrics, rows = config.get("metric_list"), dict(_rows(config, family))
     return TaskFile(
         name=name,
         kind="task",
@@ -230,12 +243,13 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         dataset=dataset,
         guarded_as=dataset or _text(metadata.get("dataset")),
         output_type=str(config.get("output_type", "generate_until")),
-        rows=dict(_rows(config, family)),
+        rows=rows,
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(metadata.get("breakdown", ())),
         variants=_variants(config, dataset, family),
+        thinking=thinking_of(config, family, rows),
     )
 
 
@@ -256,7 +270,7 @@ def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tupl
         fenced = any(step.get("fenced") for step in steps)
         named = next((step for step in steps if "rule" in step), None)
         if named is not None:
-            yield name, Row(str(named["rule"]), named.get("option"), fenced)
+            yield name, Row(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
         elif by_judge:
             yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
         elif own and all(step.get("function") == _AS_IT_IS for step in steps):

@@ -15,6 +15,9 @@ variant       how its questions differ from those of the task
 ``_rotated``  every question is asked once for each rotation of its options, see :mod:`medtasks.families.rotations`
 ============  =========================================================================================================
 
+Thinking variants have none either: ``_think`` and ``_think_boxed`` ask the same with an instruction to reason first,
+see :mod:`medtasks.harness.thinking`; no image is needed for them.
+
 A task whose metadata have ``few_shot`` has a twin ``<task>_5shot``, which shows five solved examples first, and
 variants of its own. A model that looks at the images loses with the first three what the images tell; what it keeps, it
 has read from the question. ``<task>_sanity`` is a tag: the task and all its variants.
@@ -34,6 +37,7 @@ from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
 from medtasks.harness.task_index import TaskIndex, index_tasks, mapping_in, read_config, tasks_folder, with_image_roots
+from medtasks.harness.thinking import THINKING
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
@@ -94,7 +98,7 @@ def lost_folders() -> str:
 def task_files() -> Mapping[str, TaskFile]:
     """Return all tasks and groups by name, sorted: ours, of the user's own datasets, and of included folders.
 
-    Few-shot twins are listed, sanity variants are not; :func:`task_file` knows both. A damaged file raises
+    Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises
     MedTasksError.
     """
     folder = own_tasks_folder()
@@ -121,7 +125,7 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
 
 
 def task_file(name: str) -> TaskFile:
-    """Return a task or group, or a sanity variant of a task; UnknownName suggests the nearest name."""
+    """Return a task or group, or a variant of a task; UnknownName suggests the nearest name."""
     known = task_files()
     task = known.get(name) or _variant(name, known)
     if task is None:
@@ -162,16 +166,26 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
 
 
 def _variant(name: str, known: Mapping[str, TaskFile]) -> TaskFile | None:
-    base, _, variant = name.rpartition("_")
-    if variant not in VARIANTS or name in known or base not in known or variant not in known[base].variants:
-        return None
-    return known[base].as_variant(variant)
+    for variant in (*VARIANTS, *THINKING):
+        base = known.get(name.removesuffix(f"_{variant}"))
+        if name not in known and base is not None and variant in (*base.variants, *base.thinking):
+            return base.as_variant(variant)
+    return None
 
 
 def variants_of(task: TaskFile) -> list[TaskFile]:
-    """Return the variants of a task; a name that belongs to a file is not among them."""
+    """Return the sanity variants of a task; a name that belongs to a file is not among them."""
+    return _made(task, task.variants)
+
+
+def thinking_variants_of(task: TaskFile) -> list[TaskFile]:
+    """Return the thinking variants of a task; a name that belongs to a file is not among them."""
+    return _made(task, task.thinking)
+
+
+def _made(task: TaskFile, variants: Sequence[str]) -> list[TaskFile]:
     known = task_files()
-    return [task.as_variant(variant) for variant in task.variants if f"{task.name}_{variant}" not in known]
+    return [task.as_variant(variant) for variant in variants if f"{task.name}_{variant}" not in known]
 
 
 def tagged_tasks(tag: str) -> list[TaskFile]:

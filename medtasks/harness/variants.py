@@ -1,4 +1,4 @@
-"""Tasks without files for the harness: few-shot twins, and sanity variants of ours and of those in the user's folders.
+"""Tasks without files for the harness: few-shot twins, sanity and thinking variants, also of tasks of the user's own.
 
 The harness reads a task from a file, so each gets one that includes its task's file and says what is different, in a
 folder that lives as long as this process.
@@ -13,15 +13,15 @@ from typing import Any
 
 from medtasks.data.variants import SWAPPED
 from medtasks.harness.task_file import TWIN_ENDING, VARIANT_HOOKS, TaskFile
-from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
+from medtasks.harness.task_files import TAG_ENDING, task_files, thinking_variants_of, variants_of
 from medtasks.harness.task_index import SETTINGS, DottedName, dumped, read_config, with_image_roots
 
 VARIANT_OF = "medtasks_variant_of"
-"""Key of an entry of the harness's index that stands for a sanity variant, or for the tag of a task's variants."""
+"""Key of an entry of the harness's index that stands for a variant, or for the tag of a task's variants."""
 
 
 def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
-    """Return entries of the harness's task index for few-shot twins, sanity variants if wanted, and their tags.
+    """Return entries of the harness's task index for few-shot twins, other variants if wanted, and their tags.
 
     They are made for those of our tasks that no file of the harness or the user has replaced, and only under names that
     are free.
@@ -37,7 +37,8 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
                 known = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
                 entries[tag] = {**known, "task": [*known["task"], task.name]}
         made = [one for one in variants_of(task) if sanity and one.name not in index]
-        entries |= {one.name: {**listed, "yaml_path": _file(one), VARIANT_OF: task.name} for one in made}
+        thinking = [one for one in thinking_variants_of(task) if sanity and one.name not in index]
+        entries |= {one.name: {**listed, "yaml_path": _file(one), VARIANT_OF: task.name} for one in (*made, *thinking)}
         tag = task.name + TAG_ENDING
         if made and tag not in index:
             names = [task.name, *(one.name for one in made)]

@@ -173,6 +173,24 @@ def test_nothing_of_a_record_is_written(evaluate: Evaluate, planted_home: Path, 
     assert all(record["sample"].startswith("doc-") for record in records)
 
 
+def test_nothing_of_a_record_is_written_where_the_model_reasons(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = ["canary_choice_think", "canary_open_think_boxed"]
+    ran = evaluate(tasks=tasks)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    written = samples(tmp_path / "out")
+    assert sorted(written) == tasks
+    for row in (row for rows in written.values() for row in rows):
+        assert "is credentialed" in str(row["filtered_resps"])
+        assert row["score"]["reasoning_words"] > 0  # numbers say no word of a patient
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+    report = collect_run(read_run(tmp_path / "out"))
+    assert all(task.thinking and task.thinking.answered == DOCUMENTS for task in report.tasks)
+    assert CANARY not in json.dumps(report_as_dict(report))
+
+
 def test_two_ranks_and_a_failing_metric(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
     ran = evaluate(ranks=2, tasks=["canary_report", "canary_open"])
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -362,7 +380,11 @@ class Echo(lmms):
         self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
     def generate_until(self, requests):
-        return [f"reply {CANARY} to {{request.args[0]}} in row {{request.doc_id}}." for request in requests]
+        return [self.reply(*request.args[:1], request.doc_id) for request in requests]
+
+    def reply(self, prompt, row):
+        thought = "<think>thought of {CANARY}</think>" if "within <think>" in prompt or "boxed" in prompt else ""
+        return f"{{thought}}reply {CANARY} to {{prompt}} in row {{row}}."
 
     def loglikelihood(self, requests):
         return [(1.0 + request.idx, False) for request in requests]

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
+from openai.types.chat import ChatCompletionMessage
 
 from medtasks.extract.failure import failed_reply, failure_cause
+from medtasks.families.family import Reply
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.models import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.harness.reply_envelope import parse_loglikelihood
@@ -273,6 +275,19 @@ def test_a_reply_cut_by_the_server_says_so_to_our_tasks_only():
     assert replies_of(Served(completion(None, "length"))) == ["[[medtasks:cut]] "]
     assert replies_of(Served(completion("The answer", "length")), [request("theirs")]) == ["The answer"]
     assert replies_of(Served(completion(None)), [request("theirs")]) == [""]
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_what_the_servers_parser_took_for_reasoning_is_kept_for_our_tasks_only(field):
+    def served(finish="stop", content="B"):
+        message = ChatCompletionMessage.model_validate({"role": "assistant", "content": content, field: "A? <no>"})
+        return Served(SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason=finish)]))
+
+    (reply,) = replies_of(served())
+    assert Reply.of_text(reply) == Reply("B", reasoning="A? <no>")
+    (reply,) = replies_of(served("length", ""))
+    assert Reply.of_text(reply) == Reply("", cut=True, reasoning="A? <no>")
+    assert replies_of(served(), [request("theirs")]) == ["B"]
 
 
 def test_calls_of_tools_are_left_alone():

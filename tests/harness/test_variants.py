@@ -30,6 +30,7 @@ from medtasks.harness.task_files import (
     variants_of,
 )
 from medtasks.harness.task_index import DottedName, resolved
+from medtasks.harness.thinking import THINKING
 from medtasks.harness.variants import index_entries
 from medtasks.hooks import submission
 from medtasks.tasks.own_tasks import select_as
@@ -153,9 +154,9 @@ def test_entries_of_the_harness_index():
     entries = index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
     assert sorted(entries) == sorted(
         [
-            *(f"mediconfusion_{ending}" for ending in (*VARIANTS, "sanity")),
-            *(f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, "sanity")),
-            "multimedeval_medqa_5shot",
+            *(f"mediconfusion_{ending}" for ending in (*VARIANTS, "sanity", *THINKING)),
+            *(f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, "sanity")),  # which compares likelihoods
+            *(f"multimedeval_medqa_{ending}" for ending in ("5shot", *THINKING)),
             "multimedeval_5shot",
         ]
     )
@@ -212,7 +213,8 @@ print(json.dumps([files, list(map(os.path.isfile, files))]))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     files, there = json.loads(ran.stdout)
-    assert [Path(file).name for file in files] == [f"mediconfusion_{variant}.yaml" for variant in VARIANTS]
+    made = [f"mediconfusion_{variant}.yaml" for variant in (*VARIANTS, *THINKING)]
+    assert [Path(file).name for file in files] == made
     assert all(there)
     assert not any(Path(file).parent.exists() for file in files)
 

@@ -115,6 +115,69 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class LengthBin:
+    """Questions whose replies are about as long."""
+
+    least: int
+    most: int
+    questions: int
+    score: Score  # of these questions alone
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """How a thinking variant does beside its direct form, and what the reasoning costs."""
+
+    base: str  # name of the task in its direct form
+    gains: tuple[Gain, ...]  # thinking minus direct, on the questions that both answered; empty if it was not run
+    rule: str  # name of the row that the rest is about
+    answered: int
+    truncated: Score  # share whose reasoning never ended
+    unit: str  # what lengths count: tokens of the whole reply, else words of the reasoning
+    mean: float  # lengths of replies; NaN where none is known, as are the next two
+    median: float
+    most: float
+    limit: int | None  # of new tokens; None if it is not known
+    at_limit: int | None  # replies that are as long as that; None where nobody counted tokens
+    bins: tuple[LengthBin, ...]  # from short to long
+
+
+@dataclass(frozen=True)
+class RepeatedScore:
+    """One metric of several runs of the same."""
+
+    metric: str
+    values: tuple[float, ...]  # one per repeat, in ascending order
+    mean: float
+    spread: float  # their standard deviation; NaN for a single one
+    majority: Score | None  # of the answers that most repeats gave; None where it does not follow from single samples
+    share: bool  # whether it is a fraction
+
+
+@dataclass(frozen=True)
+class RepeatedRow:
+    """Repeats under one reading of the replies."""
+
+    name: str  # of the filter
+    scores: tuple[RepeatedScore, ...]
+    samples: int  # asked in any repeat; 0 where nobody can tell which answers are alike
+    ties: int  # samples of which several answers have most votes
+    failed_replies: int  # of all repeats; they are no vote
+    failed_samples: int  # without a reply in any repeat; they are in no score of the majority
+
+
+@dataclass(frozen=True)
+class RepeatedTask:
+    """A task that was run several times with other seeds."""
+
+    task: str
+    repeats: int
+    seeds: tuple[int | None, ...]  # in ascending order; None where none is recorded
+    rows: tuple[RepeatedRow, ...]
+    notes: tuple[str, ...] = ()  # what a reader has to know, one sentence each
+
+
+@dataclass(frozen=True)
 class Item:
     """One question with its reply."""
 
@@ -150,6 +213,8 @@ class TaskReport:
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
     gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run
+    thinking: Thinking | None = None  # of a thinking variant
+    repeats: RepeatedTask | None = None  # what this and other runs with other seeds come to
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods
     items: tuple[Item, ...] = ()  # every question answered; empty without samples
     pictures: Mapping[str, Path] = field(default_factory=dict)  # file of each picture by key; empty where withheld

@@ -14,6 +14,7 @@ from medtasks.audit.report.contents import (
     RunReport,
     Score,
     TaskReport,
+    Thinking,
 )
 from medtasks.audit.report.words import coded
 from medtasks.families.classification import RIGHT
@@ -88,6 +89,22 @@ def best_baseline(task: TaskReport, rule: RuleReport) -> tuple[Baseline, float] 
     defined = [entry for entry in found if not math.isnan(entry[1])]
     sign = 1 if main.higher_is_better else -1
     return max(defined, key=lambda entry: sign * entry[1], default=None)
+
+
+def shows_thinking(report: RunReport) -> bool:
+    """Return whether anything is known of thinking variants or repeats."""
+    return any(task.thinking or task.repeats for task in report.tasks)
+
+
+def said_of_lengths(thinking: Thinking) -> str:
+    """Return how long replies are, in one sentence; empty where nobody knows."""
+    if math.isnan(thinking.mean):
+        return ""
+    what = "Tokens per reply" if thinking.unit == "tokens" else "Words of reasoning per reply (tokens were not counted)"
+    said = f"{what}: mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
+    if thinking.at_limit is None:
+        return f"{said}."
+    return f"{said}; {thinking.at_limit:,} of {thinking.answered:,} used up the {thinking.limit:,} new tokens."
 
 
 def metrics_of(task: TaskReport) -> list[str]:

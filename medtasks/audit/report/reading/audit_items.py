@@ -16,7 +16,7 @@ from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import SourceError
-from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.harness.documents import image_settings
 from medtasks.harness.task_file import TaskFile
 from medtasks.prompts.images import image_path
@@ -92,7 +92,9 @@ def _answers(reading: TaskReading, document: Document, reply: Reply) -> dict[str
         # A score that another version wrote may lack something; the question is shown all the same.
         with contextlib.suppress(KeyError, TypeError):
             score = computed.samples[doc_id]
-            answers[name] = reading.task.family.describe(score, reply, None if math.isnan(value) else value)
+            row = reading.task.rows.get(name)
+            said = without_its_reasoning(reply) if row is not None and row.reasoned else reply
+            answers[name] = reading.task.family.describe(score, said, None if math.isnan(value) else value)
     return answers
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.comparing import compared_values, main_metrics, run_values
-from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport
+from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport, Thinking
 from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
 from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask, recorded_values, rule_reports
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task
+from medtasks.audit.report.reading.thinking import thinking_of
 from medtasks.data.decoding import Decoding
 from medtasks.data.manifest import described_images
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
@@ -28,9 +29,11 @@ from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import lost_folders, scored_task, task_config, task_file, task_files
 from medtasks.harness.task_index import mapping_in
+from medtasks.harness.thinking import THINKING
 from medtasks.metrics.metric import Role
 from medtasks.stats.calibration import Calibration
 
+_DIRECT = "direct"  # what a thinking variant is compared with
 _WEIGHTS = ("pretrained=", "model=", "model_path=")
 
 
@@ -287,6 +290,8 @@ def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
         )
     if one.reading is None:
         return one.report
+    if one.reading.task.variant in THINKING:
+        return replace(one.report, thinking=_thinking(one, one.reading, others.get(str(one.reading.task.base))))
     gains: list[Gain] = []
     for variant in OF_IMAGES:
         other = others.get(f"{one.report.name}_{variant}")
@@ -295,6 +300,13 @@ def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
                 one.reading.task, one.report, variant, other.report
             )
     return replace(one.report, gains=tuple(gains)) if gains else one.report
+
+
+def _thinking(one: Section, reading: TaskReading, base: Section | None) -> Thinking | None:
+    gains: list[Gain] = []
+    if base and base.reading:
+        gains = _paired(reading, base.reading) or [*_recorded(reading.task, one.report, _DIRECT, base.report)]
+    return thinking_of(reading, gains)
 
 
 def _common(values: Sequence[int]) -> int:
@@ -322,7 +334,7 @@ def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
         found = compared_values(reduced.get((rule, metric), {}), values)
         if found is not None:
             numbers = (found.second, found.first, found.difference, found.low, found.high, found.p, found.samples)
-            gains.append(Gain(str(variant.task.variant), variant.task.name, rule, metric, *numbers))
+            gains.append(Gain(str(variant.task.variant or _DIRECT), variant.task.name, rule, metric, *numbers))
     return gains
 
 

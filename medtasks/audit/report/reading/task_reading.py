@@ -49,6 +49,7 @@ class Samples:
     prompts: dict[str, str] = field(default_factory=dict)
     # scores of the run, by rule and document id; only if asked for
     scores: dict[str, dict[str, Score]] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)  # of each reply, by document id, where a model counted them
     answered: dict[str, None] = field(default_factory=dict)  # ids of documents with any line, in the order of the file
     torn: int = 0  # how many lines cannot be read
     contradicting: int = 0  # how many lines give another reply than an earlier one did
@@ -73,6 +74,8 @@ def read_samples(
         found.answered[doc_id] = None
         if reply is not None and found.replies.setdefault(doc_id, reply) != reply:
             found.contradicting += 1
+        if (tokens := _output_tokens(sample)) is not None:
+            found.tokens[doc_id] = tokens
         prompt = sample.get("input")
         if isinstance(prompt, str) and not is_withheld(prompt):
             found.prompts.setdefault(doc_id, prompt)
@@ -80,6 +83,13 @@ def read_samples(
         if score and "rule" in score:
             found.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
     return found
+
+
+def _output_tokens(sample: Mapping[str, Any]) -> int | None:
+    counted = sample.get("token_counts")
+    first = counted[0] if isinstance(counted, list) and len(counted) == 1 else None
+    tokens = first.get("output_tokens") if isinstance(first, dict) else None
+    return tokens if isinstance(tokens, int) else None
 
 
 def _lines(path: Path) -> Iterator[str]:

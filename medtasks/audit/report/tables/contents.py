@@ -73,7 +73,17 @@ def label(*parts: str) -> str:
 
 def task_tables(task: TaskReport) -> list[Table]:
     """Return a task's tables; those about something that it does not have are without rows."""
-    tables = [_scores(task), _baselines(task), _gains(task), _published(task), _pairs(task), _calibration(task)]
+    tables = [
+        _scores(task),
+        _baselines(task),
+        _gains(task),
+        _thinking(task),
+        _lengths(task),
+        _repeats(task),
+        _published(task),
+        _pairs(task),
+        _calibration(task),
+    ]
     return [*tables, *_groups(task)]
 
 
@@ -133,6 +143,60 @@ def _gains(task: TaskReport) -> Table:
         headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p"),
         rows=rows,
         notes=(INTERVALS,),
+    )
+
+
+def _thinking(task: TaskReport) -> Table:
+    found = task.thinking
+    rows = []
+    for gain in found.gains if found else ():
+        share = report_rows.is_share(task, gain.metric)
+        values = (number(gain.variant_score, share), number(gain.score, share))
+        gained = difference(gain.difference, gain.low, gain.high, share)
+        names = (name_cell(gain.rule), name_cell(gain.metric))
+        rows.append(cells(*names, count(gain.samples), *values, gained, p_value(gain.p)))
+    return Table(
+        label=label(task.name, "thinking"),
+        caption=f"Thinking against the direct form ({found.base if found else ''}), on the same questions.",
+        columns="llrrrrr",
+        headings=cells("Rule", "Metric", "Questions", "Direct", "Thinking", "Gain", "p"),
+        rows=rows,
+        notes=(INTERVALS,),
+    )
+
+
+def _lengths(task: TaskReport) -> Table:
+    found = task.thinking
+    rows = [
+        cells(f"{count(one.least)} to {count(one.most)}", count(one.questions), scored(one.score))
+        for one in (found.bins if found else ())
+    ]
+    said = [f"Reasoning never ended: {scored(found.truncated)}.", report_rows.said_of_lengths(found)] if found else []
+    return Table(
+        label=label(task.name, "lengths"),
+        caption=f"{found.bins[0].score.metric} by length of the reply." if found and found.bins else "",
+        columns="lrr",
+        headings=cells(f"Length, {found.unit}" if found else "", "Questions", "Score"),
+        rows=rows,
+        notes=(INTERVALS, *said),
+    )
+
+
+def _repeats(task: TaskReport) -> Table:
+    found = task.repeats
+    rows = []
+    for row in found.rows if found else ():
+        for one in row.scores:
+            ends = (number(one.values[0], one.share), number(one.values[-1], one.share))
+            numbers = (number(one.mean, one.share), number(one.spread, one.share), *ends)
+            rows.append(cells(name_cell(row.name), name_cell(one.metric), *numbers, scored(one.majority)))
+    return Table(
+        label=label(task.name, "repeats"),
+        caption=f"{found.repeats if found else 0} repeats with other seeds.",
+        columns="llrrrrr",
+        headings=cells("Rule", "Metric", "Mean", "Spread", "Lowest", "Highest", "Majority"),
+        rows=rows,
+        notes=(INTERVALS, *(found.notes if found else ())),
     )
 
 

@@ -1,0 +1,231 @@
+"""Several runs of the same with other seeds, joined: mean and spread of each metric, and the majority's answers.
+
+Nothing here depends on the order of repeats, of samples or of ranks. A repeat votes for what its rule read, a letter or
+a text in lower case; a reply that failed, and one without an answer, are no vote. Of answers with equally many votes a
+digest of the question and the answer decides, which favours no letter; how often that was is said. A sample that failed
+in every repeat has failed. The spread is the standard deviation of the repeats' values (divisor: repeats minus one).
+"""
+
+import hashlib
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
+from medtasks.audit.report.reading.collecting import collect_run
+from medtasks.audit.report.reading.recorded import of_scores, recorded_values
+from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.audit.report.reading.task_reading import TaskReading, read_task
+from medtasks.audit.scoring import with_interval
+from medtasks.data.home import written_whole
+from medtasks.errors import MedTasksError
+from medtasks.families.counts import COUNTS, is_failed
+from medtasks.families.family import without_its_reasoning
+from medtasks.harness.harness_options import HarnessOptions
+from medtasks.harness.kept_replies import what_is_asked
+from medtasks.harness.manifest import RunManifest, read_manifests
+from medtasks.harness.repeats import repeat_folders
+from medtasks.harness.task_files import task_file
+from medtasks.metrics.metric import Estimate
+from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.rollouts import majority
+
+REPEATS_FILE = "repeats.json"
+_SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")
+_MOST_SHOWN = 3  # repeats without results that a message names
+
+
+def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
+    """Return what the repeats below a folder for results come to, by task of ours; none where nothing was repeated."""
+    folders = repeat_folders(output)
+    runs = {folder: read_run(folder) for folder in _of_one_kind(folders) if _has_run(folder)}
+    names = dict.fromkeys(name for run in runs.values() for name in run.tasks)
+    found = {}
+    for name in names:
+        try:
+            task = task_file(name)
+        except MedTasksError:
+            continue
+        having = {folder: run.tasks[name] for folder, run in runs.items() if name in run.tasks}
+        if task.kind == "task" and not task.only_harness and not task.compares_likelihoods:
+            missing = [folder.name for folder in folders if folder not in having]  # those of another kind, too
+            readings = [read_task(recorded, task) for recorded in having.values()]
+            found[name] = join(readings, [_seed(folder) for folder in having], missing)
+    return found
+
+
+def collected(folder: Path, model: str | None = None) -> RunReport:
+    """Return what a report says about a run or, where it was repeated, about its first repeat and all together."""
+    folders = repeat_folders(folder)
+    if not folders:
+        return collect_run(read_run(folder, model))
+    first = next((one for one in _of_one_kind(folders) if _has_run(one)), folders[0])
+    found, repeated = collect_run(read_run(first, model)), joined_repeats(folder)
+    tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in found.tasks)
+    note = (
+        f"The run was made {len(folders)} times. Scores, figures and single questions are those of {first.name}; what "
+        f"all of them come to stands under Thinking and repeats."
+    )
+    return replace(found, tasks=tasks, notes=(note, *found.notes))
+
+
+def _of_one_kind(folders: Sequence[Path]) -> list[Path]:
+    """Return the repeats that asked the same as the newest one; an earlier call may have left others behind."""
+    newest = {folder: found[-1] for folder in folders if (found := read_manifests(folder))}
+    if not newest:
+        return list(folders)
+    asked = {folder: _asked(manifest) for folder, manifest in newest.items()}
+    last = max(newest, key=lambda folder: newest[folder].started)
+    return [folder for folder in folders if asked.get(folder) == asked[last]]
+
+
+def _asked(manifest: RunManifest) -> dict[str, str]:
+    """Return what a repeat asked of whom, whatever its seed."""
+    options = HarnessOptions(manifest.options)
+    kept = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
+    return {**kept, **options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
+
+
+def _has_run(folder: Path) -> bool:
+    try:
+        return bool(read_run(folder).tasks)
+    except MedTasksError:
+        return False
+
+
+def _seed(folder: Path) -> int | None:
+    manifests = read_manifests(folder)
+    return manifests[-1].seeds.torch if manifests else None
+
+
+def write_repeats(output: Path, found: Mapping[str, RepeatedTask]) -> Path:
+    """Write what repeats come to beside their folders; the path is returned."""
+    path = output / REPEATS_FILE
+    with written_whole(path) as partial:
+        text = json.dumps({"schema_version": 1, "tasks": as_json(found)}, indent=2, ensure_ascii=False)
+        partial.write_text(f"{text}\n", encoding="utf-8")
+    return path
+
+
+def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()) -> RepeatedTask:
+    """Return what repeats of one task, at least one, come to."""
+    notes = []
+    if missing:
+        shown = ", ".join(missing[:_MOST_SHOWN]) + (" and more" if len(missing) > _MOST_SHOWN else "")
+        notes.append(f"In no number, as they have no results or asked something else than the newest: {shown}.")
+    replies = [{name: reply.recorded for name, reply in one.samples.replies.items()} for one in readings]
+    if len(replies) > 1 and replies[0] and all(one == replies[0] for one in replies):
+        notes.append("All repeats gave the same replies: the seed did not reach the model, so that they tell nothing.")
+    rows = [name for name in readings[0].task.rows if all(name in _values(one) for one in readings)]
+    return RepeatedTask(
+        task=readings[0].task.name,
+        repeats=len(readings),
+        seeds=tuple(sorted(seeds, key=lambda seed: (seed is None, seed))),
+        rows=tuple(_row(name, readings) for name in rows),
+        notes=tuple(notes),
+    )
+
+
+def _values(reading: TaskReading) -> dict[str, dict[str, float]]:
+    """Return a repeat's values by row and metric: those that the run recorded, else those of its replies."""
+    computed = {
+        name: {score.metric: score.value for score in one.report.scores} for name, one in reading.computed.items()
+    }
+    recorded = {
+        name: {metric: value for metric, (value, _) in row.items()}
+        for name, row in recorded_values(reading.recorded).items()
+    }
+    return {name: {**computed.get(name, {}), **recorded.get(name, {})} for name in {**computed, **recorded}}
+
+
+def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
+    by_id, ties, failed = _majority_scores(name, readings)
+    voted = _majority_values(name, readings, by_id)
+    values = [_values(one)[name] for one in readings]
+    scores = [
+        _score(metric, [one.get(metric, math.nan) for one in values], voted.get(metric))
+        for metric in values[0]
+        if metric not in COUNTS
+    ]
+    return RepeatedRow(
+        name=name,
+        scores=tuple(scores),
+        samples=len(by_id),
+        ties=ties,
+        failed_replies=failed,
+        failed_samples=sum(map(is_failed, by_id.values())),
+    )
+
+
+def _score(metric: str, values: Sequence[float], voted: Score | None) -> RepeatedScore:
+    ordered = sorted(values)  # sums of floats depend on their order
+    known = not any(map(math.isnan, values))
+    mean = math.fsum(ordered) / len(ordered) if known else math.nan
+    spread = statistics.stdev(ordered) if known and len(ordered) > 1 else math.nan
+    shown = with_interval(metric, Estimate(mean, math.nan), higher_is_better=True)
+    return RepeatedScore(metric, tuple(ordered), mean, spread, voted, shown.share)
+
+
+def _majority_values(name: str, readings: Sequence[TaskReading], by_id: Mapping[str, SampleScore]) -> dict[str, Score]:
+    """Return the values of the answers that most repeats gave; none where they do not follow from single scores."""
+    task, documents = readings[0].task, readings[0].documents
+    if not by_id or not task.family.scores_suffice:
+        return {}
+    known = [document for document in documents if str(document["doc_id"]) in by_id]
+    ordered = {str(one["doc_id"]): by_id[str(one["doc_id"])] for one in known}
+    columns = list(ordered.values()) if readings[0].withheld else known
+    return {one.metric: one for one in of_scores(task, "", ordered, columns).report.scores}
+
+
+def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[str, SampleScore], int, int]:
+    """Return the score that stands for all repeats, by document id; how many were ties; and how many replies failed.
+
+    There are none where nobody can tell which answer a score is of: texts of credentialed data.
+    """
+    said: dict[str, list[tuple[str | None, SampleScore]]] = {}
+    for reading in readings:
+        computed = reading.computed.get(name)
+        for doc_id, score in {} if computed is None else computed.samples.items():
+            said.setdefault(doc_id, []).append((_vote(reading, name, doc_id, score), score))
+    if not _is_told(name, readings):
+        return {}, 0, sum(is_failed(score) for votes in said.values() for _, score in votes)
+    ties, chosen = 0, {}
+    for doc_id, votes in said.items():
+        counts = Counter(vote for vote, _ in votes if vote is not None)
+        most = max(counts.values(), default=0)
+        ties += sum(count == most for count in counts.values()) > 1
+        ballots = sorted((vote for vote, _ in votes if vote is not None), key=_draw(doc_id))
+        winner = majority(ballots) if ballots else None
+        valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
+        chosen[doc_id] = min(valid or [score for _, score in votes], key=_canonical)
+    return chosen, ties, sum(is_failed(score) for votes in said.values() for _, score in votes)
+
+
+def _is_told(name: str, readings: Sequence[TaskReading]) -> bool:
+    scores = (score for one in readings if name in one.computed for score in one.computed[name].samples.values())
+    return all("value" in score for score in scores) or not any(one.withheld for one in readings)
+
+
+def _draw(doc_id: str) -> Callable[[str], bytes]:
+    return lambda vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest()
+
+
+def _canonical(score: SampleScore) -> str:
+    return json.dumps(score, sort_keys=True, default=str)
+
+
+def _vote(reading: TaskReading, name: str, doc_id: str, score: SampleScore) -> str | None:
+    """Return what a repeat answered; None where it gave no answer."""
+    if is_failed(score):
+        return None
+    if "value" in score:
+        return None if score["value"] is None else json.dumps(score["value"])
+    reply, row = reading.samples.replies.get(doc_id), reading.task.rows[name]
+    if reply is None:
+        return None
+    said = reading.task.family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
+    return None if said is None else " ".join(said.lower().strip(" .").split())

@@ -1,0 +1,31 @@
+"""What ``medtasks run --repeats`` prints of all repeats together."""
+
+import math
+from collections.abc import Mapping
+
+from medtasks.audit.report.contents import RepeatedScore, RepeatedTask
+from medtasks.audit.scoring import number
+from medtasks.cli.output import number_table, out, say
+
+
+def show_repeats(found: Mapping[str, RepeatedTask]) -> None:
+    """Print mean, spread and majority of each metric of tasks that were repeated."""
+    for task in found.values():
+        title = f"{task.task}: {task.repeats} repeats, seeds {', '.join(map(str, task.seeds))}"
+        table = number_table("row, metric", ("mean", "spread", "lowest", "highest", "majority"), title)
+        for row in task.rows:
+            for score in row.scores:
+                table.add_row(f"{row.name} {score.metric}", *_cells(score))
+        out.print(table)
+        for row in task.rows:
+            said = (f"{row.ties} ties", f"{row.failed_replies} failed replies", f"{row.failed_samples} failed samples")
+            say(f"{row.name}: {row.samples} samples, {', '.join(said)}")
+        for note in task.notes:
+            say(f"note: {note}")
+
+
+def _cells(score: RepeatedScore) -> list[str]:
+    voted = math.nan if score.majority is None else score.majority.value
+    known = [value for value in score.values if not math.isnan(value)]
+    ends = (min(known, default=math.nan), max(known, default=math.nan))
+    return [number(value, share=score.share) for value in (score.mean, score.spread, *ends, voted)]

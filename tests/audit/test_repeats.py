@@ -1,0 +1,190 @@
+"""Repeats joined: the same numbers whatever their order, votes, ties and failures; and one run from the command."""
+
+import json
+import math
+import random
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from medtasks.audit.repeats import join, joined_repeats
+from medtasks.audit.report.reading.task_reading import given_replies
+from medtasks.data.store import load_documents
+from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failed_reply
+from medtasks.families.family import Reply
+from medtasks.harness.harness_options import HarnessOptions, read_options
+from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_notices, seeded
+from medtasks.harness.task_files import task_file
+
+from ..recorded_runs import TINY, in_this_process, medtasks, record
+
+TASK = "mediconfusion_think"
+REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
+
+
+@pytest.fixture(autouse=True)
+def _sample(sample_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+
+
+def reading(replies):
+    """Return what a repeat left that gave these replies to the first documents; None for one that was not asked."""
+    documents = load_documents("mediconfusion")
+    given = zip(documents, replies, strict=False)
+    found = {one["doc_id"]: Reply.of_text(said) for one, said in given if said is not None}
+    return given_replies(task_file(TASK), documents, found)
+
+
+def row(readings):
+    (found,) = join(readings, [None] * len(readings)).rows
+    return found
+
+
+def values(found):
+    return {score.metric: score for score in found.scores}
+
+
+def test_the_same_numbers_whatever_the_order():
+    chance = random.Random(3)
+    replies = [[chance.choice(REPLIES) for _ in range(32)] for _ in range(5)]
+    readings = [reading(one) for one in replies]
+    found = join(readings, [3, 1, 2, 5, 4])
+    for _ in range(5):
+        chance.shuffle(readings)
+        samples = readings[0].samples  # and of the samples within a repeat
+        shuffled = dict(chance.sample(sorted(samples.replies.items()), len(samples.replies)))
+        readings[0] = given_replies(readings[0].task, readings[0].documents, shuffled)
+        assert repr(join(readings, [1, 2, 3, 4, 5])) == repr(found)
+    assert found.seeds == (1, 2, 3, 4, 5)
+    assert found.rows[0].ties > 0
+    assert found.rows[0].failed_replies == sum(one.count(REPLIES[-1]) for one in replies)
+
+
+def test_mean_spread_and_majority():
+    documents = load_documents("mediconfusion")
+    right = [f"<think>.</think>{one['answer']}" for one in documents]
+    wrong = [f"<think>.</think>{'AB'['BA'.index(one['answer'])]}" for one in documents]
+    half = right[:16] + wrong[16:]
+    found = row([reading(right), reading(wrong), reading(half)])
+    accuracy = values(found)["individual_accuracy"]
+    assert accuracy.values == (0.0, 0.5, 1.0)
+    assert (accuracy.mean, accuracy.spread) == (0.5, statistics.stdev((0, 0.5, 1)))
+    assert accuracy.majority.value == 0.5
+    assert not math.isnan(accuracy.majority.low)
+    found = row([reading(right), reading(right), reading(wrong)])
+    assert values(found)["set_accuracy"].majority.value == 1
+
+
+def test_failures_and_empty_answers_are_no_votes():
+    failed, none = failed_reply("no memory"), "<think>never ends"
+    key = [one["answer"] for one in load_documents("mediconfusion")[:4]]
+    said = [f"\\boxed{{{letter}}}" for letter in key]
+    found = row(
+        [
+            reading([said[0], failed, none, none]),
+            reading([failed, failed, none, said[3]]),
+            reading([none, failed, failed, none]),
+        ]
+    )
+    scores = values(found)
+    assert (found.samples, found.failed_samples, found.failed_replies) == (4, 1, 5)
+    assert scores["invalid_rate"].majority.value == 1 / 3  # the third question, of those with a reply
+    assert scores["individual_accuracy"].majority.value == 2 / 3
+
+
+def test_ties_favour_no_letter():
+    a, b = (reading([f"<think></think>{letter}"] * 32) for letter in "AB")
+    found = row([a, b])
+    assert found.ties == 32
+    chosen = values(found)["individual_accuracy"].majority.value
+    assert 0.2 < chosen < 0.8  # by a digest, so neither always A nor always the first
+    assert repr(found) == repr(row([b, a]))
+
+
+def test_texts_vote_in_lower_case(tmp_path, monkeypatch):
+    from .. import tiny_multimedeval
+
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    tiny_multimedeval.prepare("vqa_rad")
+    task, documents = task_file("multimedeval_vqa_rad_think"), load_documents("multimedeval_vqa_rad")
+
+    def of(said):
+        return given_replies(task, documents, {one["doc_id"]: Reply.of_text(said(one)) for one in documents})
+
+    right = of(lambda one: f"<think>no, or yes</think><answer>{one['answer'].upper()}.</answer>")
+    again = of(lambda one: f"\\boxed{{{one['answer']}}}")
+    wrong = of(lambda one: "<answer>no idea at all</answer>")
+    found = join([wrong, right, again], [None] * 3)
+    assert values(found.rows[0])["closed_accuracy"].majority.value == 1
+    assert found.rows[0].ties == 0
+
+
+def test_credentialed_texts_have_no_majority():
+    from .. import tiny_multimedeval  # noqa: F401  # the reading is made up, as no record is at hand here
+
+    one = reading(["<think>.</think>A"] * 4)
+    scores = {name: {key: value for key, value in score.items() if key != "value"} for name, score in
+              one.computed["robust"].samples.items()}  # fmt: skip
+    hidden = replace(one, withheld=True, computed={"robust": replace(one.computed["robust"], samples=scores)})
+    found = row([hidden, hidden])
+    assert found.samples == 0
+    assert all(score.majority is None for score in found.scores)
+
+
+def test_repeats_that_are_all_alike_are_named():
+    one = reading(["<think>.</think>A"] * 4)
+    (note,) = join([one, one], [1, 2]).notes
+    assert "the seed did not reach the model" in note
+
+
+def test_each_repeat_has_its_own_seeds():
+    tiny = ["--model", "medtasks_tiny", "--model_args", "journal=false,seed=7", "--seed", "5,6,7,8"]
+    first, third = (read_options(seeded(tiny, number)) for number in (1, 3))
+    assert first.given["seed"] == "5,6,7,8"
+    assert third.given["seed"] == "7,8,9,8"  # examples are chosen as before
+    assert first.model_arguments() == {"journal": "false", "seed": "7"}
+    assert third.model_arguments()["seed"] == "9"
+    server = read_options(seeded(["--model", "openai", "--gen_kwargs", "temperature=1"], 2))
+    assert server.pairs("gen_kwargs") == {"temperature": "1", "seed": "1235"}
+    with pytest.raises(MedTasksError, match="no whole number"):
+        seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "repeats", "words"),
+    [
+        ([TASK], {}, 2, "--gen_kwargs temperature=0.6,do_sample=true"),
+        ([TASK], {"gen_kwargs": "temperature=0.6"}, 2, "temperature 0"),  # the task's file says do_sample: false
+        (["mediconfusion_gd"], {"gen_kwargs": "temperature=0.6,do_sample=true"}, 2, "compared by likelihood"),
+        ([TASK], {"gen_kwargs": "temperature=0.6,do_sample=true", "use_cache": "x"}, 2, "--use_cache"),
+        ([TASK], {"repeats": "4"}, 1, "--num_samples"),
+        ([TASK], {"gen_kwargs": "temperature=0.6,do_sample=true"}, 2, None),
+        ([TASK], {}, 1, None),
+    ],
+)
+def test_what_is_refused(names, given, repeats, words):
+    notices = list(repeat_notices(names, HarnessOptions(given), repeats))
+    assert [words in notice.sentence for notice in notices] == ([True] if words else [])
+
+
+@pytest.mark.slow
+def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
+    sampled = ("--gen_kwargs", "temperature=1,do_sample=true,max_new_tokens=4", "--limit", "4", "--batch_size", "8")
+    record(sample_home, tmp_path, TASK, *sampled, "--repeats", "2")
+    said = capsys.readouterr().out
+    assert "repeat 2 of 2, seed 1235" in said
+    assert "majority" in said
+    assert repeat_folders(tmp_path) == [repeat_folder(tmp_path, number) for number in (1, 2)]
+    written = json.loads((tmp_path / "repeats.json").read_text())
+    assert written["schema_version"] == 1
+    (task,) = written["tasks"].values()
+    assert task["seeds"] == [1234, 1235]
+    assert not task["notes"]  # other seeds, other replies
+    assert joined_repeats(tmp_path)[TASK].repeats == 2
+
+
+def test_shards_are_not_repeated(tmp_path):
+    with in_this_process(), pytest.raises(MedTasksError, match="do not go together"):
+        medtasks("run", "--tasks", TASK, "--output_path", tmp_path, *TINY, "--repeats", "2", "--shard", "1/2")

@@ -1,0 +1,99 @@
+"""Answers behind reasoning, by every kind of question: closed, unclosed, nested, empty and cut."""
+
+import time
+
+import pytest
+
+from medtasks.data.samples import Sample
+from medtasks.extract.behind_reasoning import behind_reasoning
+from medtasks.families.choice import SINGLE_CHOICE
+from medtasks.families.closed_questions import CLOSED_QUESTIONS
+from medtasks.families.family import Reply, Row
+from medtasks.families.kit_questions import FAMILY
+from medtasks.families.open_questions import OPEN_QUESTIONS
+from medtasks.families.paired_choice import PAIRED_CHOICE
+
+CHOICE = {"doc_id": "1", "image_id": "i", "options": ["liver", "spleen", "heart"], "answer": "B"}
+PAIR = {**CHOICE, "pair_id": "p", "position": 1, "categories": []}
+BINARY = {"kind": "binary", "choices": "", "options": ["Yes", "No"], "gold": "No", "answer": "B"}
+CLOSED = {"doc_id": "1", "question": "Is it?", "source": None, "hallucination": None, **BINARY}
+OPEN = {"doc_id": "1", "question": "Which organ?", "answer": "spleen"}
+FAMILIES = [
+    (SINGLE_CHOICE, CHOICE, "robust_choice", "B", "A"),
+    (PAIRED_CHOICE, PAIR, "robust_choice", "B", "A"),
+    (CLOSED_QUESTIONS, CLOSED, "medheval_strict", "No", "Yes"),
+    (OPEN_QUESTIONS, OPEN, "robust_vqa", "spleen", "liver"),
+    (FAMILY, OPEN, "robust_kit_vqa", "spleen", "liver"),
+]
+SAID = {
+    "<think>{wrong}, says one.</think>{right}": "ok",
+    "<think>{wrong}\n\n</think>\n\nThe answer is {right}.": "ok",
+    "The template wrote the tag. {wrong}!</think>{right}": "ok",
+    "<think>a<think>{wrong}</think>{wrong}</think>{right}": "ok",  # nested
+    "<think></think>{right}": "ok",
+    "<unused94>thought\n{wrong}?<unused95>{right}": "ok",
+    "<think>\\boxed{{{wrong}}}</think>\\boxed{{{right}}}": "ok",
+    "Not \\boxed{{{wrong}}} but $\\boxed{{\\text{{{right}}}}}$": "ok",
+    "I think {wrong}? No. \\boxed{{{right}}}": "ok",
+    '<think>Put it in "\\boxed{{}}"</think>\\boxed{{{right}}} in one "\\boxed{{}}"': "ok",
+    "<think>{wrong}</think><answer>{right}</answer>": "ok",
+    "<think><answer>{wrong}</answer></think>\n<answer>\\boxed{{{right}}}</answer> not {wrong}": "ok",
+    "<THINK>{wrong}</THINK><answer>{right}": "ok",
+    "<think>The answer is {right}.": "truncated",
+    "<think>{right} \\boxed{{{right}}} <answer>{right}</answer>": "truncated",
+    "<think>a</think>then <think>The answer is {right}": "truncated",
+    "<think>{right}</think>": "empty",
+    "<think>{right}</think>\n<answer></answer>": "empty",
+    "<think></think>": "empty",
+}
+
+
+@pytest.mark.parametrize(("family", "document", "rule", "right", "wrong"), FAMILIES)
+@pytest.mark.parametrize("said", SAID)
+def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, wrong, said):
+    score = family.score(
+        Sample(document), Reply.of_text(said.format(right=right, wrong=wrong)), Row(rule, reasoned=True)
+    )
+    assert score["reason"] == SAID[said]
+    assert (score.get("value") == score.get("target")) is (SAID[said] == "ok" or "value" not in score)
+    if "correct" in score:
+        assert bool(score["correct"]) is (SAID[said] == "ok")
+    assert score["rule"] == rule
+
+
+@pytest.mark.parametrize(("family", "document", "rule", "right", "wrong"), FAMILIES)
+def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
+    def score(reply):
+        return family.score(Sample(document), reply, Row(rule, reasoned=True))["reason"]
+
+    assert score(Reply(f"It might be {right}", cut=True)) == "truncated"  # all of it is reasoning
+    assert score(Reply(f"<think>{wrong}</think>{right}", cut=True)) == "ok"
+    assert score(Reply(f"{wrong}? <answer>{right}", cut=True)) == "ok"
+    assert score(Reply(right, reasoning=f"{wrong}.")) == "ok"
+    assert score(Reply("", cut=True, reasoning=f"{right}.")) == "truncated"
+    assert score(Reply("", reasoning=f"{right}.")) == "empty"
+    assert score(Reply.of_text(None)) == score(Reply.of_text("[[medtasks:adapter_failed]] x")) == "adapter_failed"
+
+
+def test_published_rules_cannot_read_a_letter_out_of_nothing():
+    row = Row("medevalkit_choice", reasoned=True)
+    assert (
+        SINGLE_CHOICE.score(Sample({**CHOICE, "option_lines": ["A. a", "B. b"], "gold": "B"}), Reply("<think>B"), row)[
+            "value"
+        ]
+        is None
+    )
+
+
+def test_the_reasoning_is_counted_in_words():
+    assert behind_reasoning("<think>one two three</think>B").words == 3
+    assert behind_reasoning("B", reasoning="one two").words == 2
+    assert behind_reasoning("<think>one two").words == 2
+    assert behind_reasoning("").words == behind_reasoning("<answer> </answer> is empty").words == 0
+
+
+@pytest.mark.parametrize("piece", ["\\boxed{", "<answer>", "</think>", "{", "}"])
+def test_broken_replies_take_no_time(piece):
+    began = time.monotonic()
+    behind_reasoning(piece * 30_000)
+    assert time.monotonic() - began < 1
