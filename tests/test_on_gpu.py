@@ -53,7 +53,7 @@ def test_all_parts_run_tiny_through_the_real_code(on_gpu, tmp_path, monkeypatch)
                 assert one["moved_by_another_image"] > 10 * one["largest_difference"], (name, one)
             assert one.get("equal_replies", 1) == 1
     table = (tmp_path / "table.md").read_text()
-    assert "RadFM 14B | GD | prefix, image | 10 |" in table
+    assert "RadFM 14B | GD | prefix, image | 11 |" in table
     assert "RadCliQ of 20 pairs: seconds" in table
     assert "gain of the caches" in table
 
