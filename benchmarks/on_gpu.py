@@ -143,7 +143,9 @@ def run_limited(command: Sequence[str], seconds: float) -> str:
 def table(results: Results, tiny: bool) -> str:
     """Return what was measured as tables in Markdown."""
     devices = {part["device"] for part in results.values() if part.get("device")}
-    lines = [f"{'Toys, whose figures say nothing. ' * tiny}Measured on {', '.join(sorted(devices)) or 'no device'}, torch {torch.__version__}.", ""]
+    told = "Toys, whose figures say nothing. " if tiny else ""
+    told += f"Measured on {', '.join(sorted(devices)) or 'no device'}, torch {torch.__version__}."
+    lines = [told, ""]
     lines += ["| model | mode | caches | questions | questions/s | times the limit | share | peak GB | difference |"]
     lines += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name in MODELS:
@@ -155,7 +157,8 @@ def table(results: Results, tiny: bool) -> str:
     ]
     for name in (*METRICS, "radcliq"):
         lines += [metric_row(name, measure) for measure in measures_of(results, name)]
-    lines += ["", *(f"- {line}" for line in (*verdicts(results), *unfinished(results))), ""]
+    said = [*loaded(results), *verdicts(results), *unfinished(results)]
+    lines += ["", *(f"- {line}" for line in said), ""]
     return "\n".join(lines)
 
 
@@ -190,6 +193,17 @@ def metric_row(name: str, measure: Mapping[str, Any]) -> str:
         "" if speed is None else f"{speed:.0f}",
     ]
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def loaded(results: Results) -> list[str]:
+    """Say what each model is and by which rate its limit goes."""
+    return [
+        f"{MODELS[name]}: {one['parameters'] / 1e6:.1f} M parameters in {one['dtype']}, there after "
+        f"{one['loading_seconds']:.1f} s; the limit is at {one['operations_per_second'] / 1e12:.2f} TFLOP/s"
+        for name in MODELS
+        for one in measures_of(results, name)
+        if "parameters" in one
+    ]
 
 
 def verdicts(results: Results) -> list[str]:

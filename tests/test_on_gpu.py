@@ -56,6 +56,8 @@ def test_all_parts_run_tiny_through_the_real_code(on_gpu, tmp_path, monkeypatch)
     assert "RadFM 14B | GD | prefix, image | 11 |" in table
     assert "RadCliQ of 20 pairs: seconds" in table
     assert "gain of the caches" in table
+    assert "M parameters in float32" in table
+    assert "the limit is at 1.00 TFLOP/s" in table
 
 
 def test_the_command_runs_each_part_in_a_process_of_its_own(tmp_path):
