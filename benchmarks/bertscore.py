@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lexical_metrics import report_pairs
+from drawn_reports import report_pairs
 from tokenizers import ByteLevelBPETokenizer
 from transformers import RobertaConfig, RobertaModel
 
@@ -37,10 +37,11 @@ BATCH = 256
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
-def write_encoder(folder: Path, texts: Sequence[str]) -> None:
-    """Write an encoder of distilroberta-base's size, with word pieces learnt from ``texts``."""
+def write_encoder(folder: Path, texts: Sequence[str], **sizes: int) -> None:
+    """Write an encoder of distilroberta-base's size, or of other ones, with word pieces learnt from ``texts``."""
     torch.manual_seed(0)
-    config = RobertaConfig(vocab_size=50265, num_hidden_layers=6, max_position_embeddings=514, type_vocab_size=1)
+    published = {"vocab_size": 50265, "num_hidden_layers": 6, "max_position_embeddings": 514, "type_vocab_size": 1}
+    config = RobertaConfig(**{**published, **sizes})
     RobertaModel(config).save_pretrained(folder)
     pieces = ByteLevelBPETokenizer()
     pieces.train_from_iterator(texts, vocab_size=5000, min_frequency=2, special_tokens=SPECIAL, show_progress=False)

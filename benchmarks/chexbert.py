@@ -28,9 +28,9 @@ from medtasks.metrics.neural.chexbert.reader import Chexbert, Reading
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
 
 
-def write_checkpoint(folder: Path) -> list[str]:
-    """Write a network of the published size in the published format; return the words of its vocabulary."""
-    config = BertConfig()
+def write_checkpoint(folder: Path, config: BertConfig | None = None) -> list[str]:
+    """Write a network, by default of the published size, in the published format; return its vocabulary's words."""
+    config = config or BertConfig()
     torch.manual_seed(0)
     network = ChexbertNetwork(config)
     state = {f"module.{key}": tensor for key, tensor in network.state_dict().items()}

@@ -9,7 +9,6 @@ imports left out; the slow way is timed on the first pairs only, before and afte
     python benchmarks/lexical_metrics.py [PAIRS_FOR_THE_SLOW_WAY]
 """
 
-import random
 import re
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from drawn_reports import PAIRS, report_pairs
 from nltk.tokenize import NLTKWordTokenizer
 from nltk.translate.meteor_score import meteor_score
 from torchmetrics.text import BLEUScore, ROUGEScore
@@ -24,41 +24,10 @@ from torchmetrics.text import BLEUScore, ROUGEScore
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
 from medtasks.metrics.report_metrics import report_metric
 
-PAIRS = 3000
 SECONDS = 10  # for all metrics on all pairs, on one core
 SAME = ("bleu", "rouge", "meteor_without_synonyms")
 OTHERS = ("corpus_bleu", "radcliq_bleu", "medheval_bleu", "rouge_stemmed")
 KEYS = ("bleu_1", "bleu_2", "bleu_4", "rouge_1", "rouge_l", "meteor_without_synonyms")
-FINDINGS = (
-    *("effusion", "opacities", "consolidation", "atelectasis", "edema", "pneumothorax", "nodules", "masses"),
-    *("fractures", "thickening", "congestion", "cardiomegaly", "scarring", "calcifications", "infiltrates"),
-)
-WORDS = (
-    *("small", "large", "mild", "moderate", "severe", "left", "right", "bilateral", "basilar", "apical", "pleural"),
-    *("lower", "upper", "middle", "lobe", "lung", "stable", "unchanged", "increased", "improved", "worsening", "again"),
-    *("the", "the", "of", "in", "with", "and", "is", "are", "seen", "noted", "there", "patient's", "chronic", "acute"),
-)
-
-
-def sentence(draw: random.Random) -> str:
-    """Draw a sentence of about a dozen words; hardly any is drawn twice."""
-    words = [draw.choice(WORDS) for _ in range(draw.randint(6, 12))]
-    words[draw.randrange(len(words))] += ","
-    size = draw.choice(["", "", f" measuring {draw.randint(1, 99)}.{draw.randint(0, 9)} cm", " (series 2)"])
-    return f"{' '.join(words).capitalize()} {draw.choice(FINDINGS)}{size}."
-
-
-def report_pairs() -> tuple[list[str], list[str]]:
-    """Draw references of five sentences or so, and hypotheses that share some of them and parts of others."""
-    draw = random.Random(7)
-    references, hypotheses = [], []
-    for _ in range(PAIRS):
-        sentences = [sentence(draw) for _ in range(draw.randint(4, 7))]
-        references.append(" ".join(sentences))
-        kept = [one for one in sentences if draw.random() < 0.4]
-        altered = [one.lower().replace("opacities", "opacity") for one in sentences if draw.random() < 0.3]
-        hypotheses.append(" ".join([*kept, *altered, *(sentence(draw) for _ in range(draw.randint(1, 3)))]))
-    return references, hypotheses
 
 
 class NoSynonyms:

@@ -13,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import bertscore
 import chexbert
 import torch
-from lexical_metrics import report_pairs
-from radgraph_annotations import BERT_BASE, write_archive
+from drawn_reports import report_pairs
+from radgraph_annotations import BERT_BASE, Size, write_archive
+from transformers import BertConfig
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import report_metric
@@ -45,7 +47,7 @@ def radcliq_inputs(pairs: int, device: str) -> bool:
     on_gpu = torch.device(device).type != "cpu"
     total = 0.0
     with tempfile.TemporaryDirectory() as name:
-        settings = _published_sizes(Path(name), references + hypotheses, device)
+        settings = drawn_settings(Path(name), references + hypotheses, device)
         for metric in INPUTS:
             began = time.perf_counter()
             report_metric(metric, settings)(references=references, hypotheses=hypotheses)
@@ -56,17 +58,24 @@ def radcliq_inputs(pairs: int, device: str) -> bool:
     return not on_gpu or total < SECONDS
 
 
-def _published_sizes(folder: Path, texts: list[str], device: str) -> ModelSettings:
-    for name in ("radgraph", "chexbert", "bertscore"):
+MODELS = ("radgraph", "chexbert", "distilroberta-base")
+
+
+def drawn_settings(
+    folder: Path, texts: list[str], device: str, *, models: Sequence[str] = MODELS, tiny: bool = False
+) -> ModelSettings:
+    """Write models, of the published sizes or tiny, with random weights; return settings that name them."""
+    small = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4} if tiny else {}
+    for name in models:
         (folder / name).mkdir()
-    write_archive(folder / "radgraph", "radgraph", BERT_BASE)
-    chexbert.write_checkpoint(folder / "chexbert")
-    bertscore.write_encoder(folder / "bertscore", texts)
-    weights = {
-        "radgraph": folder / "radgraph",
-        "chexbert": folder / "chexbert",
-        "distilroberta-base": folder / "bertscore",
-    }
+    if "radgraph" in models:
+        write_archive(folder / "radgraph", "radgraph", Size() if tiny else BERT_BASE)
+    if "chexbert" in models:
+        config = BertConfig(num_hidden_layers=2, vocab_size=300, **small) if tiny else None
+        chexbert.write_checkpoint(folder / "chexbert", config)
+    if "distilroberta-base" in models:
+        bertscore.write_encoder(folder / "distilroberta-base", texts, **small)
+    weights = {name: folder / name for name in models}
     return ModelSettings(named_weights=weights, device=device, cache=None, progress=False)
 
 

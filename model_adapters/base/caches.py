@@ -55,14 +55,17 @@ on its way otherwise; that of a volume has hundreds of megabytes."""
 
 
 def content_key(pixels: torch.Tensor) -> str:
-    """Return a digest of a tensor's values, shape and type.
+    """Return a digest of a tensor's values, shape and type; values that an expanded one repeats are read once.
 
     Example:
         >>> content_key(torch.zeros(2)) == content_key(torch.zeros(2, dtype=torch.float64))
         False
     """
-    digest = hashlib.blake2b(f"{tuple(pixels.shape)} {pixels.dtype}".encode(), digest_size=16)
-    digest.update(pixels.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    once = pixels.detach()
+    for axis, step in enumerate(pixels.stride()):
+        once = once.narrow(axis, 0, 1) if step == 0 and once.shape[axis] else once
+    digest = hashlib.blake2b(f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}".encode(), digest_size=16)
+    digest.update(once.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -147,7 +147,7 @@ class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is no
 
     def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
         """Return one flag per row, shape (batch,)."""
-        texts = [self.decode(row[-self.window :]) for row in input_ids[:, self.skip :].tolist()]
+        texts = [self.decode(row) for row in input_ids[:, self.skip :][:, -self.window :].tolist()]
         done = [any(stop in text for stop in self.until) for text in texts]
         return torch.tensor(done, device=input_ids.device)
 

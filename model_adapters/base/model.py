@@ -109,9 +109,9 @@ class AdapterModel(abc.ABC):
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return by how much the positions behind prompts that were just read exceed their tokens, shape (batch, 1).
 
-        Zero, but where a model places images in two dimensions.
+        Zero, but where a model places images in two dimensions. On any device: to read it from a GPU is to wait for it.
         """
-        return torch.zeros(len(batch.prompts), 1, dtype=torch.long, device=self.device)
+        return torch.zeros(len(batch.prompts), 1, dtype=torch.long)
 
     def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
         """Return the language model's inputs for what follows a cached prefix; mask and positions are set anew.

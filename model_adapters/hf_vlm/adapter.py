@@ -113,7 +113,7 @@ class HfVlm(MedicalAdapter):
         """Return what a model notes that places images in two dimensions."""
         modules = self.network.modules() if self._placed_by_model(batch) else ()
         shifts = (module.rope_deltas for module in modules if getattr(module, "rope_deltas", None) is not None)
-        return next(shifts, super().position_shift(batch)).to(self.device)
+        return next(shifts, super().position_shift(batch))
 
     def fingerprint(self) -> str:
         """Return what identifies weights, files, processor and template; those of a hub id are in no named file."""

@@ -111,9 +111,14 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
         longest = max(prefix.length for prefix in prefixes)
         for layer, *rows in zip(cache.layers, *(prefix.layers for prefix in prefixes), strict=True):
             for half in ("keys", "values"):
-                padded = [functional.pad(getattr(row, half), (0, 0, longest - row.keys.shape[-2], 0)) for row in rows]
-                setattr(layer, half, torch.cat(padded))
+                setattr(layer, half, torch.cat([_padded(getattr(row, half), longest) for row in rows]))
     return cache
+
+
+def _padded(values: torch.Tensor, length: int) -> torch.Tensor:
+    """Pad keys or values, shape (1, heads, tokens, width), on the left; padding by nothing would copy them."""
+    missing = length - values.shape[-2]
+    return functional.pad(values, (0, 0, missing, 0)) if missing else values
 
 
 def _prefix_of(

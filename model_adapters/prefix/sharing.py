@@ -88,7 +88,8 @@ def score_by_question(
     if several:
         contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
         read = _read(contexts, model, model.scoring_inputs(contexts))
-        placed = replace(contexts, position_ids=contexts.position_ids + model.position_shift(contexts))
+        shift = model.position_shift(contexts).to(contexts.position_ids.device)
+        placed = replace(contexts, position_ids=contexts.position_ids + shift)
         scored_after = _score_options([options[at] for at in several], replace(read, contexts=placed), model)
         scores |= zip(several, scored_after, strict=True)
     if cuts:

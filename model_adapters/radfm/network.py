@@ -5,6 +5,7 @@ parameters have. Only what inference uses is here: the checkpoint's text encoder
 segmentation are not.
 """
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -172,10 +173,16 @@ class RadFMNetwork(nn.Module):
         latents, hidden), do not reach must not occur.
         """
         vocabulary = self.lang_model.config.vocab_size
-        embedded: torch.Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
-        for row, images in enumerate(features):
-            added = ids[row] >= vocabulary
-            if images is not None and added.any():
-                table = torch.cat((self.embedding_layer.figure_token_weight, images.flatten(0, 1)))
-                embedded[row, added] = table[ids[row, added] - vocabulary]
-        return embedded
+        words: torch.Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
+        shown = [images.flatten(0, 1) for images in features if images is not None]
+        if not shown:
+            return words
+        # One table for all rows, the marks first, so that nothing depends on values that a GPU has yet to tell.
+        marks, sizes = self.embedding_layer.figure_token_weight, iter([len(latents) for latents in shown])
+        starts = itertools.accumulate((0 if images is None else next(sizes) for images in features), initial=0)
+        start = torch.tensor([*starts][:-1], device=ids.device)[:, None]
+        seeing = torch.tensor([images is not None for images in features], device=ids.device)[:, None]
+        place = (ids - vocabulary).clamp(min=0)
+        place = torch.where(place < len(marks), place, place + start)
+        table = torch.cat((marks, *shown))
+        return torch.where((seeing & (ids >= vocabulary))[..., None], table[place * seeing], words)

@@ -55,6 +55,8 @@ def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
     if not volumes:
         return torch.zeros(1, _CHANNELS, side, side, DEPTHS[0])
     size = (side, side, target_depth([volume.shape[-1] for volume in volumes]))
+    if all(volume.shape[1:] == (side, side, 1) for volume in volumes):  # the nearest of one slice is that slice
+        return torch.stack(list(volumes)).expand(-1, -1, -1, -1, size[-1])
     return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])
 
 

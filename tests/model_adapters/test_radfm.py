@@ -217,3 +217,27 @@ def test_all_options_of_a_question_see_the_same_random_crop(radfm_folder, model)
     assert torch.equal(pixels[0], first.encode("another question", [noise()]).pixels)
     assert not torch.equal(pixels[0], model.encode("is it?", [noise()]).pixels)
     assert not torch.equal(pixels[0], second.encode("is it?", [noise()]).pixels)
+
+
+def test_each_row_of_a_batch_gets_its_own_images(radfm):
+    """Row by row, and all rows at once, with as many images as each has."""
+    words, latents = radfm.tokenizer.vocabulary, radfm._latents
+    counts, generator = (2, None, 1), torch.Generator().manual_seed(4)
+    features = [count and torch.randn(count, latents, 32, generator=generator) for count in counts]
+    texts = [torch.randint(3, words, (9,), generator=generator) for _ in counts]
+    slots = [torch.arange(words, words + 2 + (count or 0) * latents) for count in counts]
+    rows = [
+        torch.cat([text, slot.flip(0)]) if count else text
+        for text, slot, count in zip(texts, slots, counts, strict=True)
+    ]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_side="left")
+    ids[1, 0] = words + 1  # without images a mark is no mark
+    with torch.inference_mode():
+        embedded = radfm.network.embed(ids, features)
+        for row, images in enumerate(features):
+            expected = radfm.network.lang_model.get_input_embeddings()(ids[row].clamp(max=words - 1))
+            added = ids[row] >= words
+            if images is not None:
+                table = torch.cat((radfm.network.embedding_layer.figure_token_weight, images.flatten(0, 1)))
+                expected[added] = table[ids[row, added] - words]
+            assert torch.equal(embedded[row], expected)

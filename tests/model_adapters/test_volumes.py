@@ -169,3 +169,12 @@ def test_nifti_is_seen_as_it_is_printed(tmp_path):
     nibabel.save(nibabel.Nifti1Image(np.zeros((4, 5, 6, 2)), np.eye(4)), tmp_path / "series.nii")
     with pytest.raises(MedTasksError, match=r"series\.nii has shape \(4, 5, 6, 2\); give one volume"):
         read_volume(tmp_path / "series.nii", SIDE)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_flat_images_are_stacked_as_the_nearest_voxels_would_be(count):
+    flat = [image_volume(noise(seed, (20, 31)), 16) for seed in range(count)]
+    stacked = stack_volumes(flat, 16)
+    nearest = [torch.nn.functional.interpolate(one[None], size=(16, 16, 4), mode="nearest") for one in flat]
+    assert torch.equal(stacked, torch.cat(nearest))
+    assert stacked.untyped_storage().nbytes() == count * flat[0].nbytes, "slices that are equal are held once"

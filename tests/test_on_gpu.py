@@ -1,0 +1,155 @@
+"""The benchmark of a GPU, with toys on the CPU, and what holds of it whatever the device."""
+
+import importlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from .warm_python import run_fresh
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def load() -> Iterator:
+    """Imports a script of the benchmarks as Python does when one is run."""
+    before = list(sys.path)
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module
+    sys.path[:] = before
+    for name in [name for name, one in sys.modules.items() if str(FOLDER) in str(getattr(one, "__file__", ""))]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def on_gpu(load) -> ModuleType:
+    return load("on_gpu")
+
+
+def test_all_parts_run_tiny_through_the_real_code(on_gpu, tmp_path, monkeypatch):
+    names = list(on_gpu.SECONDS)
+    monkeypatch.setattr(
+        on_gpu, "run_limited", lambda command, _: "" if on_gpu.run_part(command[0], options) else "failed"
+    )
+    options = on_gpu.Options(on_gpu.Scale(True, "cpu", 1e12), tmp_path)
+    results = on_gpu.run_all(names, options, lambda name: [name])
+    assert {name: part["status"] for name, part in results.items()} == dict.fromkeys(names, "done")
+    assert json.loads((tmp_path / "results.json").read_text())["parts"] == results
+    for name in on_gpu.MODELS:
+        measures = results[name]["measures"]
+        ways = {(one["mode"], one["caches"]) for one in measures if "mode" in one}
+        assert ways >= {("PS", "prefix, image"), ("PS", "none"), ("GD", "prefix, image"), ("GD", "none")}
+        for one in measures:
+            if "largest_difference" in one:
+                assert one["largest_difference"] < 1e-4, (name, one)
+            if "moved_by_another_image" in one:  # or no difference would tell anything
+                assert one["moved_by_another_image"] > 10 * one["largest_difference"], (name, one)
+            assert one.get("equal_replies", 1) == 1
+    table = (tmp_path / "table.md").read_text()
+    assert "RadFM 14B | GD | prefix, image | 11 |" in table
+    assert "RadCliQ of 20 pairs: seconds" in table
+    assert "gain of the caches" in table
+    assert "M parameters in float32" in table
+    assert "the limit is at 1.00 TFLOP/s" in table
+
+
+def test_the_command_runs_each_part_in_a_process_of_its_own(tmp_path):
+    command = [sys.executable, str(FOLDER / "on_gpu.py"), "--tiny", "--part", "radgraph", "--output", "out"]
+    ran = run_fresh(command, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    part = json.loads((tmp_path / "out" / "results.json").read_text())["parts"]["radgraph"]
+    assert part["status"] == "done"
+    assert "| RadGraph | float32 | 40 |" in ran.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_the_command_says_so(on_gpu, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["on_gpu.py"])
+    with pytest.raises(SystemExit, match="there is no GPU here that torch can use; --tiny"):
+        on_gpu.main()
+
+
+def test_a_part_that_fails_or_hangs_costs_that_part_alone(on_gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(on_gpu, "SECONDS", {"llava_med": 0.5, "radfm": 30.0, "radgraph": 30.0, "radcliq": 30.0})
+    measure = {"dtype": "float32", "pairs": 3000, "seconds": 61.0}
+    written = {"status": "begun", "measures": [measure]}
+    scripts = {
+        "llava_med": "import time; time.sleep(60)",
+        "radfm": "import os; os.kill(os.getpid(), 9)",
+        "radgraph": "raise SystemExit(3)",
+        "radcliq": f"open(r'{tmp_path}/radcliq.json', 'w').write('''{json.dumps(written | {'status': 'done'})}''')",
+    }
+    options = on_gpu.Options(on_gpu.Scale(True, "cpu"), tmp_path)
+    results = on_gpu.run_all(list(scripts), options, lambda name: [sys.executable, "-S", "-c", scripts[name]])
+    statuses = [part["status"] for part in results.values()]
+    assert statuses == ["out of time after 0 s", "ended by signal 9", "ended without a result", "done"]
+    table = (tmp_path / "table.md").read_text()
+    assert "radfm: ended by signal 9" in table
+    assert "RadCliQ of 3000 pairs: seconds 61.00 (goal: at most 60) MISSED" in table
+
+
+def test_what_a_part_had_measured_stays_when_it_fails(on_gpu, tmp_path, monkeypatch):
+    def measure(name, scale, report):
+        report({"dtype": "float32", "texts": 8, "seconds": 1.0})
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(on_gpu, "measure_part", measure)
+    assert not on_gpu.run_part("chexbert", on_gpu.Options(on_gpu.Scale(True, "cpu"), tmp_path))
+    kept = json.loads((tmp_path / "chexbert.json").read_text())
+    assert kept["status"] == "failed: OutOfMemoryError: no room"
+    assert [one["texts"] for one in kept["measures"]] == [8]
+
+
+def test_the_parts_together_keep_to_eight_minutes(on_gpu):
+    assert sum(on_gpu.SECONDS.values()) <= on_gpu.WHOLE == 480
+
+
+def test_checkpoints_have_the_published_numbers_of_parameters(load, tmp_path):
+    published = {"llava_med": 7553.6, "radfm": 13123.8, "med_flamingo": 8220.4, "hf_vlm": 8292.2}  # millions
+    for name, build in load("drawn_checkpoints").BUILDERS.items():
+        (tmp_path / name).mkdir()
+        texts = ["Is the left lung clear? Answer with the option's letter."] * 5
+        model = build(tmp_path / name, texts, False, device="cpu", dtype="bfloat16", journal=False)
+        assert sum(weight.numel() for weight in model.network.parameters()) / 1e6 == pytest.approx(
+            published[name], abs=0.1
+        )
+        assert sum(file.stat().st_size for file in (tmp_path / name).rglob("*") if file.is_file()) < 2e6
+
+
+def test_the_work_without_caches_is_what_torch_counts(load, tmp_path):
+    """Of one request at a time nothing is padded, so that all that is computed is needed, but for causal attention."""
+    models, checkpoints, work_of = load("gpu_models"), load("drawn_checkpoints"), load("least_work")
+    questions = models.Questions(models.Scale(True, "cpu"), "llava_med")
+    arguments = {"device": "cpu", "dtype": "float32", "journal": False, "batch_size": 1, "prefix_cache": False}
+    model = checkpoints.llava_med(tmp_path, questions.texts, True, feature_cache_mb=0, **arguments)
+    checkpoints.draw(model)
+    model.task_dict = {task: {models.SPLIT: questions.docs} for task in models.MODES.values()}
+    work = work_of.Work(model)
+    work.note()
+    asked = questions.requests("GD", range(2))
+    with FlopCounterMode(display=False) as counter:
+        model.loglikelihood(asked)
+    work.forget()
+    needed = work.operations(shared_texts=False, shared_images=False)
+    lengths = [len(item.sequence.ids) for item in work.scored]
+    costs = work_of.Costs.of(model)
+    # Torch counts attention to later positions, the last token, and logits at one position more.
+    attention = sum(length * length - length * (length - 1) / 2 for length in lengths) * costs.seen
+    spare = attention + len(asked) * (costs.token + costs.logits)
+    assert math.isclose(counter.get_total_flops(), needed + spare, rel_tol=1e-6)
+    assert work.operations(shared_texts=True, shared_images=True) < needed / 1.9  # two options on one prompt
+
+
+def test_shared_tokens_count_once(load):
+    counts = load("least_work").Counts(True)
+    counts.add(["image", "a"], ["x", "y"])
+    counts.add(["image", "a"], ["z"])
+    counts.add(["image", "b"], ["x"])
+    assert (counts.tokens, counts.seen, counts.logits) == (4, 1 + 2 + 3 + 2, 3)
