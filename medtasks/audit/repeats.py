@@ -20,7 +20,7 @@ from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.recorded import of_scores, recorded_values
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
-from medtasks.audit.scoring import with_interval
+from medtasks.audit.scoring import is_share
 from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
@@ -30,7 +30,6 @@ from medtasks.harness.kept_replies import what_is_asked
 from medtasks.harness.manifest import RunManifest, read_manifests
 from medtasks.harness.repeats import repeat_folders
 from medtasks.harness.task_files import task_file
-from medtasks.metrics.metric import Estimate
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.rollouts import majority
 
@@ -166,8 +165,8 @@ def _score(metric: str, values: Sequence[float], voted: Score | None) -> Repeate
     known = not any(map(math.isnan, values))
     mean = math.fsum(ordered) / len(ordered) if known else math.nan
     spread = statistics.stdev(ordered) if known and len(ordered) > 1 else math.nan
-    shown = with_interval(metric, Estimate(mean, math.nan), higher_is_better=True)
-    return RepeatedScore(metric, tuple(ordered), mean, spread, voted, shown.share)
+    share = all(is_share(metric, value) for value in ordered if not math.isnan(value))
+    return RepeatedScore(metric, tuple(ordered), mean, spread, voted, share)
 
 
 def _majority_values(name: str, readings: Sequence[TaskReading], by_id: Mapping[str, SampleScore]) -> dict[str, Score]:

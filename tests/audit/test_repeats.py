@@ -72,6 +72,8 @@ def test_mean_spread_and_majority():
     assert accuracy.values == (0.0, 0.5, 1.0)
     assert (accuracy.mean, accuracy.spread) == (0.5, statistics.stdev((0, 0.5, 1)))
     assert accuracy.majority.value == 0.5
+    assert accuracy.share
+    assert not values(found)["incomplete_pairs"].share  # a count
     assert not math.isnan(accuracy.majority.low)
     found = row([reading(right), reading(right), reading(wrong)])
     assert values(found)["set_accuracy"].majority.value == 1
