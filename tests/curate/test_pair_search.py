@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from medtasks.curate.pair_search import best_per_image, find_pairs
+from medtasks.curate.pair_search import _drawn, best_per_image, find_pairs
 from medtasks.curate.similarity import Limits
 
 COUNT = 3000
@@ -122,3 +122,13 @@ def test_golden_mediconfusion_selection(test_data):
     assert Limits().met(medical, general).all()
     assert not Limits(sim_med=0.91).met(medical, general).all()
     assert not Limits(sim_gen=0.73).met(medical, general).all()
+
+
+def test_a_large_sample_takes_memory_for_itself_alone():
+    everything = 2**62  # of numbers below this nothing could be made
+    drawn = _drawn(everything, 1000, 0)
+    assert len(np.unique(drawn)) == 1000
+    assert drawn.max() < everything
+    assert [_drawn(9, part, 0).tolist() for part in (0, 9)] == [[], list(range(9))]
+    counts = sum(np.bincount(_drawn(6, 4, seed), minlength=6) for seed in range(600))
+    assert (abs(counts - 400) < 60).all()  # five standard deviations
