@@ -124,3 +124,12 @@ def test_what_is_no_list(tmp_path):
         read_image_list(tmp_path)
     with pytest.raises(SourceError, match="does not exist"):
         read_image_list(tmp_path / "nothing")
+
+
+def test_a_line_that_no_study_could_hold_is_named_before_anything_is_computed(tmp_path):
+    files(tmp_path, "1.png", "2.png")
+    path = lines(tmp_path / "list.jsonl", row(1), row(2, caption="half \ud83d"))
+    with pytest.raises(SourceError, match="line 2 holds half a surrogate pair"):
+        read_image_list(path)
+    lines(path, row(1), row(2), row(3, image="x" * 300))  # a name that no file can have is that of no file
+    assert read_image_list(path).left_out == {"image file missing": 1}
