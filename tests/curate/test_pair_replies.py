@@ -122,6 +122,8 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
     ("caption", "why"),
     [
         (f"  {LONG}\n ", ""),
+        (LONG[:100], ""),
+        (LONG[:99], "a caption is shorter than 100 characters"),
         (LONG[:99], "a caption is shorter than 100 characters"),
         (f"{LONG[:90]}{' ' * 20}", "a caption is shorter than 100 characters"),
         (f"{LONG}\nQuestion: Is it safe?\nOption1: Yes", "a caption seems to address the LLM"),
