@@ -76,7 +76,6 @@ def datasheet(
     asked = [line for line in lines.values() if line.outcome is not Outcome.SKIPPED]
     shown = [images[image_id] for image_id in {name for draft in about.kept.values() for name in draft.images}]
     clusters = len(set(clusters_of(about.kept, images).values()))
-    shared = shared_by_pairs(study.kind, len(about.kept), clusters)
     licences = Counter(image.licence or _UNSTATED for image in shown)
     return {
         "schema_version": VERSION,
@@ -107,8 +106,13 @@ def datasheet(
         "labels": _labels(about.kept.values()),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": [_finite(dataclasses.asdict(one)) for one in agreements(about.reviews, about.drafts, images)],
-        "caveats": [*_CAVEATS, *([_OF_PAIRS] if study.kind is StudyKind.PAIRS else []), *filter(None, [shared])],
+        "caveats": _caveats(study.kind, len(about.kept), clusters),
     }
+
+
+def _caveats(kind: StudyKind, published: int, clusters: int) -> list[str]:
+    of_pairs = (_OF_PAIRS, shared_by_pairs(kind, published, clusters)) if kind is StudyKind.PAIRS else ()
+    return [*_CAVEATS, *filter(None, of_pairs)]
 
 
 def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
