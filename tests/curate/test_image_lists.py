@@ -52,6 +52,7 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
     ("rows", "says"),
     [
         ([row(1), row(2), row(1)], "line 3 has the id of line 1"),
+        ([row(1, caption=""), row(2), row(1)], "line 3 has the id of line 1"),
         ([{"id": "a", "image": "1.png", "captoin": "x"}], "no line has a caption.*did you mean 'captoin'"),
         ([row(1), "[1]\n"], "line 2 is no JSON object"),
         ([row(1), '{"id": "a", \n'], "line 2 is no JSON object"),

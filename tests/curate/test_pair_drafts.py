@@ -88,7 +88,7 @@ def test_every_outcome_is_counted_with_its_reason(server, folder):
         {
             "patient b2": [server.reply("I'm sorry, but I can't assist with that.")],
             "patient b3": [server.reply("What is on the left?")],
-            "patient b4": [server.reply("Here you are"), server.reply(GOOD)],
+            "patient b4": [server.reply("Here you are"), server.reply(f"Sorry, here you are:\n{GOOD}")],
             "patient b5": [server.reply(DRAFT.format(first="Left", second="Option1"))],
             "patient b6": [server.status(400)],
             "patient b7": [server.reply(GOOD.replace("the mass", "the mass in Image2"), delay=0.1)],
