@@ -32,6 +32,9 @@ def patterns(
         str, typer.Argument(metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion.")
     ],
     results: Results = None,
+    published_as: Annotated[
+        str | None, typer.Option("--as", help="With --results: what the study was published as, if not as its name.")
+    ] = None,
     source: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of MediConfusion's dataset.json, if it was moved.")
     ] = None,
@@ -58,8 +61,9 @@ def patterns(
         _write_modes(known, max_requests, file or Path(FILE if published else Path(name) / FILE))
         return
     pairs = {pair_id: one.pair for pair_id, one in known.pairs.items()}
-    models, causes = read_models(known.study.name, pairs, results)
-    found = find_patterns(known.study.name, pairs, models)
+    dataset = published_as or known.study.name
+    models, causes = read_models(dataset, pairs, results)
+    found = find_patterns(dataset, pairs, models)
     write_json(json_file, found.as_dict())
     if figure is not None:
         write_gap_figure(figure, found)

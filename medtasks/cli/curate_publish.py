@@ -30,6 +30,7 @@ def publish(
     ] = False,
 ) -> None:
     """Make the questions that reviewers let through a dataset and tasks; the same again after more reviews."""
+    from medtasks.curate.datasheet import shared_by_pairs
     from medtasks.curate.publishing import publish_study
 
     made = publish_study(
@@ -41,6 +42,8 @@ def publish(
     say_columns([(f"of {sheet['drafts']} drafts", "number"), *rows])
     if sheet["labels"]:
         say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
+    if shared := shared_by_pairs(sheet["kind"], sheet["published"], sheet["clusters"]):
+        say(shared)
     say(f"Datasheet: {folder / 'datasheet.md'}")
     for task in (*made.tasks, *made.groups):
         say(f"  {task}")

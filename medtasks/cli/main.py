@@ -33,6 +33,7 @@ from medtasks.cli import (
     tree,
     weights,
 )
+from medtasks.cli.output import plain
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -96,7 +97,7 @@ def main() -> None:
 
 
 def _complain(sentence: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[bold red]medtasks:[/] {escape(sentence)}", highlight=False)
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]medtasks:[/] {escape(plain(sentence))}", highlight=False)
 
 
 if __name__ == "__main__":

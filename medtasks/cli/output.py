@@ -1,6 +1,7 @@
 """What commands share: options, sentences, columns and tables on one console, and files that are whole."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from medtasks.harness.manifest import recorded_folders
 from medtasks.harness.task_files import INCLUDE, including
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 out = Console(soft_wrap=True, highlight=False)
 IncludePath = Annotated[
     list[Path] | None,
@@ -27,8 +29,13 @@ IncludePath = Annotated[
 
 
 def say(text: str) -> None:
-    """Print a text as it is: names in it may hold what looks like markup."""
-    out.print(text, markup=False)
+    """Print a text as it is, names in it may hold what looks like markup; but no orders to the terminal."""
+    out.print(plain(text), markup=False)
+
+
+def plain(text: str) -> str:
+    """Return a text in which control characters other than line ends and tabulators are question marks."""
+    return _CONTROL.sub("?", text)
 
 
 def say_columns(rows: Sequence[Sequence[str]]) -> None:

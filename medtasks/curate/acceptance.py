@@ -16,15 +16,16 @@ def accepted(
 ) -> tuple[dict[str, Draft], Counter[str]]:
     """Return drafts in the words of their reviewers, by item id in order, and how many were left out for what.
 
-    A draft is let through when every reviewer who scored all its questions gave each at least ``min_score``.
+    A draft is let through when somebody scored all its questions, and nobody gave any of them less than ``min_score``.
     ``wording`` is the reviewer whose words count where they differ.
     """
     said = {review.reviewer: current(review, drafts) for review in reviews}
     kept: dict[str, Draft] = {}
     left_out: Counter[str] = Counter()
     for item, draft in drafts.items():
+        seen = [items[item] for items in said.values() if item in items]
         scored = {who: items[item] for who, items in said.items() if item in items and items[item].scores}
-        cause = _cause(draft, list(scored.values()), min_score)
+        cause = _cause(draft, list(scored.values()), seen, min_score)
         worded = None if cause else _worded(draft, scored, wording)
         if cause:
             left_out[cause] += 1
@@ -37,13 +38,13 @@ def accepted(
     return kept, left_out
 
 
-def _cause(draft: Draft, scored: Sequence[ItemReview], min_score: int) -> str:
+def _cause(draft: Draft, scored: Sequence[ItemReview], seen: Sequence[ItemReview], min_score: int) -> str:
     """Return why a draft is left out whatever the wording; an empty text where it is not."""
     if not scored:
         return UNSCORED
     if found := dict.fromkeys(why for one in scored for why in problems(draft, one).values()):
         return f"unusable after review: {'; '.join(found)}"
-    lowest = lowest_scores(scored)
+    lowest = lowest_scores([one for one in seen if len(one.judgements) == len(draft.images)])
     return TOO_LOW if lowest is None or min(lowest) < min_score else ""
 
 

@@ -61,7 +61,7 @@ def agreements(
     are those of a bootstrap over clusters of questions that share an image or its group.
     """
     said = {review.reviewer: current(review, drafts) for review in reviews}
-    clusters = _clusters(drafts, images)
+    clusters = clusters_of(drafts, images)
     return [_agreement(what, pair, said, clusters) for pair in itertools.combinations(said, 2) for what in _measures()]
 
 
@@ -144,8 +144,8 @@ def _value(what: str, one: Judgement) -> int | None:
     return one.score - LOWEST if what == SCORE else int(one.score >= PASSING)
 
 
-def _clusters(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
-    """Return what the questions of each draft are clustered by."""
+def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
+    """Return what the questions of each draft are clustered by, by item: images, or their groups, that drafts share."""
     keys = []
     for draft in drafts.values():
         known = [(image, images[image].group if image in images else None) for image in draft.images]

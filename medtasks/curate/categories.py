@@ -112,9 +112,9 @@ def headings(reply: str) -> tuple[str, ...]:
         >>> headings("Sure:\n1. **Cerebral**\n   - Caption 0\n2. **Head and Neck:** Captions 1, 2")
         ('Cerebral', 'Head and Neck')
     """
-    lines = (without_thoughts(reply) or "").splitlines()
+    lines = [one_line(line) for line in (without_thoughts(reply) or "").splitlines()]
     for form in _HEADINGS:
-        found = [one_line(match["name"]).strip("*_ .") for line in lines if (match := form.fullmatch(line))]
+        found = [match["name"].strip("*_ .") for line in lines if (match := form.fullmatch(line))]
         names = tuple(dict.fromkeys(name for name in found if not re.match(r"captions?\b", name, re.IGNORECASE)))
         if 2 <= len(names) <= _MOST and not any("," in name for name in names):
             return names

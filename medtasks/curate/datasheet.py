@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.agreement import agreements
+from medtasks.curate.agreement import agreements, clusters_of
 from medtasks.curate.drafts import Draft, Outcome, counted, read_drafted
 from medtasks.curate.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
@@ -32,6 +32,11 @@ _CAVEATS = (
 _OF_PAIRS = (
     "The pairs were selected to be alike to one encoder; models that share it, or data with it, are put at a "
     "disadvantage, and the set is no sample of images that doctors confuse."
+)
+_SHARED = (
+    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors of set "
+    "accuracy and confusion take each pair for independent and are too small here; '--per-image 1' keeps pairs from "
+    "sharing images."
 )
 
 
@@ -70,6 +75,7 @@ def datasheet(
     lines = read_drafted(folder)
     asked = [line for line in lines.values() if line.outcome is not Outcome.SKIPPED]
     shown = [images[image_id] for image_id in {name for draft in about.kept.values() for name in draft.images}]
+    clusters = len(set(clusters_of(about.kept, images).values()))
     licences = Counter(image.licence or _UNSTATED for image in shown)
     return {
         "schema_version": VERSION,
@@ -80,6 +86,7 @@ def datasheet(
         "fingerprint": manifest.fingerprint,
         "questions": manifest.rows,
         "images": manifest.images,
+        "clusters": clusters,
         "complete": manifest.complete,
         "licences": dict(sorted(licences.items())),
         "made_with": json.loads(json.dumps(study.made_with)),
@@ -99,8 +106,18 @@ def datasheet(
         "labels": _labels(about.kept.values()),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
         "agreement": [_finite(dataclasses.asdict(one)) for one in agreements(about.reviews, about.drafts, images)],
-        "caveats": [*_CAVEATS, *([_OF_PAIRS] if study.kind is StudyKind.PAIRS else [])],
+        "caveats": _caveats(study.kind, len(about.kept), clusters),
     }
+
+
+def _caveats(kind: StudyKind, published: int, clusters: int) -> list[str]:
+    of_pairs = (_OF_PAIRS, shared_by_pairs(kind, published, clusters)) if kind is StudyKind.PAIRS else ()
+    return [*_CAVEATS, *filter(None, of_pairs)]
+
+
+def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
+    """Return what it means for standard errors that pairs share images or patients; empty where they do not."""
+    return _SHARED.format(published, clusters) if kind == StudyKind.PAIRS and clusters < published else ""
 
 
 def _labels(drafts: Iterable[Draft]) -> dict[str, int]:
@@ -134,7 +151,7 @@ def _finite(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
     """Return a datasheet for people."""
-    plain = ("kind", "access", "fingerprint", "study", "questions", "images", "complete", "llm", "prompts")
+    plain = ("kind", "access", "fingerprint", "study", "questions", "images", "clusters", "complete", "llm", "prompts")
     parts = [
         f"# Datasheet of {sheet['name']}",
         _table(("what", "value"), [(name, _said(sheet[name])) for name in plain]),
@@ -182,6 +199,7 @@ def _rows_of(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     def line(cells: Iterable[object]) -> str:
-        return "| " + " | ".join(_said(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        plain = (_said(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in cells)
+        return f"| {' | '.join(plain)} |"
 
     return "\n".join([line(head), line("---" for _ in head), *map(line, rows)])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+import filelock
 from loguru import logger
 from tqdm import tqdm
 
@@ -20,6 +21,8 @@ from medtasks.data.journal import digest_of
 from medtasks.errors import MedTasksError
 
 _DIGITS = 16
+LONGEST = 10_000
+"""Characters of a question, option or answer that an LLM may write; longer ones come of a model that broke."""
 
 
 class Outcome(enum.StrEnum):
@@ -97,8 +100,16 @@ def draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]
     ``jobs`` are by request: the digest of what decides about the reply, and what asks. What was drafted by another LLM
     or prompt stays, with a warning: reviews may rest on it. Replies come in any order, and at the end the journal is in
     that of the jobs, so that the same study is read and published the same. Errors that a job raises end it once those
-    under way are on disk; a MedTasksError says that the journal cannot be written.
+    under way are on disk; a MedTasksError says that the journal cannot be written, or that another process drafts.
     """
+    try:
+        with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
+            return _draft_all(folder, jobs, threads)
+    except filelock.Timeout:
+        raise MedTasksError(f"another process drafts questions in {folder}; run this again when it has ended") from None
+
+
+def _draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]], threads: int) -> Counter[Outcome]:
     _drop_torn_line(folder / DRAFTS)
     known = read_drafted(folder)
     counts: Counter[Outcome] = Counter()

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from medtasks.curate.drafts import LONGEST
 from medtasks.data.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.extract.reply_text import without_thoughts
 
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _BEGIN = re.compile(r"[\[{]")
 _TYPES = "|".join(HALLUCINATIONS)
 
@@ -38,7 +39,8 @@ class TypedQuestion(Question):
 
     type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{_TYPES})\b")]
     ground_truth_type: Literal["binary", "multi-choice"]  # BINARY and MULTI_CHOICE of the published records
-    choices: Annotated[str, StringConstraints(strip_whitespace=True)] | None = None  # which half a surrogate pair fails
+    # The constraint is what half a surrogate pair fails.
+    choices: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] | None = None
 
     @property
     def hallucination(self) -> str:

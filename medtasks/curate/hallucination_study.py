@@ -1,7 +1,6 @@
 """From reports to a study of hallucination questions: which images there are, and what a prompt shows of each."""
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from medtasks.curate.study import (
     StudyImage,
     StudyKind,
     checked_name,
+    is_text,
     read_study,
+    refuse_as_folder,
     write_lines,
 )
 from medtasks.data.catalogue import Access
@@ -64,6 +65,7 @@ def planned_study(
         )
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
+    refuse_as_folder(folder, reports)
     made_with = {
         "reports": hashlib.sha256(reports.read_bytes()).hexdigest()[:16],
         "knowledge": knowledge_digest(knowledge_files(knowledge.paths)) if retrieves else None,
@@ -118,7 +120,7 @@ def read_reports(
     rows = json_lines(SourceFile(path), ("id", "image")).rows()
     for row in tqdm(rows, "Reading", unit="report", disable=None):
         name = row.name("id")
-        if not _is_text(row.values):
+        if not is_text(row.values):
             raise row.error("it holds half a surrogate pair, which is no text")
         if not name or name in images:
             raise row.error("its id is empty" if not name else f"it has the id of {_first(path, name)}; ids are unique")
@@ -131,15 +133,6 @@ def read_reports(
         why = ", ".join(f"{reason} ({count})" for reason, count in left_out.items())
         raise SourceError(f"{path} has nothing that {kind} can be made of: {why or 'it is empty'}")
     return list(images.values()), left_out
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether UTF-8 has all characters of a value of JSON types."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _first(path: Path, name: str) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.curate.study import is_text
 from medtasks.data.journal import digest_of
 from medtasks.errors import SourceError, near_match
 
@@ -86,7 +87,7 @@ def read_image_list(source: Path) -> ImageList:
             left_out[TWICE] += 1
             continue
         places[row.image_id] = row.where
-        file = next((file for file in row.files if file.is_file()), None)
+        file = next(filter(_is_there, row.files), None)
         if not row.caption or file is None:
             left_out[NO_CAPTION if file else NO_FILE] += 1
         else:
@@ -95,6 +96,13 @@ def read_image_list(source: Path) -> ImageList:
         why = "".join(f"; {count} {reason}" for reason, count in sorted(left_out.items()))
         raise SourceError(f"{source} holds {len(images)} usable images ({layout}{why}); pairs need two")
     return ImageList(layout, tuple(images[one] for one in sorted(images)), left_out, tuple(sorted(unused)))
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # of a name that is too long, for example
+        return False
 
 
 def _rows(source: Path, unused: set[str]) -> tuple[str, Iterable[_Row]]:
@@ -130,6 +138,8 @@ def _objects(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 row = None
             if not isinstance(row, dict):
                 raise SourceError(f"{file}: line {number} is no JSON object; write one object per line")
+            if not is_text(row):
+                raise SourceError(f"{file}: line {number} holds half a surrogate pair, which is no text; mend it")
             yield f"line {number}", row
 
 

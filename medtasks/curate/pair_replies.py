@@ -10,6 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from medtasks.curate.drafts import LONGEST
 from medtasks.extract.reply_text import without_thoughts
 
 _PARTS = ("question", "option1", "option2", "image1", "image2")
@@ -66,7 +67,7 @@ def read_pair_reply(text: str) -> PairReply | None:
             values.append(_bare(found[2]))
         elif 0 < len(names) < len(_PARTS) and (said := line.strip(f"{_MARKS}#-")) and not said.endswith(":"):
             return None
-    if tuple(names) != _PARTS or not all(values):
+    if tuple(names) != _PARTS or not all(0 < len(value) <= LONGEST for value in values):
         return None
     question, first, second, of_first, of_second = values
     return PairReply(question, (first, second), (of_first, of_second))

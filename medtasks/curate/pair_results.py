@@ -67,7 +67,8 @@ def read_models(
     }
     if not tasks:
         raise RepliesError(
-            f"no task asks the pairs of '{name}'; publish the study with 'medtasks curate publish' first"
+            f"no task asks the pairs of '{name}'; publish the study with 'medtasks curate publish' first, or say with "
+            f"--as what it was published as"
         )
     models, causes = [], {}
     for run in runs:

@@ -155,13 +155,27 @@ def _look_at_all(search: _Search) -> None:
 def _look_at_some(search: _Search, sample: int, seed: int) -> None:
     """Look at pairs drawn at random, each once."""
     count = len(search.groups)
-    drawn = np.random.default_rng(seed).choice(count * (count - 1) // 2, sample, replace=False)
-    drawn.sort()
+    drawn = _drawn(count * (count - 1) // 2, sample, seed)
     for start in tqdm(range(0, sample, CHUNK), "Comparing", unit="batch", leave=False, disable=None):
         first, second = _pair(drawn[start : start + CHUNK])
         alike = search.medical.cosines(first, second)
         near = alike >= search.limits.sim_med - ROUGH
         search.consider(first[near], second[near], alike[near])
+
+
+def _drawn(everything: int, number: int, seed: int) -> Numbers:
+    """Return so many of the numbers below ``everything``, drawn at random without one twice, rising.
+
+    Numpy's way to do so may hold all numbers in memory, a billion for 50,000 images.
+    """
+    draw = np.random.default_rng(seed)
+    few = min(number, everything - number)  # of more than half, what is not drawn
+    found = np.zeros(0, np.int64)
+    while len(found) < few:
+        found = np.sort(np.concatenate([found, draw.integers(0, everything, (few - len(found)) * 5 // 4 + 16)]))
+        found = found[np.diff(found, prepend=-1) > 0]
+    found = np.sort(draw.permutation(found)[:few])
+    return found if few == number else np.setdiff1d(np.arange(everything), found, assume_unique=True)
 
 
 def _pair(number: Numbers) -> tuple[Numbers, Numbers]:

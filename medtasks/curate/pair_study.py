@@ -14,7 +14,18 @@ from medtasks.curate.encoders import GENERAL, MEDICAL, Encoder, open_encoder
 from medtasks.curate.image_lists import ImageList, ListedImage, read_image_list
 from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs, usual_similarities
 from medtasks.curate.similarity import Limits, Numbers
-from medtasks.curate.study import IMAGES, PAIRS, STUDY, ImagePair, Study, StudyImage, StudyKind, read_study, write_lines
+from medtasks.curate.study import (
+    IMAGES,
+    PAIRS,
+    STUDY,
+    ImagePair,
+    Study,
+    StudyImage,
+    StudyKind,
+    read_study,
+    refuse_as_folder,
+    write_lines,
+)
 from medtasks.data.catalogue import Access
 from medtasks.data.duplicates.image_files import hash_images
 from medtasks.data.duplicates.near_images import Looks, near
@@ -73,6 +84,7 @@ def make_pair_study(
             pair is confusing.
     """
     listed = read_image_list(source)
+    refuse_as_folder(folder, source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),

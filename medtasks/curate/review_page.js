@@ -329,20 +329,23 @@ function fillJudgement(made_, place, title) {
 const pictures = new Map(); // id to a promise of {url} or {error}
 
 function picture(name) {
-  if (!pictures.has(name)) {
-    const found = fetch(`image?id=${encodeURIComponent(name)}`).then(async (reply) => {
-      if (!reply.ok) return { error: (await reply.json()).error };
-      const note = decodeURIComponent(reply.headers.get("X-Conversions") ?? "");
-      return { url: URL.createObjectURL(await reply.blob()), note };
-    }).catch(() => { pictures.delete(name); return { error: "the server does not answer" }; });
-    pictures.set(name, found);
+  const found = pictures.get(name) ?? fetched(name);
+  pictures.delete(name);
+  pictures.set(name, found); // what was used last goes last
+  if (pictures.size > 24) {
     const [oldest, old] = pictures.entries().next().value;
-    if (pictures.size > 24) {
-      pictures.delete(oldest);
-      old.then(({ url }) => url && URL.revokeObjectURL(url));
-    }
+    pictures.delete(oldest);
+    old.then(({ url }) => url && URL.revokeObjectURL(url));
   }
-  return pictures.get(name);
+  return found;
+}
+
+function fetched(name) {
+  return fetch(`image?id=${encodeURIComponent(name)}`).then(async (reply) => {
+    if (!reply.ok) return { error: (await reply.json()).error };
+    const note = decodeURIComponent(reply.headers.get("X-Conversions") ?? "");
+    return { url: URL.createObjectURL(await reply.blob()), note };
+  }).catch(() => { pictures.delete(name); return { error: "the server does not answer" }; });
 }
 
 async function fillImage(made_, name) {

@@ -54,6 +54,7 @@ _HEADERS = {
 }
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 _IDLE_SECONDS = 60
+_MOST_DIGITS = 9  # Python reads no number of thousands of them
 
 
 class Address(Record):
@@ -158,7 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked_for(self) -> tuple[str, str]:
         """Return path after the token and query, once it is sure that our own page asks."""
         here = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError:
+            raise _Refused(400, error="this is no address") from None
         token, _, path = address.path.removeprefix("/").partition("/")
         known = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
         origin = self.headers.get("Origin")
@@ -211,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             raise _Refused(411, error="the length of the body is missing")
-        if int(length) > LARGEST_BODY:
+        if len(length) > _MOST_DIGITS or int(length) > LARGEST_BODY:
             raise _Refused(413, error=f"the texts are longer than {LARGEST_BODY:,} characters together")
         if self.headers.get_content_type() != "application/json":
             raise _Refused(415, error="the body is not JSON")

@@ -6,6 +6,7 @@ that a row was written from, tells later what was changed in the sheet and what 
 """
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ _LONGEST = 32_767  # characters that a cell can hold
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 ITEM, TEXT, DRAFT, VERSION = "draft", "text", "digest", "version"  # titles of columns
 REVIEW, FACTS = "review", "medtasks"  # names of sheets
+_NO_XML = re.compile(ILLEGAL_CHARACTERS_RE.pattern + "|[\ufffe\uffff]")  # the last two openpyxl lets pass
 _YES_NO = {True: "yes", False: "no", None: None}
 _HELP = (
     "One row is one draft. Edit question, options, answers, categories and note as you like; leave the other cells.",
@@ -152,15 +154,15 @@ def _fill(sheet: Worksheet, row: int, column: int, value: str | int | None) -> N
     cell = sheet.cell(row, column, value if isinstance(value, int) else None)
     cell.alignment = Alignment(wrap_text=True, vertical="top")
     if isinstance(value, str):
-        cell.value = _written(value)
+        cell.value = written(value)
         cell.data_type = "s"  # openpyxl takes what begins with = for a formula
         cell.number_format = "@"
         cell.quotePrefix = value.startswith(_FORMULA)  # so it stays one when edited
 
 
-def _written(text: str) -> str:
+def written(text: str) -> str:
     """Return a text as a cell can hold it."""
-    return str(ILLEGAL_CHARACTERS_RE.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))[:_LONGEST]
+    return str(_NO_XML.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))[:_LONGEST]
 
 
 def cell_of(field: str, draft: Draft, said: ItemReview) -> str | int | None:
@@ -175,9 +177,7 @@ def cell_of(field: str, draft: Draft, said: ItemReview) -> str | int | None:
         value = value[int(place)] if place.isdecimal() else getattr(value, place)
     if isinstance(value, bool | None):
         return _YES_NO[value]
-    return (
-        value if isinstance(value, int) else _written(", ".join(value) if isinstance(value, tuple) else value) or None
-    )
+    return value if isinstance(value, int) else written(", ".join(value) if isinstance(value, tuple) else value) or None
 
 
 def _add_images(sheet: Worksheet, row: int, columns: Sequence[SheetColumn], draft: Draft, images: ReviewImages) -> None:

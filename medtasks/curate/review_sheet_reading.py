@@ -11,7 +11,7 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter
 
 from medtasks.curate.judging import problems, settled
-from medtasks.curate.review_sheet import DRAFT, FACTS, ITEM, REVIEW, VERSION, SheetColumn, cell_of, columns_of
+from medtasks.curate.review_sheet import DRAFT, FACTS, ITEM, REVIEW, VERSION, SheetColumn, cell_of, columns_of, written
 from medtasks.curate.reviewer_file import ReviewerFile, version_of
 from medtasks.curate.reviews import HIGHEST, LOWEST, ItemReview
 from medtasks.errors import SourceError
@@ -144,6 +144,7 @@ def _rows(file: ReviewerFile, path: Path, bad: list[tuple[str, str]]) -> Iterato
         raise SourceError(f"{path} lacks the columns {', '.join(lost)}; write a new spreadsheet with --spreadsheet")
     places = {title: get_column_letter(number + 1) for title, number in titles.items()}
     seen: set[str] = set()
+    known = {written(item): item for item in file.drafts}
     for number, line in enumerate(lines, 2):
         padded = [*line, *[(None, "n")] * len(titles)]
         cells = {title: padded[place] for title, place in titles.items()}
@@ -151,7 +152,7 @@ def _rows(file: ReviewerFile, path: Path, bad: list[tuple[str, str]]) -> Iterato
             continue
         formulas = [title for title, (_, kind) in cells.items() if kind in ("f", "e")]
         bad += [(f"{places[title]}{number}", "it is a formula; write a text or a number") for title in formulas]
-        item = str(cells[ITEM][0])
+        item = known.get(str(cells[ITEM][0]), "")
         if item not in file.drafts or item in seen:
             why = "this draft is in a row above, too" if item in seen else "the study has no such draft"
             bad.append((f"{places[ITEM]}{number}", why))

@@ -87,6 +87,11 @@ def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview
 
 
 def lowest_scores(reviews: Sequence[ItemReview]) -> tuple[int, ...] | None:
-    """Return the lowest score that any reviewer gave each question of a draft; None where nobody scored them all."""
-    complete = [scores for one in reviews if (scores := one.scores) is not None]
-    return tuple(map(min, zip(*complete, strict=True))) if complete else None
+    """Return the lowest score that any reviewer gave each question of a draft; None where nobody scored them all.
+
+    A reviewer who scored one of them only counts as well: who found it wrong need not look at the other.
+    """
+    if not any(one.scores for one in reviews):
+        return None
+    each = zip(*(one.judgements for one in reviews), strict=True)
+    return tuple(min(one.score for one in said if one.score is not None) for said in each)

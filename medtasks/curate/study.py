@@ -168,6 +168,21 @@ def checked_name(text: str) -> str:
     return text
 
 
+def is_text(value: Any) -> bool:
+    """Return whether UTF-8 has all characters of a value of JSON types, so that a study can hold it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def refuse_as_folder(folder: Path, source: Path) -> None:
+    """Refuse a folder in which a study would write over the file that it is made from."""
+    if any((folder / name).exists() and (folder / name).samefile(source) for name in (IMAGES, PAIRS, DRAFTS)):
+        raise MedTasksError(f"a study in {folder} would replace {source}, which it is made from; take another --out")
+
+
 def _first(error: ValueError) -> str:
     """Return what is wrong without the text that is: it may be a patient's."""
     if isinstance(error, ValidationError):

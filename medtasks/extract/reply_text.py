@@ -78,7 +78,9 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
 
 def without_thoughts(reply: str) -> str | None:
     """Return the reply without ``<think>`` blocks, or None when one is still open at the end."""
-    text = _THOUGHT_END.sub("", _THOUGHT.sub(" ", reply))
+    found = _THOUGHT_END.match(reply)
+    closed = found.end() if found else 0  # behind it each open tag would be followed to the end of the reply
+    text = _THOUGHT_END.sub("", _THOUGHT.sub(" ", reply[:closed]) + reply[closed:])
     return None if _THOUGHT_OPEN.search(text) else text
 
 

@@ -173,3 +173,15 @@ def test_small_real_encoders(medtasks, folder):
     assert [study.made_with[f"{which}_encoder"]["dimension"] for which in ("medical", "general")] == [12, 16]
     assert len(read_pairs(folder / "study")) == COUNT * (COUNT - 1) // 2 - 1
     assert study.access == "credentialed"
+
+
+def test_a_list_is_never_written_over_and_its_keys_give_no_orders_to_a_terminal(medtasks, folder):
+    write(folder, [{**row, "\x1b[2J": 1} for row in rows_of(folder)])
+    (folder / "list.jsonl").rename(folder / "images.jsonl")
+    before = (folder / "images.jsonl").read_bytes()
+    refused = medtasks("curate", "pairs", "images.jsonl", "--out", ".", "--name", "x", *eyes(), "--sim-gen", 0.99)
+    assert refused.code == 1
+    assert "would replace images.jsonl, which it is made from; take another --out" in refused.err
+    assert (folder / "images.jsonl").read_bytes() == before
+    made = medtasks("curate", "pairs", "images.jsonl", "--out", "study", *eyes(), "--sim-gen", 0.99, "--device", "cpu")
+    assert "Keys of images.jsonl that are not used: ?[2J" in made.out

@@ -102,6 +102,12 @@ def test_results_say_which_pairs_confuse_which_models(medtasks, fails, source, t
     assert first["gap"] == pytest.approx(first["sim_med"] - first["sim_gen"])
     assert figure.stat().st_size > 5000
     fails([*arguments, "--results", tmp_path / "nowhere"], "nowhere")
+    results = next(runs[1].rglob("*_results.json"))
+    fingerprint = json.loads(results.read_text())["configs"]["mediconfusion"]["metadata"]["data"]["fingerprint"]
+    results.write_text(results.read_text().replace(fingerprint, "f" * len(fingerprint)))
+    ran = medtasks(*arguments)
+    assert f"Left out: mediconfusion of {runs[1]}: " in ran.out
+    assert "was made on data with fingerprint ffff" in ran.out
     write_run(tmp_path / "cut", ["mediconfusion"], 0.6, 1, samples=False)
     fails([*arguments, "--results", tmp_path / "cut"], "holds no samples of mediconfusion")
 
@@ -119,7 +125,11 @@ def test_results_of_a_study_go_by_its_own_similarities(medtasks, fails, sample, 
     ran = medtasks("curate", "patterns", folder, "--results", run, "--top", 100)
     assert "Most confusing 16 of 16 pairs:" in ran.out  # what a review left out is no pair that failed
     assert ids[0] in ran.out
+    Study(name="ours", kind=StudyKind.PAIRS, access=Access.PUBLIC, source="made up").write(folder)
+    fails(["curate", "patterns", folder, "--results", run], "say with --as what it was published as")
+    again = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
+    assert again.out == ran.out
     monkeypatch.setattr("medtasks.cli.curate_patterns.is_private", lambda name: True)
-    ran = medtasks("curate", "patterns", folder, "--results", run, "--top", 100)
+    ran = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
     assert "Most confusing 16 of 16 pairs:" in ran.out
     assert [one for one in ids if one in ran.out] == []

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from medtasks.curate.drafts import read_drafts
-from medtasks.curate.study import StudyKind, read_images, read_study
+from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study, write_lines
 from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import Manifest
@@ -151,6 +151,14 @@ def test_datasheet_says_what_made_it_and_nothing_of_a_question(publish, study):
     for draft in read_drafts(study).values():
         assert draft.question not in page + json.dumps(sheet)
         assert draft.item_id not in page + json.dumps(sheet)
+
+
+def test_pairs_that_share_a_patient_are_said_not_to_be_independent(publish, study):
+    assert "independent groups" not in publish()
+    images = read_images(study).values()
+    write_lines(study / IMAGES, [one.model_copy(update={"group": one.group.replace("4", "1")}) for one in images])
+    assert "The 3 pairs make 2 independent groups: " in publish()
+    assert "The 3 pairs make 2 independent groups: " in (study / "datasheet.md").read_text()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in StudyKind if kind is not StudyKind.PAIRS])

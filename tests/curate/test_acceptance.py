@@ -36,6 +36,9 @@ def test_scores():
     assert left_out(alice=one_low) == left_out(alice=scored(PAIR, 9), bob=one_low) == TOO_LOW
     assert left_out(alice=one_low, min_score=4) == left_out(alice=scored(PAIR, 5)) == PAIR
     assert left_out(alice=scored(PAIR, 9), bob=half) == PAIR  # nobody waits for who is not done
+    wrong = scored(PAIR, 9, judgements=(Judgement(), Judgement(score=1, correctness=False)))
+    assert left_out(alice=scored(PAIR, 9), bob=wrong) == TOO_LOW  # who found one wrong need not score the other
+    assert left_out(alice=wrong) == UNSCORED
     assert left_out(alice=scored(PAIR, 9, digest="0" * 16)) == UNSCORED  # drafted anew since
 
 

@@ -75,7 +75,8 @@ def test_a_cut_off_row_and_a_hole_are_computed_again_and_nothing_else(files, tmp
     whole = embed(files, Eye()).vectors
     stored = rows(tmp_path).read_bytes()
     each = 32 + 2 * 3
-    rows(tmp_path).write_bytes(stored[: 2 * each] + bytes(each) + stored[3 * each : 7 * each + 11])
+    hole = stored[2 * each : 2 * each + 32] + bytes(each - 32)
+    rows(tmp_path).write_bytes(stored[: 2 * each] + hole + stored[3 * each : 7 * each + 11])
     eye = Eye()
     np.testing.assert_array_equal(embed(files, eye).vectors, whole)
     assert eye.seen == [3]

@@ -82,3 +82,9 @@ def test_types_choices_and_components():
     missing = {name: STRUCTURED[name] for name in ("anatomy", "symptom")}
     assert questions_in(json.dumps({**LISTED, "Structured_Answer": missing}), ReportQuestion) is None
     assert questions_in(json.dumps(LISTED), Question) is None
+
+
+def test_a_model_that_broke_is_read_at_once():
+    assert questions_in("```" + 100_000 * "\n", YesNoQuestion) is None
+    assert questions_in(json.dumps([{**MASS, "question": "x" * 10_001}]), YesNoQuestion) is None
+    assert questions_in(json.dumps([{**TYPED, "choices": "A. x" + 10_000 * " " + "y"}]), TypedQuestion) is None

@@ -52,6 +52,7 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
     ("rows", "says"),
     [
         ([row(1), row(2), row(1)], "line 3 has the id of line 1"),
+        ([row(1, caption=""), row(2), row(1)], "line 3 has the id of line 1"),
         ([{"id": "a", "image": "1.png", "captoin": "x"}], "no line has a caption.*did you mean 'captoin'"),
         ([row(1), "[1]\n"], "line 2 is no JSON object"),
         ([row(1), '{"id": "a", \n'], "line 2 is no JSON object"),
@@ -124,3 +125,12 @@ def test_what_is_no_list(tmp_path):
         read_image_list(tmp_path)
     with pytest.raises(SourceError, match="does not exist"):
         read_image_list(tmp_path / "nothing")
+
+
+def test_a_line_that_no_study_could_hold_is_named_before_anything_is_computed(tmp_path):
+    files(tmp_path, "1.png", "2.png")
+    path = lines(tmp_path / "list.jsonl", row(1), row(2, caption="half \ud83d"))
+    with pytest.raises(SourceError, match="line 2 holds half a surrogate pair"):
+        read_image_list(path)
+    lines(path, row(1), row(2), row(3, image="x" * 300))  # a name that no file can have is that of no file
+    assert read_image_list(path).left_out == {"image file missing": 1}

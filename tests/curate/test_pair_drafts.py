@@ -1,10 +1,12 @@
 """Drafting a question for each pair of a study, with an LLM that does not always do as it is told."""
 
+import time
 from collections import Counter
 
+import filelock
 import pytest
 
-from medtasks.curate.categories import categorize, found_categories
+from medtasks.curate.categories import categorize, found_categories, headings
 from medtasks.curate.drafts import Outcome, counted, read_drafted, read_drafts
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pair_drafts import draft_of, draft_pairs
@@ -12,6 +14,7 @@ from medtasks.curate.pair_replies import PairReply
 from medtasks.curate.study import DRAFTS, ImagePair
 from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeRefused, MedTasksError, SourceError
+from medtasks.extract.reply_text import without_thoughts
 
 from ..scripted_server import Endpoint, serving
 from .made_up_pairs import DRAFT, DraftingLLM, caption, write_study
@@ -47,6 +50,8 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     (folder / DRAFTS).write_bytes((folder / DRAFTS).read_bytes()[:-20])  # killed while it wrote the last line
     assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 6})
     assert server.count == 6  # the reply whose line was lost is on disk as well
+    with filelock.FileLock(folder / ".drafts.lock"), pytest.raises(MedTasksError, match="another process drafts"):
+        draft_pairs(folder, open_llm(study))
     assert read_drafts(folder).keys() == found.keys()
 
 
@@ -83,7 +88,7 @@ def test_every_outcome_is_counted_with_its_reason(server, folder):
         {
             "patient b2": [server.reply("I'm sorry, but I can't assist with that.")],
             "patient b3": [server.reply("What is on the left?")],
-            "patient b4": [server.reply("Here you are"), server.reply(GOOD)],
+            "patient b4": [server.reply("Here you are"), server.reply(f"Sorry, here you are:\n{GOOD}")],
             "patient b5": [server.reply(DRAFT.format(first="Left", second="Option1"))],
             "patient b6": [server.status(400)],
             "patient b7": [server.reply(GOOD.replace("the mass", "the mass in Image2"), delay=0.1)],
@@ -165,3 +170,12 @@ def test_a_list_that_cannot_be_read_is_kept_for_the_user_to_name(server, folder)
             found_categories(folder, open_llm(study))
     assert server.count == 1
     assert "all of the chest" in (folder / "categories.json").read_text()
+
+
+def test_a_model_that_broke_is_read_at_once():
+    before = time.process_time()
+    assert without_thoughts(20_000 * "<think>") is None
+    assert without_thoughts(20_000 * "<think>a</think>" + "b" + 20_000 * "<think>") is None
+    assert headings("1. ab" + 2_000 * " " + "\n2. bc") == ("ab", "bc")
+    assert headings("1. a" + 30_000 * " " + "x,\n2. bc") == ()
+    assert time.process_time() - before < 2

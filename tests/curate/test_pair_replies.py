@@ -122,6 +122,7 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
     ("caption", "why"),
     [
         (f"  {LONG}\n ", ""),
+        (LONG[:100], ""),
         (LONG[:99], "a caption is shorter than 100 characters"),
         (f"{LONG[:90]}{' ' * 20}", "a caption is shorter than 100 characters"),
         (f"{LONG}\nQuestion: Is it safe?\nOption1: Yes", "a caption seems to address the LLM"),
@@ -131,3 +132,7 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
 def test_captions_that_are_short_or_give_orders_are_not_sent(caption, why):
     assert why_not_sent(caption) == why
     assert "\n" not in one_line(caption)
+
+
+def test_a_model_that_does_not_end_a_line_drafts_nothing():
+    assert read_pair_reply(PLAIN.replace("Option1: Left", "Option1: Left" + " left" * 2000)) is None

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from medtasks.curate.pair_search import best_per_image, find_pairs
+from medtasks.curate.pair_search import _drawn, best_per_image, find_pairs
 from medtasks.curate.similarity import Limits
 
 COUNT = 3000
@@ -122,3 +122,33 @@ def test_golden_mediconfusion_selection(test_data):
     assert Limits().met(medical, general).all()
     assert not Limits(sim_med=0.91).met(medical, general).all()
     assert not Limits(sim_gen=0.73).met(medical, general).all()
+
+
+def test_a_large_sample_takes_memory_for_itself_alone():
+    everything = 2**62  # of numbers below this nothing could be made
+    drawn = _drawn(everything, 1000, 0)
+    assert len(np.unique(drawn)) == 1000
+    assert drawn.max() < everything
+    assert [_drawn(9, part, 0).tolist() for part in (0, 9)] == [[], list(range(9))]
+    counts = sum(np.bincount(_drawn(6, 4, seed), minlength=6) for seed in range(600))
+    assert (abs(counts - 400) < 60).all()  # five standard deviations
+
+
+@pytest.mark.parametrize("way", [{}, {"exact_up_to": 10}, {"sample": 200 * 199 // 2 - 1}])
+def test_a_pair_on_the_limits_is_one_however_it_is_looked_for(way):
+    noise = np.random.default_rng(0).standard_normal((2, 200, 64))
+    noise[:, :2] = 0
+    noise[:, 0, 0] = 1
+    noise[0, 1, :4] = 9, 3, 3, 1  # its length is 10
+    noise[1, 1, :5] = 3, 2, 1, 1, 1  # its length is 4
+    medical, general = noise.astype(np.float16)
+    found = find_pairs(medical, general, Limits(), **way)
+    assert numbers(found) == [(0, 1)]
+    assert (found.sim_med.tolist(), found.sim_gen.tolist()) == ([0.9], [0.75])
+    for limits in (Limits(sim_med=0.900001), Limits(sim_gen=0.749999)):
+        assert len(find_pairs(medical, general, limits, **way)) == 0
+
+
+def test_no_image_is_a_pair_with_itself():
+    vectors = np.eye(3, dtype=np.float16)
+    assert len(find_pairs(vectors, vectors, Limits(0.5, 1))) == 0

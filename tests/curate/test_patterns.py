@@ -85,6 +85,10 @@ def test_pairs_that_share_images_are_one_cluster():
     pairs = pairs_of([n / 10 for n in range(10)], chain)
     (found, *_) = associations(pairs, {"A": {one: CONFUSED if n % 3 else SOLVED for n, one in enumerate(pairs)}})
     assert (found.pairs, found.clusters) == (10, 9)
+    apart = pairs_of([n / 10 for n in range(10)])
+    (alone, *_) = associations(apart, {"A": {one: CONFUSED if n % 3 else SOLVED for n, one in enumerate(apart)}})
+    assert alone.correlation == found.correlation
+    assert (alone.low, alone.high) != (found.low, found.high)  # what is connected is drawn together
 
 
 def test_the_figure_is_written_by_its_ending_the_same_at_every_time(tmp_path):

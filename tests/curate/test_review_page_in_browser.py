@@ -5,11 +5,12 @@ import time
 
 import pytest
 
+from medtasks.curate.drafts import read_drafted
 from medtasks.curate.judging import unjudged
 from medtasks.curate.review_server import doorway
 from medtasks.curate.reviewer_file import opened
 from medtasks.curate.reviews import Judgement, read_reviews
-from medtasks.curate.study import StudyKind, read_study
+from medtasks.curate.study import DRAFTS, StudyKind, read_study, write_lines
 
 from ..audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser
 from .made_up_study import hallucination_study, pairs_study
@@ -71,6 +72,23 @@ class Expert(Reader):
 @pytest.fixture
 def expert(browser):
     return Expert(browser)
+
+
+def test_an_image_of_many_pairs_can_be_enlarged_in_the_last_one_too(expert, tmp_path):
+    pairs_study(tmp_path, 14)
+    lines = list(read_drafted(tmp_path).values())
+    shared = [draft.model_copy(update={"images": ("im1", draft.images[1])}) for draft in lines[11].drafts]
+    write_lines(tmp_path / DRAFTS, [*lines[:11], lines[11].model_copy(update={"drafts": tuple(shared)}), *lines[12:]])
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        for number in range(2, 13):  # as many images as the page keeps, and the next ones
+            expert.wait(expert.images_are_shown)
+            expert.press("n")
+            expert.wait(lambda number=number: expert.run("location.hash") == f"#{number}")
+        expert.wait(expert.images_are_shown)
+        expert.run("Promise.all([...pictures.values()])")
+        expert.press("z")
+        expert.wait(lambda: expert.run("document.querySelector('#zoomed img').naturalWidth > 0"))
 
 
 def file_of(folder, reviewer="anna"):

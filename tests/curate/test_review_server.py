@@ -142,6 +142,12 @@ def test_an_image_that_is_lost_or_another_now_is_a_sentence_without_its_path(tmp
             assert str(tmp_path).encode() not in body
 
 
+def test_an_address_that_is_none_is_answered(server):
+    with socket.create_connection(server.server_address, timeout=5) as line:
+        line.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
+        assert line.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
 def test_the_study_holds_what_the_page_shows_and_nobody_elses_word(folder, server):
     with reviewing(folder, "other") as other:
         assert save(other, "p1", note="of somebody else", judgements=SCORES)[0] == 200
@@ -192,6 +198,7 @@ def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_gi
         ("{}", {"Content_Length": "x"}, 411),
         ("{}", {"Content_Length": "-1"}, 411),
         ("{}", {"Content_Length": str(LARGEST_BODY + 1)}, 413),
+        ("{}", {"Content_Length": "9" * 5000}, 413),
     ],
 )
 def test_bodies_that_the_page_does_not_send_are_refused(server, body, headers, status):

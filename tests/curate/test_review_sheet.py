@@ -5,11 +5,12 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
+from medtasks.curate.drafts import read_drafted
 from medtasks.curate.review_sheet import write_sheet
 from medtasks.curate.review_sheet_reading import read_sheet
 from medtasks.curate.reviewer_file import opened
 from medtasks.curate.reviews import Judgement
-from medtasks.curate.study import StudyKind
+from medtasks.curate.study import DRAFTS, StudyKind, write_lines
 from medtasks.errors import MedTasksError, SourceError
 
 from .made_up_study import hallucination_study, pairs_study
@@ -230,3 +231,16 @@ def test_the_command_writes_reads_and_prints_the_agreement(study, sheet):
     assert "correctness: both said the same of every question, so kappa is not defined." in alone.stdout
     both = medtasks("--read", str(sheet), "--spreadsheet", str(sheet))
     assert "take one of them" in str(both.exception)
+
+
+def test_characters_that_no_spreadsheet_has_are_left_out_of_it_alone(study, sheet):
+    (line, *others) = read_drafted(study).values()
+    draft = line.drafts[0].model_copy(update={"item_id": "p\x071", "question": "Which\x0b\uffff side?"})
+    write_lines(study / DRAFTS, [line.model_copy(update={"drafts": (draft,)}), *others])
+    written(study, sheet)
+    assert read(study, sheet) == 0
+    fill(sheet, p1={"score 1": 8, "score 2": 9})
+    assert read(study, sheet) == 1
+    with opened(study, "anna") as file:
+        assert file.said("p\x071").scores == (8, 9)
+        assert file.said("p\x071").question == "Which\x0b\uffff side?"
