@@ -22,6 +22,15 @@ from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE
 from medtasks.errors import MedTasksError
 
 ONE_GROUP, NEAR_DUPLICATES, TOO_OFTEN = "pairs of one group", "pairs of near-duplicates", "pairs beyond --per-image"
+_OPTIONS = {
+    "list": "list of images",
+    "medical_encoder": "--encoder",
+    "near_duplicates": "--keep-near-duplicates",
+    **{
+        key: f"--{key.replace('_', '-')}"
+        for key in ("name", "access", "general_encoder", "sim_med", "sim_gen", "sample", "seed", "per_image")
+    },
+}
 _PER_BLOCK = 65_536  # pairs whose hashes are compared at once
 
 
@@ -146,7 +155,7 @@ def _check_same(folder: Path, known: Study, planned: Study) -> None:
             before = {part: before.get(part) for part in now}
         if before != now:
             raise MedTasksError(
-                f"{folder} was made with another {key.replace('_', ' ')} ({_shown(before)}, now {_shown(now)}); take "
+                f"{folder} was made with another {_OPTIONS.get(key, key)} ({_shown(before)}, now {_shown(now)}); take "
                 f"another --out"
             )
 

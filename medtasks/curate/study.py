@@ -156,15 +156,20 @@ def write_private(path: Path, text: str) -> None:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}; make room and run it again") from error
 
 
-def checked_name(text: str) -> str:
+def checked_name(text: str, option: str = "--name") -> str:
     """Return the name of a study, which names its tasks; MedTasksError where no task can have it.
+
+    ``option`` is what gives another one, for the message.
 
     Example:
         >>> checked_name("our_chest_pairs")
         'our_chest_pairs'
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
-        raise MedTasksError(f"'{text}' cannot be a task's name; take small letters, digits and underscores")
+        raise MedTasksError(
+            f"'{text}' cannot be a task's name; take small letters, digits and underscores, with {option} if not with "
+            f"the folder"
+        )
     return text
 
 

@@ -112,11 +112,11 @@ def test_fewer_pairs_per_image_and_a_sample(medtasks, folder):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (["--encoder", "eyes_of_test:other"], "with another medical encoder"),
-        (["--sim-med", "0.91"], "with another sim med"),
-        (["--seed", "1"], "with another seed"),
-        (["--access", "gated"], "with another access"),
-        (["--name", "other"], "with another name"),
+        (["--encoder", "eyes_of_test:other"], "with another --encoder (eyes_of_test:"),
+        (["--sim-med", "0.91"], "with another --sim-med (0.9, now 0.91)"),
+        (["--seed", "1"], "with another --seed ("),
+        (["--access", "gated"], "with another --access ("),
+        (["--name", "other"], "with another --name ("),
     ],
 )
 def test_a_study_made_with_something_else_is_refused_and_stays(medtasks, folder, change, says):

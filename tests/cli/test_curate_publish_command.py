@@ -213,7 +213,7 @@ def test_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
         ("mediconfusion", "there is a task or dataset 'mediconfusion' already; choose another name with --as"),
         ("mme", "there is a task or dataset 'mme' already"),
         ("medheval_closed", "there is a task or dataset 'medheval_closed' already"),
-        ("My set", "'My set' cannot be a task's name"),
+        ("My set", "'My set' cannot be a task's name; take small letters, digits and underscores, with --as if not"),
         ("../made_up", "cannot be a task's name"),
     ],
 )
