@@ -23,7 +23,7 @@ from medtasks.curate.study import (
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.decoding import is_whole_image
+from medtasks.data.decoding import LINEAR, decoded, mend_of
 from medtasks.data.json_tables import json_lines
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import SourceRow
@@ -162,8 +162,10 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
         data = file.read_bytes()
     except (OSError, ValueError):  # a text that no file can have as its name, too
         return "its image file cannot be opened"
-    if not is_whole_image(file):
-        return "its image cannot be read"
+    try:
+        decoded(file, LINEAR)
+    except OSError as error:
+        return mend_of(error) or "its image cannot be read"
     if find is not None:
         context[PASSAGES] = find(report)
     return StudyImage(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medtasks.curate.embeddings import UNREADABLE, UNUSABLE, embedded, file_digests
+from medtasks.curate.embeddings import UNUSABLE, embedded, file_digests
 from medtasks.curate.encoders import GENERAL, MEDICAL, Encoder, open_encoder
 from medtasks.curate.image_lists import ImageList, ListedImage, read_image_list
 from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs, usual_similarities
@@ -108,8 +108,10 @@ def _made(
     spaces = {which: embedded(files, digests, encoder, batch_size) for which, encoder in encoders.items()}
     medical, general = spaces.values()
     both = np.intersect1d(medical.kept, general.kept)
-    unreadable = medical.left_out[UNREADABLE]  # as it is to the other one
-    counts = listed.left_out + Counter({UNREADABLE: unreadable, UNUSABLE: len(files) - len(both) - unreadable})
+    counts = medical.left_out.copy()
+    counts[UNUSABLE] = 0  # what cannot be read is lost to both, but each may fail on other images
+    counts[UNUSABLE] = len(files) - len(both) - counts.total()
+    counts += listed.left_out
     if len(both) < 2:
         raise MedTasksError(f"{len(both)} of {len(files)} images have embeddings ({_said(counts)}); pairs need two")
     images = [listed.images[number] for number in both]

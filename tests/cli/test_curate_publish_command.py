@@ -112,6 +112,13 @@ def test_words_after_review_go_out(publish, study):
     assert (first["question"], first["answer"], first["categories"]) == ("Which side?", "B", ["Spinal"])
 
 
+def test_where_words_differ_a_hint_says_who_decides(publish, study):
+    review(study, "bob", said=lambda draft: scored(draft, 9, question="Where?") if draft.item_id == "p1" else 9)
+    hint = "--wording REVIEWER says whose words count"
+    assert hint in publish()
+    assert hint not in publish("--wording", "bob")
+
+
 def test_more_reviews_replace_what_was_published(publish, study):
     publish()
     before = fingerprint()
