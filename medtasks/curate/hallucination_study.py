@@ -18,6 +18,7 @@ from medtasks.curate.study import (
     Study,
     StudyImage,
     StudyKind,
+    check_own_folder,
     checked_name,
     read_study,
     write_lines,
@@ -92,6 +93,7 @@ def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
                 f"{folder} holds '{study.name}', which was made with other reports or options; take another --out"
             )
         return study
+    check_own_folder(folder, Path(planned.source))
     find = None
     if knowledge.paths:
         retriever = Retriever(read_passages(knowledge_files(knowledge.paths)))

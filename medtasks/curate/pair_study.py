@@ -14,7 +14,18 @@ from medtasks.curate.encoders import GENERAL, MEDICAL, Encoder, open_encoder
 from medtasks.curate.image_lists import ImageList, ListedImage, read_image_list
 from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs, usual_similarities
 from medtasks.curate.similarity import Limits, Numbers
-from medtasks.curate.study import IMAGES, PAIRS, STUDY, ImagePair, Study, StudyImage, StudyKind, read_study, write_lines
+from medtasks.curate.study import (
+    IMAGES,
+    PAIRS,
+    STUDY,
+    ImagePair,
+    Study,
+    StudyImage,
+    StudyKind,
+    check_own_folder,
+    read_study,
+    write_lines,
+)
 from medtasks.data.catalogue import Access
 from medtasks.data.duplicates.image_files import hash_images
 from medtasks.data.duplicates.near_images import Looks, near
@@ -92,6 +103,7 @@ def make_pair_study(
         known = read_study(folder, StudyKind.PAIRS)
         _check_same(folder, known, planned)
         return PairStudy(known, listed, None)
+    check_own_folder(folder, source)
     return _made(planned, folder, listed, encoders, options, batch_size)
 
 

@@ -173,6 +173,14 @@ def checked_name(text: str, option: str = "--name") -> str:
     return text
 
 
+def check_own_folder(folder: Path, source: Path) -> None:
+    """Refuse a folder for a new study that holds ``source`` or other files: a study's would take their places."""
+    there = [one for one in folder.iterdir() if not one.name.startswith(".")] if folder.is_dir() else []
+    others = [one for one in there if one.name not in (IMAGES, PAIRS) and one.suffix != ".part"]  # of a killed run
+    if others or source.resolve().parent == folder.resolve():
+        raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
+
+
 def _first(error: ValueError) -> str:
     """Return what is wrong without the text that is: it may be a patient's."""
     if isinstance(error, ValidationError):

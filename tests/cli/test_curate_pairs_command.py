@@ -109,6 +109,21 @@ def test_fewer_pairs_per_image_and_a_sample(medtasks, folder):
     assert 5 < len(read_pairs(folder / "few")) < 40
 
 
+def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder):
+    mine = (folder / "list.jsonl").rename(folder / "images.jsonl").read_text()
+    fails(["curate", "pairs", "images.jsonl", "--out", ".", "--name", "mine", *eyes()], "needs a folder of its own")
+    (folder / "study").mkdir()
+    mine = mine.replace('"image": "', '"image": "../')
+    (folder / "study" / "images.jsonl").write_text(mine)
+    fails(["curate", "pairs", "study/images.jsonl", "--out", "study", *eyes()], "needs a folder of its own")
+    assert (folder / "study" / "images.jsonl").read_text() == mine
+    command = ["curate", "pairs", "images.jsonl", "--out", "killed", *eyes()]
+    (folder / "killed").mkdir()
+    for name in ("images.jsonl", "pairs.jsonl.1.2.part"):
+        (folder / "killed" / name).write_text("{")
+    assert medtasks(*command).code == 0
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
