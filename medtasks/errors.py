@@ -31,6 +31,10 @@ class RepliesError(MedTasksError):
     """A file of recorded replies cannot be read or does not fit the task."""
 
 
+class WithheldReply(RepliesError):
+    """A samples file does not hold its replies, because the dataset is credentialed."""
+
+
 class JudgeNotConfigured(MedTasksError):
     """A task that needs an LLM judge was selected and no judge is configured."""
 

@@ -21,7 +21,6 @@ MaxRequests = Annotated[
 ]
 
 
-@app.command()
 def show(folder: StudyFolder) -> None:
     """Show what a study holds, and what became of each request and draft."""
     study = read_study(folder)
@@ -48,3 +47,5 @@ def say_drafted(folder: Path, counts: Counter[Outcome]) -> None:
     check_not_all_failed(folder, counts)
     if counts[Outcome.FAILED]:
         say(f"{counts[Outcome.FAILED]} requests failed; run the same command again to ask for them.")
+    if read_drafts(folder):
+        say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")

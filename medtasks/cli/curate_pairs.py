@@ -84,4 +84,4 @@ def pairs(
     say_columns([(str(count), what) for what, count in counts.items()])
     if recall := made.study.made_with.get("recall"):
         say(f"Pairs were found by FAISS: {recall}.")
-    say(f"Next: medtasks curate draft {out}, then medtasks curate review {out}")
+    say(f"Next: medtasks curate draft {out}")

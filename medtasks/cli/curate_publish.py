@@ -7,6 +7,7 @@ import typer
 from medtasks.cli.curate import StudyFolder
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
+from medtasks.curate.acceptance import DISAGREED
 from medtasks.curate.reviews import HIGHEST, LOWEST, PASSING
 from medtasks.data.catalogue import Access
 
@@ -40,6 +41,8 @@ def publish(
     sheet = made.sheet
     rows = [("published", str(sheet["published"])), *((why, str(count)) for why, count in sheet["left_out"].items())]
     say_columns([(f"of {sheet['drafts']} drafts", "number"), *rows])
+    if DISAGREED in sheet["left_out"]:
+        say("Where reviewers differ in the wording, --wording REVIEWER says whose words count.")
     if sheet["labels"]:
         say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
     if shared := shared_by_pairs(sheet["kind"], sheet["published"], sheet["clusters"]):

@@ -46,9 +46,12 @@ class Agreement:
         """Why kappa is not defined or says little, as one sentence; mostly empty."""
         if math.isnan(self.kappa) and self.constant:
             return f"{self.what}: both said the same of every question, so kappa is not defined."
-        return "".join(
-            f"{self.what}: {name} said the same of every question, so kappa is 0 whatever the other said."
-            for name in self.constant
+        if not self.constant:
+            return ""
+        if len(self.constant) == 2:
+            return f"{self.what}: each said the same of every question, so kappa is 0."
+        return (
+            f"{self.what}: {self.constant[0]} said the same of every question, so kappa is 0 whatever the other said."
         )
 
 

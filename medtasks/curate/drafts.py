@@ -183,8 +183,11 @@ def counted(drafted: Iterable[Drafted]) -> Counter[tuple[str, str]]:
 
 
 def check_not_all_failed(folder: Path, counts: Counter[Outcome]) -> None:
-    """Raise a MedTasksError with the last cause if the endpoint failed every request that was made of it."""
+    """Raise a MedTasksError with the first cause if the endpoint failed every request that was made of it.
+
+    What comes after it may only say that no more was asked.
+    """
     if not counts[Outcome.FAILED] or counts.keys() - {Outcome.FAILED, Outcome.SKIPPED}:
         return
-    causes = [line.reason for line in read_drafted(folder).values() if line.outcome is Outcome.FAILED]
-    raise MedTasksError(f"every request failed: {causes[-1]}; mend that and run the same command again")
+    cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is Outcome.FAILED)
+    raise MedTasksError(f"every request failed: {cause}; mend that and run the same command again")

@@ -26,7 +26,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from medtasks.curate.encoders import Encoder
-from medtasks.data.decoding import LINEAR, decoded
+from medtasks.data.decoding import LINEAR, decoded, mend_of
 from medtasks.data.home import append_whole, home, written_whole
 from medtasks.errors import MedTasksError
 
@@ -87,17 +87,17 @@ def _compute(
     most_failures = _GIVE_UP if store.dimension else min(_GIVE_UP, len(todo))
     with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None) as bar:
         for batch in _decoded_batches(todo, batch_size):
-            failed.update((digest, UNREADABLE) for digest, image in batch if image is None)
-            seen = [(digest, image) for digest, image in batch if image is not None]
+            failed.update((digest, why) for digest, why in batch if isinstance(why, str))
+            seen = [(digest, image) for digest, image in batch if not isinstance(image, str)]
             if seen:
                 encode = encode or _Encoding(encoder, most_failures)
                 store.append([digest for digest, _ in seen], encode([image for _, image in seen]))
             bar.update(len(batch))
 
 
-def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | None]]]:
+def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
     """Decode a batch while the one before it is encoded: no more are in memory."""
-    waiting: deque[list[tuple[bytes, Future[Image.Image | None]]]] = deque()
+    waiting: deque[list[tuple[bytes, Future[Image.Image | str]]]] = deque()
     items = list(todo.items())
     with warnings.catch_warnings(), ThreadPoolExecutor() as workers:
         warnings.simplefilter("ignore")  # of decoders about metadata, which may name a file or a patient
@@ -107,12 +107,12 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
                 yield [(digest, image.result()) for digest, image in waiting.popleft()]
 
 
-def _seen(file: Path) -> Image.Image | None:
-    """Return what a model sees of a file; None for one that cannot be read."""
+def _seen(file: Path) -> Image.Image | str:
+    """Return what a model sees of a file, or why it cannot be read."""
     try:
         return decoded(io.BytesIO(file.read_bytes()), LINEAR).pixels
-    except _BROKEN:
-        return None
+    except _BROKEN as error:
+        return (isinstance(error, OSError) and mend_of(error)) or UNREADABLE
 
 
 class _Encoding:

@@ -172,14 +172,16 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+    from medtasks.metrics.neural.encoder_files import quiet
     from medtasks.model_adapters.checkpoints.reading import CheckpointError, refuse_missing
 
     try:
         kind = AutoConfig.from_pretrained(folder).model_type
         if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
             raise CheckpointError(f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}")
-        processor = AutoImageProcessor.from_pretrained(folder)
-        model, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+        with quiet():  # the missing ones are refused
+            processor = AutoImageProcessor.from_pretrained(folder)
+            model, report = AutoModel.from_pretrained(folder, output_loading_info=True)
     except MedTasksError:
         raise
     except Exception as error:  # transformers raises whatever a damaged file brings about

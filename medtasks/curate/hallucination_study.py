@@ -17,14 +17,14 @@ from medtasks.curate.study import (
     Study,
     StudyImage,
     StudyKind,
+    check_own_folder,
     checked_name,
     is_text,
     read_study,
-    refuse_as_folder,
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.decoding import is_whole_image
+from medtasks.data.decoding import LINEAR, decoded, mend_of
 from medtasks.data.json_tables import json_lines
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import SourceRow
@@ -65,7 +65,6 @@ def planned_study(
         )
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
-    refuse_as_folder(folder, reports)
     made_with = {
         "reports": hashlib.sha256(reports.read_bytes()).hexdigest()[:16],
         "knowledge": knowledge_digest(knowledge_files(knowledge.paths)) if retrieves else None,
@@ -94,6 +93,7 @@ def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
                 f"{folder} holds '{study.name}', which was made with other reports or options; take another --out"
             )
         return study
+    check_own_folder(folder, Path(planned.source))
     find = None
     if knowledge.paths:
         retriever = Retriever(read_passages(knowledge_files(knowledge.paths)))
@@ -155,8 +155,10 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
         data = file.read_bytes()
     except (OSError, ValueError):  # a text that no file can have as its name, too
         return "its image file cannot be opened"
-    if not is_whole_image(file):
-        return "its image cannot be read"
+    try:
+        decoded(file, LINEAR)
+    except OSError as error:
+        return mend_of(error) or "its image cannot be read"
     if find is not None:
         context[PASSAGES] = find(report)
     return StudyImage(

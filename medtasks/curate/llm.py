@@ -15,7 +15,7 @@ from medtasks.curate.study import Study
 from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.cache import VerdictCache, default_cache_folder
 from medtasks.judges.client import BAD_FORMAT, Judge, Role, Verdict
-from medtasks.judges.settings import check_access, settings_from_environment
+from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
 
 T = TypeVar("T")
 
@@ -29,6 +29,7 @@ _DRAFTING = Role(
     "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
     "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
     "on.",
+    f"--max-requests ({MAX_REQUESTS})",
 )
 
 

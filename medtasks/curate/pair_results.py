@@ -13,7 +13,8 @@ from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.run_files import Source, check_fingerprints, samples_by_task
 from medtasks.audit.scoring import rows_of
 from medtasks.curate.study import ImagePair
-from medtasks.errors import MedTasksError, RepliesError
+from medtasks.data.privacy import LOG_TEXT_VARIABLE
+from medtasks.errors import MedTasksError, RepliesError, WithheldReply
 from medtasks.families.counts import judged
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.documents import task_documents, task_provenance
@@ -79,6 +80,11 @@ def read_models(
         for task, file in files.items():
             try:
                 models.append(_model(tasks[task], model, run, file, pairs))
+            except WithheldReply:  # likelihoods are not
+                causes[f"{task} of {run}"] = (
+                    f"'{name}' is credentialed, so that its samples file holds no replies; run it again with "
+                    f"{LOG_TEXT_VARIABLE}={name} set, if whoever sees the file may see them"
+                )
             except MedTasksError as error:
                 causes[f"{task} of {run}"] = str(error)
     if not models:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medtasks.curate.embeddings import UNREADABLE, UNUSABLE, embedded, file_digests
+from medtasks.curate.embeddings import UNUSABLE, embedded, file_digests
 from medtasks.curate.encoders import GENERAL, MEDICAL, Encoder, open_encoder
 from medtasks.curate.image_lists import ImageList, ListedImage, read_image_list
 from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs, usual_similarities
@@ -22,8 +22,8 @@ from medtasks.curate.study import (
     Study,
     StudyImage,
     StudyKind,
+    check_own_folder,
     read_study,
-    refuse_as_folder,
     write_lines,
 )
 from medtasks.data.catalogue import Access
@@ -33,6 +33,15 @@ from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE
 from medtasks.errors import MedTasksError
 
 ONE_GROUP, NEAR_DUPLICATES, TOO_OFTEN = "pairs of one group", "pairs of near-duplicates", "pairs beyond --per-image"
+_OPTIONS = {
+    "list": "list of images",
+    "medical_encoder": "--encoder",
+    "near_duplicates": "--keep-near-duplicates",
+    **{
+        key: f"--{key.replace('_', '-')}"
+        for key in ("name", "access", "general_encoder", "sim_med", "sim_gen", "sample", "seed", "per_image")
+    },
+}
 _PER_BLOCK = 65_536  # pairs whose hashes are compared at once
 
 
@@ -83,8 +92,9 @@ def make_pair_study(
         MedTasksError: The folder holds a study that was made with something else, an encoder cannot be used, or no
             pair is confusing.
     """
+    if not (folder / STUDY).exists():
+        check_own_folder(folder, source)
     listed = read_image_list(source)
-    refuse_as_folder(folder, source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
         "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
@@ -111,8 +121,10 @@ def _made(
     spaces = {which: embedded(files, digests, encoder, batch_size) for which, encoder in encoders.items()}
     medical, general = spaces.values()
     both = np.intersect1d(medical.kept, general.kept)
-    unreadable = medical.left_out[UNREADABLE]  # as it is to the other one
-    counts = listed.left_out + Counter({UNREADABLE: unreadable, UNUSABLE: len(files) - len(both) - unreadable})
+    counts = medical.left_out.copy()
+    counts[UNUSABLE] = 0  # what cannot be read is lost to both, but each may fail on other images
+    counts[UNUSABLE] = len(files) - len(both) - counts.total()
+    counts += listed.left_out
     if len(both) < 2:
         raise MedTasksError(f"{len(both)} of {len(files)} images have embeddings ({_said(counts)}); pairs need two")
     images = [listed.images[number] for number in both]
@@ -158,7 +170,7 @@ def _check_same(folder: Path, known: Study, planned: Study) -> None:
             before = {part: before.get(part) for part in now}
         if before != now:
             raise MedTasksError(
-                f"{folder} was made with another {key.replace('_', ' ')} ({_shown(before)}, now {_shown(now)}); take "
+                f"{folder} was made with another {_OPTIONS.get(key, key)} ({_shown(before)}, now {_shown(now)}); take "
                 f"another --out"
             )
 

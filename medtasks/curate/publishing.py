@@ -71,7 +71,7 @@ def publish_study(
     taken, that a review is of another study, or that an image has changed.
     """
     study = read_study(folder)
-    chosen, form = checked_name(name or study.name), FORMS[study.kind]
+    chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
     tasks = {chosen + ending: model for ending, model in form.tasks.items()}
     groups = {f"{chosen}_all": form.group} if form.group else {}
     for one in (*tasks, *groups):

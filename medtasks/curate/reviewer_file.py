@@ -109,9 +109,10 @@ class ReviewerFile:
 
     def summary(self) -> str:
         """Return how far the reviewer came, as one sentence."""
-        scores = [found for item in self.drafts if (found := self.said(item).scores) is not None]
-        low = sum(min(one) < PASSING for one in scores)
-        return f"{self.reviewer}: {len(scores)} of {len(self.drafts)} drafts scored, {low} of them below {PASSING}"
+        said = [self.said(item) for item in self.drafts]
+        scored = sum(one.scores is not None for one in said)
+        low = sum(any(each.score is not None and each.score < PASSING for each in one.judgements) for one in said)
+        return f"{self.reviewer}: {scored} of {len(said)} drafts scored, {low} below {PASSING}"
 
     def close(self) -> None:
         """Wait for a change that is being written, and take no other."""

@@ -156,15 +156,20 @@ def write_private(path: Path, text: str) -> None:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}; make room and run it again") from error
 
 
-def checked_name(text: str) -> str:
+def checked_name(text: str, option: str = "--name") -> str:
     """Return the name of a study, which names its tasks; MedTasksError where no task can have it.
+
+    ``option`` is what gives another one, for the message.
 
     Example:
         >>> checked_name("our_chest_pairs")
         'our_chest_pairs'
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
-        raise MedTasksError(f"'{text}' cannot be a task's name; take small letters, digits and underscores")
+        raise MedTasksError(
+            f"'{text}' cannot be a task's name; take small letters, digits and underscores, with {option} if not with "
+            f"the folder"
+        )
     return text
 
 
@@ -177,10 +182,12 @@ def is_text(value: Any) -> bool:
     return True
 
 
-def refuse_as_folder(folder: Path, source: Path) -> None:
-    """Refuse a folder in which a study would write over the file that it is made from."""
-    if any((folder / name).exists() and (folder / name).samefile(source) for name in (IMAGES, PAIRS, DRAFTS)):
-        raise MedTasksError(f"a study in {folder} would replace {source}, which it is made from; take another --out")
+def check_own_folder(folder: Path, source: Path) -> None:
+    """Refuse a folder for a new study that holds ``source`` or other files: a study's would take their places."""
+    there = [one for one in folder.iterdir() if not one.name.startswith(".")] if folder.is_dir() else []
+    others = [one for one in there if one.name not in (IMAGES, PAIRS) and one.suffix != ".part"]  # of a killed run
+    if others or source.resolve().parent == folder.resolve():
+        raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
 
 
 def _first(error: ValueError) -> str:

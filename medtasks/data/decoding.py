@@ -34,7 +34,15 @@ from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 
-from medtasks.data.strict_pillow import ON_BLACK, Range, Source, UnclearRange, UnreadableImage, strict_decoding
+from medtasks.data.strict_pillow import (
+    ON_BLACK,
+    NoReader,
+    Range,
+    Source,
+    UnclearRange,
+    UnreadableImage,
+    strict_decoding,
+)
 from medtasks.errors import MedTasksError
 
 AS_STORED = "8 bits as stored"
@@ -131,6 +139,13 @@ def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | Non
         low, high = unclear.found
     seen = decoded(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
     return DecodedImage(seen.pixels, seen.size, ("scaled from its least to its largest value", *seen.conversions[1:]))
+
+
+def mend_of(error: OSError) -> str | None:
+    """Return what is amiss with all images of one kind, and what mends it; None where the one file is broken."""
+    if isinstance(error, UnclearRange):
+        return "nothing says which values of an image are black and white; save it with 8 bits"
+    return str(error) if isinstance(error, NoReader) else None
 
 
 def is_whole_image(source: Source) -> bool:

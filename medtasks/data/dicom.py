@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from medtasks.data.deep_images import from_unit, refuse_if_dark, to_unit
-from medtasks.data.strict_pillow import Range, Source, UnreadableImage
+from medtasks.data.strict_pillow import NoReader, Range, Source, UnreadableImage
 from medtasks.errors import MedTasksError
 
 _BROKEN = (AttributeError, EOFError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
@@ -67,7 +67,7 @@ def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str
                 return from_unit(stored / np.iinfo(stored.dtype).max), ["DICOM colours"]
             share, done = _grey(pydicom.pixels, dataset, stored, given)
     except MedTasksError as missing:
-        raise UnreadableImage(str(missing)) from missing
+        raise NoReader(str(missing)) from missing
     if kind == "MONOCHROME1":
         return from_unit(1 - share), [done, "MONOCHROME1 inverted"]
     return from_unit(share), [done]

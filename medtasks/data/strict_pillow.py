@@ -29,6 +29,10 @@ class UnreadableImage(OSError):
     """The bytes are truncated, damaged or no image; an OSError of another kind is about the disk."""
 
 
+class NoReader(UnreadableImage):
+    """The package that reads files of its kind is not installed; its message says so and nothing of the file."""
+
+
 class UnclearRange(UnreadableImage):
     """Nothing says which of an image's values, ``found`` from least to largest, are black and white."""
 

@@ -42,7 +42,7 @@ def guard_evaluation(module: ModuleType) -> None:
     if wrap_once(module, "evaluate", _guarded):
         _keep_failures_out_of(module)
         if hasattr(module, "simple_evaluate"):
-            wrap_once(module, "simple_evaluate", _ending_as_failed)
+            wrap_once(module, "simple_evaluate", _mended_run)
 
 
 def _guarded(evaluate: AnyFunction) -> AnyFunction:
@@ -76,14 +76,16 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
     return guarded
 
 
-def _ending_as_failed(simple_evaluate: AnyFunction) -> AnyFunction:
-    """End a process of torchrun with code 1 after an error.
+def _mended_run(simple_evaluate: AnyFunction) -> AnyFunction:
+    """Find tasks that a folder hides, and end a process of torchrun with code 1 after an error.
 
     The harness prints the error and ends with 0, which its agent takes for success: a process whose neighbour was
     killed would not be started again, and the neighbour would wait for it in vain.
     """
 
     def ended(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("tasks") == []:
+            kwargs["tasks"] = _named_like_a_folder(kwargs.get("cli_args"), kwargs.get("task_manager"))
         try:
             return simple_evaluate(*args, **kwargs)
         except Exception:
@@ -93,6 +95,15 @@ def _ending_as_failed(simple_evaluate: AnyFunction) -> AnyFunction:
             raise SystemExit(1) from None
 
     return ended
+
+
+def _named_like_a_folder(cli_args: Any, task_manager: Any) -> list[str]:
+    """Return the tasks that a single name stands for where a folder here has the same name; none without any.
+
+    The harness takes the folder for one of task files and finds none in it. A study lies where its tasks are run.
+    """
+    name = getattr(cli_args, "tasks", None)
+    return list(task_manager.match_tasks([name])) if isinstance(name, str) and task_manager is not None else []
 
 
 def _watching(lm: Any, ours: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
-from medtasks.errors import RepliesError
+from medtasks.errors import RepliesError, WithheldReply
 from medtasks.families.family import Reply
 from medtasks.harness.logged_samples import answers_another, is_withheld
 from medtasks.harness.reply_envelope import opened, parse_loglikelihood
@@ -100,7 +100,7 @@ def _reply(item: Mapping[str, Any], place: str) -> Reply:
     except (KeyError, TypeError) as error:
         raise RepliesError(f"{place} has neither 'reply' nor 'resps'; expected lines like {_FORM}") from error
     if found is None:
-        raise RepliesError(
+        raise WithheldReply(
             f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
             f"{home() / FOLDER_NAME} instead"
         )

@@ -80,6 +80,7 @@ class Role:
     name: str
     no_reply: str  # with a place for the cause
     given_up: str  # with places for how many asks failed in a row, and for the cause
+    limit: str = MAX_REQUESTS  # what its limit of requests is set by
 
 
 JUDGING = Role(
@@ -190,7 +191,7 @@ class Judge:
         limit = self.settings.max_requests
         with self._counting:
             if limit is not None and self._sent >= limit:
-                cause = f"the limit of {limit} requests is used up; raise {MAX_REQUESTS} and run it again"
+                cause = f"the limit of {limit} requests is used up; raise {self._role.limit} and run it again"
                 raise RemoteTrouble(cause, retry=False, outage=False)
             self._sent += 1
 

@@ -33,10 +33,11 @@ def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtas
     ran = medtasks("curate", "draft", study, "--max-requests", 4)
     assert ran.code == 0
     assert "4       drafted" in ran.out
-    assert "2       failed   the limit of 4 requests is used up; raise MEDTASKS_JUDGE_MAX_REQUESTS" in ran.out
+    assert "2       failed   the limit of 4 requests is used up; raise --max-requests (MEDTASKS_JUDGE_MAX" in ran.out
     assert llm.server.count == 4
     ran = medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
-    assert ran.out.splitlines()[1:] == ["6       drafted"]
+    following = f"Next: medtasks curate review {study}, then medtasks curate publish {study}"
+    assert ran.out.splitlines()[1:] == ["6       drafted", following]
     assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
     assert len(llm.asked("Caption:")) == 11
     assert {draft.categories for draft in read_drafts(study).values()} == {(("Pulmonary",), ("Pulmonary",))}
@@ -64,6 +65,7 @@ def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, mon
     )
     assert "6       failed" in ran.out
     assert llm.server.count < 6  # it gives up after three in a row
+    fails(["curate", "draft", study, "--max-requests", 2], "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; mend that")
     monkeypatch.delenv("MEDTASKS_JUDGE_MODEL")
     fails(["curate", "draft", study], "drafting needs an LLM and MEDTASKS_JUDGE_MODEL is not set")
     fails(["curate", "draft", study.parent], "holds no study (study.json is missing)")

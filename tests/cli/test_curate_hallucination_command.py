@@ -1,6 +1,7 @@
 """``medtasks curate hallucination`` against an LLM that replies well, badly, slowly, not at all, or will not."""
 
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -143,7 +144,8 @@ def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
 
 
 def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path):
-    endpoint.script = [endpoint.reply("Useful: edema."), endpoint.reply(json.dumps([EDEMA]))]
+    said = ["Useful: edema.", "I'm sorry, but I can't.", "Useful: water.", json.dumps([EDEMA])]
+    endpoint.script = [endpoint.reply(text) for text in said]
     first = reports.read_text().splitlines()[0]
     reports.write_text(first + "\n" + json.dumps({**json.loads(first), "id": "b", "report": "Zyzzyva."}) + "\n")
     assert medtasks(*arguments(reports, "knowledge_open", tmp_path / "ours")).code == 0
@@ -154,11 +156,14 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert asking[0].endswith('"question" and "answer", both strings.')
     lines = read_drafted(tmp_path / "ours").values()
     why = "no passage of the texts shares a word with its report"
-    assert counted(lines) == {(Outcome.DRAFTED, ""): 1, (Outcome.SKIPPED, why): 1}
+    assert counted(lines) == {(Outcome.REFUSED, "the LLM would not"): 1, (Outcome.SKIPPED, why): 1}
     images = tmp_path / "ours" / "images.jsonl"
-    images.write_text(images.read_text().replace('"passages":[]', '"passages":["Edema is water."]'))
-    assert medtasks("curate", "draft", tmp_path / "ours").code == 0  # what was drafted stays, what was not is asked for
+    for fact in ("water", "salt"):  # a refusal is asked again of other texts; what was drafted stays
+        images.write_text(re.sub(r"Edema is \w+\.", f"Edema is {fact}.", images.read_text()))
+        assert medtasks("curate", "draft", tmp_path / "ours").code == 0
     assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
+    assert len(endpoint.bodies) == 4
+    assert counted(read_drafted(tmp_path / "ours").values())[Outcome.DRAFTED, ""] == 1
 
 
 def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):

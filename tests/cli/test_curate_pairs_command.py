@@ -112,14 +112,29 @@ def test_fewer_pairs_per_image_and_a_sample(medtasks, folder):
     assert 5 < len(read_pairs(folder / "few")) < 40
 
 
+def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder):
+    mine = (folder / "list.jsonl").rename(folder / "images.jsonl").read_text()
+    fails(["curate", "pairs", "images.jsonl", "--out", ".", "--name", "mine", *eyes()], "needs a folder of its own")
+    (folder / "study").mkdir()
+    mine = mine.replace('"image": "', '"image": "../')
+    (folder / "study" / "images.jsonl").write_text(mine)
+    fails(["curate", "pairs", "study/images.jsonl", "--out", "study", *eyes()], "needs a folder of its own")
+    assert (folder / "study" / "images.jsonl").read_text() == mine
+    command = ["curate", "pairs", "images.jsonl", "--out", "killed", *eyes()]
+    (folder / "killed").mkdir()
+    for name in ("images.jsonl", "pairs.jsonl.1.2.part"):
+        (folder / "killed" / name).write_text("{")
+    assert medtasks(*command).code == 0
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (["--encoder", "eyes_of_test:other"], "with another medical encoder"),
-        (["--sim-med", "0.91"], "with another sim med"),
-        (["--seed", "1"], "with another seed"),
-        (["--access", "gated"], "with another access"),
-        (["--name", "other"], "with another name"),
+        (["--encoder", "eyes_of_test:other"], "with another --encoder (eyes_of_test:"),
+        (["--sim-med", "0.91"], "with another --sim-med (0.9, now 0.91)"),
+        (["--seed", "1"], "with another --seed ("),
+        (["--access", "gated"], "with another --access ("),
+        (["--name", "other"], "with another --name ("),
     ],
 )
 def test_a_study_made_with_something_else_is_refused_and_stays(medtasks, folder, change, says):
@@ -181,7 +196,7 @@ def test_a_list_is_never_written_over_and_its_keys_give_no_orders_to_a_terminal(
     before = (folder / "images.jsonl").read_bytes()
     refused = medtasks("curate", "pairs", "images.jsonl", "--out", ".", "--name", "x", *eyes(), "--sim-gen", 0.99)
     assert refused.code == 1
-    assert "would replace images.jsonl, which it is made from; take another --out" in refused.err
+    assert "a study needs a folder of its own; take another --out" in refused.err
     assert (folder / "images.jsonl").read_bytes() == before
     made = medtasks("curate", "pairs", "images.jsonl", "--out", "study", *eyes(), "--sim-gen", 0.99, "--device", "cpu")
     assert "Keys of images.jsonl that are not used: ?[2J" in made.out

@@ -10,6 +10,7 @@ from medtasks.curate.pair_drafts import draft_pairs
 from medtasks.curate.study import PAIRS, ImagePair, Study, StudyKind, write_lines
 from medtasks.data.catalogue import Access
 from medtasks.data.store import load_documents
+from medtasks.harness.logged_samples import logged
 
 from ..curate.made_up_pairs import DraftingLLM, caption, write_study
 from ..made_up_runs import write_run
@@ -133,3 +134,11 @@ def test_results_of_a_study_go_by_its_own_similarities(medtasks, fails, sample, 
     ran = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
     assert "Most confusing 16 of 16 pairs:" in ran.out
     assert [one for one in ids if one in ran.out] == []
+    (samples,) = run.glob("*_samples_mediconfusion.jsonl")
+    note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})["resps"][0][0]
+    samples.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
+    named = ["--as", "mediconfusion"]
+    fails(
+        ["curate", "patterns", folder, "--results", run, *named],
+        "run it again with MEDTASKS_LOG_TEXT=mediconfusion set",
+    )

@@ -112,6 +112,13 @@ def test_words_after_review_go_out(publish, study):
     assert (first["question"], first["answer"], first["categories"]) == ("Which side?", "B", ["Spinal"])
 
 
+def test_where_words_differ_a_hint_says_who_decides(publish, study):
+    review(study, "bob", said=lambda draft: scored(draft, 9, question="Where?") if draft.item_id == "p1" else 9)
+    hint = "--wording REVIEWER says whose words count"
+    assert hint in publish()
+    assert hint not in publish("--wording", "bob")
+
+
 def test_more_reviews_replace_what_was_published(publish, study):
     publish()
     before = fingerprint()
@@ -221,7 +228,7 @@ def test_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
         ("mediconfusion", "there is a task or dataset 'mediconfusion' already; choose another name with --as"),
         ("mme", "there is a task or dataset 'mme' already"),
         ("medheval_closed", "there is a task or dataset 'medheval_closed' already"),
-        ("My set", "'My set' cannot be a task's name"),
+        ("My set", "'My set' cannot be a task's name; take small letters, digits and underscores, with --as if not"),
         ("../made_up", "cannot be a task's name"),
     ],
 )

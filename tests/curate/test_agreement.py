@@ -82,6 +82,8 @@ def test_a_reviewer_who_always_says_the_same_agrees_by_chance_alone_and_is_named
     found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [1, 4, 7, 7, 9, 10]), known=known)["score"]
     assert found.kappa == pytest.approx(0)
     assert "anna said the same of every question" in found.remark
+    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [8] * 6), known=known)["score"]
+    assert found.remark == "score: each said the same of every question, so kappa is 0."
 
 
 def test_only_questions_of_which_both_said_something_count_for_each_aspect():

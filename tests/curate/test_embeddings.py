@@ -1,6 +1,7 @@
 """Embeddings on disk: computed once, whatever ends a run, and refused or left out where they are none."""
 
 import hashlib
+import sys
 
 import filelock
 import numpy as np
@@ -96,6 +97,16 @@ def test_images_that_cannot_be_read_or_encoded_are_left_out_and_counted(files, t
     assert found.left_out == {"image cannot be read": 2, "without a usable embedding": 3}
     assert found.kept.tolist() == [0, 6, 7, 8, 9]
     assert np.isfinite(found.vectors).all()
+
+
+def test_what_mends_all_images_of_a_kind_is_said(files, monkeypatch):
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(files[2])
+    files[4].write_bytes(bytes(128) + b"DICM")
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    assert embed(files, Eye()).left_out == {
+        "nothing says which values of an image are black and white; save it with 8 bits": 1,
+        "a DICOM file needs pydicom; install it with `pip install 'medtasks[dicom]'`": 1,
+    }
 
 
 def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):

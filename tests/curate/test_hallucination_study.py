@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 from PIL import Image
@@ -42,7 +43,7 @@ def test_what_a_row_has_decides_which_figure_asks(listed):
     assert [sorted(image.context) for image in images] == [[], ["qa_pairs"], ["bounding_boxes", "metadata", "qa_pairs"]]
 
 
-def test_what_cannot_be_used_is_counted(listed):
+def test_what_cannot_be_used_is_counted(listed, tmp_path, monkeypatch):
     rows = [
         {"report": "No mass.", "notes": "Cough.", "group": 7, "licence": "CC0"},
         {"report": "No mass."},
@@ -51,7 +52,10 @@ def test_what_cannot_be_used_is_counted(listed):
         {"report": "No mass.", "notes": "Cough.", "image": "x" * 5000},
         {"report": "No mass.", "notes": "Cough.", "image": "a\0b"},
         {"report": "No mass.", "notes": "Cough.", "image": "broken.png"},
+        {"report": "No mass.", "notes": "Cough.", "image": "scan.dcm"},
     ]
+    (tmp_path / "scan.dcm").write_bytes(bytes(128) + b"DICM")
+    monkeypatch.setitem(sys.modules, "pydicom", None)
     (image,), left_out = read_reports(listed(*rows), StudyKind.CONTEXTUAL)
     assert (image.image_id, image.group, image.licence, image.context) == ("i0", "7", "CC0", {"notes": "Cough."})
     assert left_out == {
@@ -59,6 +63,7 @@ def test_what_cannot_be_used_is_counted(listed):
         "it has no report": 1,
         "its image file cannot be opened": 3,
         "its image cannot be read": 1,
+        "a DICOM file needs pydicom; install it with `pip install 'medtasks[dicom]'`": 1,
     }
 
 

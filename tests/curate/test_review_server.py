@@ -293,7 +293,7 @@ def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_it
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=20)
     assert (second.returncode, err) == (0, "")
-    assert out == f"anna: 0 of 3 drafts scored, 0 of them below 5; {tmp_path}/reviews/anna.json\n"
+    assert out == f"anna: 0 of 3 drafts scored, 0 below 5; {tmp_path}/reviews/anna.json\n"
     assert not list((tmp_path / "reviews").glob("*address"))
     with opened(tmp_path, "anna") as file, listening(file) as new:
         assert new.token not in address

@@ -223,7 +223,7 @@ def test_the_command_writes_reads_and_prints_the_agreement(study, sheet):
     fill(sheet, p1={"score 1": 7, "score 2": 2})
     back = medtasks("--reviewer", "anna", "--read", str(sheet))
     assert f"drafts changed by {sheet}: 1" in back.stdout
-    assert "anna: 1 of 3 drafts scored, 1 of them below 5" in back.stdout
+    assert "anna: 1 of 3 drafts scored, 1 below 5" in back.stdout
     assert "anna and bert" in back.stdout
     alone = medtasks("--agreement")
     assert alone.stdout == back.stdout[back.stdout.index("\n", back.stdout.index("anna.json")) + 1 :]

@@ -34,7 +34,7 @@ def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path
     assert anna.items == bert.items
     assert stat.S_IMODE((tmp_path / "reviews" / "anna.json").stat().st_mode) == 0o600
     with opened(tmp_path, "anna") as file:
-        assert file.summary() == "anna: 3 of 3 drafts scored, 3 of them below 5"
+        assert file.summary() == "anna: 3 of 3 drafts scored, 3 below 5"
 
 
 def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tmp_path):
@@ -45,6 +45,8 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
             Judgement(score=1, correctness=False),
             Judgement(score=8, correctness=True, relevance=False, language=True),
         )
+        save(file, "p2", judgements=(Judgement(correctness=False), Judgement()))
+        assert file.summary() == "anna: 1 of 3 drafts scored, 2 below 5"  # as on the page: one is enough
         with pytest.raises(Unfit, match="say first that it is correct"):
             save(file, "p1", judgements=(Judgement(score=5, correctness=False), Judgement()))
 

@@ -91,6 +91,18 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
         evaluate(documents=documents, lm=lm)
 
 
+@pytest.mark.parametrize(("named", "found"), [("our_pairs", ["our_pairs"]), ("folder", []), (None, [])])
+def test_a_folder_with_the_name_of_a_task_does_not_hide_it(named, found):
+    module = ModuleType("evaluator")
+    module.evaluate = lambda lm, task_dict: None
+    module.simple_evaluate = lambda tasks, cli_args, task_manager: tasks
+    guard_evaluation(module)
+    manager = SimpleNamespace(match_tasks=lambda names: [name for name in names if name == "our_pairs"])
+    options = {"cli_args": SimpleNamespace(tasks=named), "task_manager": manager}
+    assert module.simple_evaluate(tasks=[], **options) == found
+    assert module.simple_evaluate(tasks=[{"task": "of a file"}], **options) == [{"task": "of a file"}]
+
+
 @pytest.mark.parametrize(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
 def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(monkeypatch, capfd, agent, end):
     module = ModuleType("evaluator")

@@ -68,7 +68,7 @@ def longest_text(config: Any, tokenizer: Any) -> int:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from printing a table of the layers that are left out on purpose."""
+    """Keep transformers from printing a bar, and a table of the layers that are left out on purpose."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
