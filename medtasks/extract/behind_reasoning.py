@@ -49,7 +49,7 @@ def _words(text: str) -> int:
 
 
 def _answer(text: str, *, cut: bool) -> str | None:
-    rest = without_thoughts(text)
+    rest = without_thoughts(text, nested=True)
     if rest is None:
         return None
     tagged = [content for content in _ANSWER.findall(rest) if content.strip()]

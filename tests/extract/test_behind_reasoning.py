@@ -30,6 +30,7 @@ SAID = {
     "<think>{wrong}\n\n</think>\n\nThe answer is {right}.": "ok",
     "The template wrote the tag. {wrong}!</think>{right}": "ok",
     "<think>a<think>{wrong}</think>{wrong}</think>{right}": "ok",  # nested
+    "<think>\n<think>{wrong}</think>{right}": "ok",  # the template's and the model's own
     "<think></think>{right}": "ok",
     "<unused94>thought\n{wrong}?<unused95>{right}": "ok",
     "<think>\\boxed{{{wrong}}}</think>\\boxed{{{right}}}": "ok",
@@ -42,6 +43,7 @@ SAID = {
     "<think>The answer is {right}.": "truncated",
     "<think>{right} \\boxed{{{right}}} <answer>{right}</answer>": "truncated",
     "<think>a</think>then <think>The answer is {right}": "truncated",
+    "<think>a<think>b</think>The answer is {right}": "truncated",  # the outer one goes on
     "<think>{right}</think>": "empty",
     "<think>{right}</think>\n<answer></answer>": "empty",
     "<think></think>": "empty",
@@ -92,7 +94,7 @@ def test_the_reasoning_is_counted_in_words():
     assert behind_reasoning("").words == behind_reasoning("<answer> </answer> is empty").words == 0
 
 
-@pytest.mark.parametrize("piece", ["\\boxed{", "<answer>", "</think>", "{", "}"])
+@pytest.mark.parametrize("piece", ["\\boxed{", "<answer>", "<think>", "<think> a", "</think>", "{", "}"])
 def test_broken_replies_take_no_time(piece):
     began = time.monotonic()
     behind_reasoning(piece * 30_000)
