@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.harness.harness_options import HarnessOptions
@@ -56,7 +56,7 @@ class Way(_Data):
     """How one backend runs a model; with ``without`` a reason why it does not."""
 
     model: str = _HF_VLM  # of the harness
-    args: Mapping[str, Any] = {}  # beside those that the facts name
+    args: Mapping[str, JsonValue] = {}  # beside those that the facts name
     serve: tuple[str, ...] = ()  # options of ``vllm serve`` beside those that the facts and ``args`` name
     without: str = ""
 
@@ -217,7 +217,7 @@ def _recipe(path: Path) -> Recipe | None:
     except (OSError, ValueError):  # no text; if it is to be a task, the harness says so
         return None
     try:
-        return Recipe(**_extended(path, _read(path), ()))
+        return Recipe.model_validate(_extended(path, _read(path), ()))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -230,16 +230,20 @@ def _extended(path: Path, said: Mapping[str, Any], above: Sequence[Path]) -> dic
     if name is None:
         return own
     places = [path.parent / str(name), _ours() / str(name)]
-    base = next((place for place in places if place.is_file()), None)
-    if base is None or base in (path, *above):
+    # One of the user's may have the name of ours that it extends.
+    base = next((place for place in places if place.is_file() and place not in (path, *above)), None)
+    if base is None:
         raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct '{_EXTENDS}'")
     below = _extended(base, _read(base), (*above, path))
     if _KEY in below:  # other weights: how they are run is the same, what they are is not
         facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in _OF_WEIGHTS}
         below = {"facts": facts, **{key: below[key] for key in ("hf", "server", "traps") if key in below}}
-    merged = {**below, **own, "facts": {**(below.get("facts") or {}), **(own.get("facts") or {})}}
+    merged = {**below, **own}
+    if isinstance(facts := own.get("facts") or {}, dict):  # anything else is said to be wrong when all is checked
+        merged["facts"] = {**(below.get("facts") or {}), **facts}
     for key in _JOINED:
-        merged[key] = [*(below.get(key) or ()), *(own.get(key) or ())]
+        if isinstance(more := own.get(key) or [], list):
+            merged[key] = [*(below.get(key) or ()), *more]
     return merged
 
 

@@ -185,6 +185,14 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert task["seeds"] == [1234, 1235]
     assert not task["notes"]  # other seeds, other replies
     assert joined_repeats(tmp_path)[TASK].repeats == 2
+    for wanted, counted, named in (("1", 1, "repeat_2"), ("3", 2, "repeat_3")):  # an older repeat; one that never began
+        for manifest in tmp_path.glob("*/*_run.json"):
+            said = json.loads(manifest.read_text())
+            said["command"][said["command"].index("--repeats") + 1] = wanted
+            manifest.write_text(json.dumps(said))
+        found = joined_repeats(tmp_path)[TASK]
+        assert found.repeats == counted
+        assert found.notes[0].endswith(f"for fewer: {named}.")
 
 
 def test_shards_are_not_repeated(tmp_path):

@@ -143,6 +143,9 @@ def test_a_recipe_of_ones_own(own):
     assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
     assert recipe("mine", [own]).digest != mine.digest
+    (own / "qwen2.5-vl-7b.yaml").write_text(OWN.replace("recipe: mine", "recipe: same-file-name"))
+    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class"), "it extends ours, not itself"
+    (own / "qwen2.5-vl-7b.yaml").unlink()
     (own / "mine.yaml").write_text(OWN.replace("recipe: mine", "recipe: lingshu-7b"))
     assert recipe("lingshu-7b", [own]).title == "My model"
     with pytest.raises(UnknownName):
@@ -159,6 +162,13 @@ def test_a_recipe_of_ones_own(own):
         (("qwen2.5-vl-7b.yaml", "nothing.yaml"), "extends nothing.yaml, which is not there"),
         (("qwen2.5-vl-7b.yaml", "mine.yaml"), "extends mine.yaml, which is not there or extends it"),
         (("title: My model", "title: [x"), "cannot be read as YAML in line"),
+        (("facts:", "facts: 3\nothers:"), r"wrong at 'facts'"),
+        (("title: My model", "title: My model\ntraps: one"), r"wrong at 'traps'"),
+        (("title: My model", "title: My model\n1: x"), r"wrong at '1'"),
+        (
+            ("title: My model", "title: My model\nserver: {args: {since: 2026-01-01}}"),
+            r"wrong at 'server\.args\.since'",
+        ),
     ],
 )
 def test_a_damaged_recipe_is_named(own, change, message):
