@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from medtasks.audit.repeats import join, joined_repeats
+from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.reading.task_reading import given_replies
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
@@ -185,6 +186,8 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert task["seeds"] == [1234, 1235]
     assert not task["notes"]  # other seeds, other replies
     assert joined_repeats(tmp_path)[TASK].repeats == 2
+    with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
+        read_run(tmp_path)
     for wanted, counted, named in (("1", 1, "repeat_2"), ("3", 2, "repeat_3")):  # an older repeat; one that never began
         for manifest in tmp_path.glob("*/*_run.json"):
             said = json.loads(manifest.read_text())
