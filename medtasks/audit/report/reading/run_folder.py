@@ -104,7 +104,7 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
 
     Of several results of a task the newest count, and a note names the others. Of runs of several models the one with
     the name ``model``, or with this in its name and arguments, is read. MedTasksError: there is no such folder, it
-    holds no run, repeats of one, or runs of several models and none was chosen. UnknownName: it holds none of that model.
+    holds no run, repeats of one, or runs of several models and none was chosen. UnknownName: none is of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
