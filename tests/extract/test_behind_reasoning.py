@@ -40,6 +40,7 @@ SAID = {
     "<think>{wrong}</think><answer>{right}</answer>": "ok",
     "<think><answer>{wrong}</answer></think>\n<answer>\\boxed{{{right}}}</answer> not {wrong}": "ok",
     "<THINK>{wrong}</THINK><answer>{right}": "ok",
+    "<answer>{wrong}</answer> No. <answer>{right}</answer>\n<answer></answer>": "ok",
     "<think>The answer is {right}.": "truncated",
     "<think>{right} \\boxed{{{right}}} <answer>{right}</answer>": "truncated",
     "<think>a</think>then <think>The answer is {right}": "truncated",
@@ -72,6 +73,7 @@ def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
     assert score(Reply(f"<think>{wrong}</think>{right}", cut=True)) == "ok"
     assert score(Reply(f"{wrong}? <answer>{right}", cut=True)) == "ok"
     assert score(Reply(right, reasoning=f"{wrong}.")) == "ok"
+    assert score(Reply(right, cut=True, reasoning=f"{wrong}.")) == "ok"
     assert score(Reply("", cut=True, reasoning=f"{right}.")) == "truncated"
     assert score(Reply("", reasoning=f"{right}.")) == "empty"
     assert score(Reply.of_text(None)) == score(Reply.of_text("[[medtasks:adapter_failed]] x")) == "adapter_failed"
