@@ -93,6 +93,14 @@ def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_reci
     assert "revision" not in simple_parse_args_string(named[3])
 
 
+def test_other_weights_are_not_set_beside_what_was_published():
+    def published(*given):
+        return expansion("lingshu-7b", "hf", read_options(list(given)))[1].published_as
+
+    assert published("--model_args", "dtype=float16") == recipe("lingshu-7b").published_as != {}
+    assert published("--model_args", "pretrained=me/mine") == {}
+
+
 def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     (tmp_path / "run.yaml").write_text("model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3}")
     named, _ = expansion("qwen3-vl-8b", "", read_options(["--config", str(tmp_path / "run.yaml")]))
