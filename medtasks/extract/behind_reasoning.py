@@ -28,7 +28,7 @@ class Reasoned:
 
 
 def behind_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Reasoned:
-    r"""Return what stands behind the reasoning; ``reasoning`` is what the server told apart, ``cut`` whether the reply was.
+    r"""Return what stands behind the reasoning; ``reasoning`` was told apart by the server, ``cut`` if the reply was.
 
     Example:
         >>> behind_reasoning(r"<think>Not \boxed{A}.</think>It is \boxed{B}.")
