@@ -28,7 +28,7 @@ from medtasks.families.family import without_its_reasoning
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.kept_replies import what_is_asked
 from medtasks.harness.manifest import RunManifest, read_manifests
-from medtasks.harness.repeats import repeat_folders
+from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_number, repeats_in
 from medtasks.harness.task_files import task_file
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.rollouts import majority
@@ -41,7 +41,9 @@ _MOST_SHOWN = 3  # repeats without results that a message names
 def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
     """Return what the repeats below a folder for results come to, by task of ours; none where nothing was repeated."""
     folders = repeat_folders(output)
-    runs = {folder: read_run(folder) for folder in _of_one_kind(folders) if _has_run(folder)}
+    counted, wanted = _of_one_kind(folders)
+    runs = {folder: read_run(folder) for folder in counted if _has_run(folder)}
+    asked = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, wanted + 1))])
     names = dict.fromkeys(name for run in runs.values() for name in run.tasks)
     found = {}
     for name in names:
@@ -51,7 +53,7 @@ def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
             continue
         having = {folder: run.tasks[name] for folder, run in runs.items() if name in run.tasks}
         if task.kind == "task" and not task.only_harness and not task.compares_likelihoods:
-            missing = [folder.name for folder in folders if folder not in having]  # those of another kind, too
+            missing = [folder.name for folder in asked if folder not in having]  # those of another kind, too
             readings = [read_task(recorded, task) for recorded in having.values()]
             found[name] = join(readings, [_seed(folder) for folder in having], missing)
     return found
@@ -62,24 +64,30 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     folders = repeat_folders(folder)
     if not folders:
         return collect_run(read_run(folder, model))
-    first = next((one for one in _of_one_kind(folders) if _has_run(one)), folders[0])
+    counted, _ = _of_one_kind(folders)
+    first = next((one for one in counted if _has_run(one)), folders[0])
     found, repeated = collect_run(read_run(first, model)), joined_repeats(folder)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in found.tasks)
     note = (
-        f"The run was made {len(folders)} times. Scores, figures and single questions are those of {first.name}; what "
+        f"The run was made {len(counted)} times. Scores, figures and single questions are those of {first.name}; what "
         f"all of them come to stands under Thinking and repeats."
     )
     return replace(found, tasks=tasks, notes=(note, *found.notes))
 
 
-def _of_one_kind(folders: Sequence[Path]) -> list[Path]:
-    """Return the repeats that asked the same as the newest one; an earlier call may have left others behind."""
+def _of_one_kind(folders: Sequence[Path]) -> tuple[list[Path], int]:
+    """Return the repeats that the newest call asked for, and how many those should be; 0 where nobody says.
+
+    An earlier call may have left others behind: of something else, or more of the same.
+    """
     newest = {folder: found[-1] for folder in folders if (found := read_manifests(folder))}
     if not newest:
-        return list(folders)
+        return list(folders), 0
     asked = {folder: _asked(manifest) for folder, manifest in newest.items()}
     last = max(newest, key=lambda folder: newest[folder].started)
-    return [folder for folder in folders if asked.get(folder) == asked[last]]
+    wanted = repeats_in(newest[last].command)
+    alike = [folder for folder in folders if asked.get(folder) == asked[last]]
+    return [folder for folder in alike if wanted is None or repeat_number(folder) <= wanted], wanted or 0
 
 
 def _asked(manifest: RunManifest) -> dict[str, str]:
@@ -115,7 +123,9 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
     notes = []
     if missing:
         shown = ", ".join(missing[:_MOST_SHOWN]) + (" and more" if len(missing) > _MOST_SHOWN else "")
-        notes.append(f"In no number, as they have no results or asked something else than the newest: {shown}.")
+        notes.append(
+            f"In no number, as they have no results, or the newest call asked something else or for fewer: {shown}."
+        )
     replies = [{name: reply.recorded for name, reply in one.samples.replies.items()} for one in readings]
     if len(replies) > 1 and replies[0] and all(one == replies[0] for one in replies):
         notes.append("All repeats gave the same replies: the seed did not reach the model, so that they tell nothing.")

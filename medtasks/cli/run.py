@@ -19,7 +19,7 @@ from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
 from medtasks.harness.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome
 from medtasks.harness.recipes import expansion
 from medtasks.harness.redaction import redacted_arguments
-from medtasks.harness.repeats import repeat_folder, repeat_notices, repeat_seed, repeat_variables, seeded
+from medtasks.harness.repeats import REPEATS, repeat_folder, repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including
@@ -63,7 +63,7 @@ BackendName = Annotated[
 Repeats = Annotated[
     int,
     typer.Option(
-        "--repeats", min=1, help="Run everything as often, each time with another seed; mean, spread, majority vote."
+        REPEATS, min=1, help="Run everything as often, each time with another seed; mean, spread, majority vote."
     ),
 ]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -101,7 +101,7 @@ def run(
     own += ["--shard", str(part)] if part else []
     own += ["--recipe", recipe] if recipe else []
     own += ["--backend", backend] if backend else []
-    own += ["--repeats", str(repeats)] if repeats > 1 else []
+    own += [REPEATS, str(repeats)] if repeats > 1 else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     named, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *named])

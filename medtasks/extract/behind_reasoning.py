@@ -4,7 +4,7 @@ The reasoning is what stands in ``<think>``, also nested, or before a ``</think>
 written; MedGemma marks it with ``<unused94>`` and ``<unused95>``. Behind it, the last ``<answer>`` with anything in it
 is the answer, and in that the last ``\boxed{}``; a box inside the reasoning is none. Where a reply has neither, all
 that stands behind the reasoning is left to the task's own rule. Nothing is read out of reasoning that never ended: a
-reply that is still in ``<think>`` at its end has no answer, nor has one that the server cut before any mark.
+reply that is still in ``<think>`` at its end has no answer, nor has one that was cut before any mark.
 """
 
 import re
@@ -28,7 +28,7 @@ class Reasoned:
 
 
 def behind_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Reasoned:
-    r"""Return what stands behind the reasoning; ``reasoning`` is what the server told apart, ``cut`` what it says.
+    r"""Return what stands behind the reasoning; ``reasoning`` was told apart by the server, ``cut`` if the reply was.
 
     Example:
         >>> behind_reasoning(r"<think>Not \boxed{A}.</think>It is \boxed{B}.")
@@ -49,7 +49,7 @@ def _words(text: str) -> int:
 
 
 def _answer(text: str, *, cut: bool) -> str | None:
-    rest = without_thoughts(text)
+    rest = without_thoughts(text, nested=True)
     if rest is None:
         return None
     tagged = [content for content in _ANSWER.findall(rest) if content.strip()]

@@ -10,9 +10,8 @@ from medtasks.extract.failure import failure_cause
 
 T = TypeVar("T")
 
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_THOUGHT_OPEN = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+# The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
+_THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
 _TURN_END = re.compile(r"<\|(?:endofchunk|endoftext|end_of_text|end|im_end|eot_id)\|>|</s>", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>", re.IGNORECASE)
 _MARKUP = re.compile(
@@ -76,12 +75,28 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
 
 
-def without_thoughts(reply: str) -> str | None:
-    """Return the reply without ``<think>`` blocks, or None when one is still open at the end."""
-    found = _THOUGHT_END.match(reply)
-    closed = found.end() if found else 0  # behind it each open tag would be followed to the end of the reply
-    text = _THOUGHT_END.sub("", _THOUGHT.sub(" ", reply[:closed]) + reply[closed:])
-    return None if _THOUGHT_OPEN.search(text) else text
+def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
+    """Return the reply without ``<think>`` blocks, or None when one is still open at the end.
+
+    The first end closes a block, with ``nested`` that which belongs to its beginning.
+
+    Example:
+        >>> text = "<think>One. <think>Two.</think> A"
+        >>> without_thoughts(text), without_thoughts(text, nested=True)
+        ('  A', None)
+    """
+    kept: list[str] = []
+    depth = place = 0
+    for mark in _THOUGHT_MARK.finditer(reply):  # in one pass: models that loop write thousands of them
+        if mark["begins"] is not None:
+            kept += [reply[place : mark.start()]] if depth == 0 else []
+            depth += nested or depth == 0
+            continue
+        if depth == 0:  # what began it stood in the prompt
+            kept.clear()
+        depth = max(depth - 1, 0)
+        place = mark.end()
+    return None if depth else " ".join([*kept, reply[place:]])
 
 
 def _without_markup(text: str) -> str:

@@ -3,6 +3,7 @@
 import argparse
 import ast
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,9 @@ from medtasks.errors import MedTasksError
 from medtasks.harness.task_index import harness_folder
 
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
+
+
+_PARTING = frozenset(",'\"\\{}[]\n")
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,25 @@ class HarnessOptions:
             return dict(given)
         parts = [part.strip().partition("=") for part in _split(self.text("model_args"))]
         return {name: value for name, mark, value in parts if mark}
+
+    def written_model_arguments(self) -> dict[str, str]:
+        """Return the same as they stand on a command line."""
+        from_file = isinstance(self.given.get("model_args"), Mapping)
+        known = self.model_arguments()
+        return {str(name): written(value) if from_file else str(value) for name, value in known.items()}
+
+
+def written(value: Any) -> str:
+    """Return a value as it stands in ``--model_args``, read back unchanged by the harness and our adapters.
+
+    Example:
+        >>> print(written("Think, then answer."), written(True), written("bfloat16"))
+        "Think, then answer." true bfloat16
+    """
+    if isinstance(value, str) and not set(value) & _PARTING and value == value.strip() and value[:1] != "@":
+        return value
+    # The harness takes a quote behind a backslash for a part of the text, also behind two.
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\\\\", "\\u005c")
 
 
 def read_options(arguments: Sequence[str]) -> HarnessOptions:

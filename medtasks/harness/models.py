@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +29,8 @@ from medtasks.extract.failure import (
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.model_places import HARNESS_MODELS
 from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
+from medtasks.harness.task_files import variant_of
+from medtasks.harness.thinking import THINKING
 
 _MODELS = "lmms_eval.models."
 EMPTY_AFTER_ERRORS = frozenset(
@@ -104,9 +107,31 @@ def _marking(
         ]
 
     def checked(reply: Any, request: Instance) -> Any:
-        return check(reply) if request.task_name in tasks else _without_marks(reply)
+        if request.task_name not in tasks:
+            return _without_marks(reply)
+        return check(_cut_at_limit(reply, request) if _reasons(request.task_name) else reply)
 
     return call
+
+
+@cache
+def _reasons(task: str) -> bool:
+    return (variant_of(task) or ("", ""))[1] in THINKING
+
+
+def _cut_at_limit(reply: Any, request: Instance) -> Any:
+    """Mark a reply whose tokens reach the limit: a model in this process says nothing else of reasoning without end."""
+    counted = reply.token_counts if isinstance(reply, GenerationResult) else reply
+    how = next((one for one in request.args if isinstance(one, Mapping)), {})  # its place is another for chat models
+    tokens, limit = getattr(counted, "output_tokens", None), how.get("max_new_tokens")
+    if not tokens or not limit or tokens < int(limit):
+        return reply
+
+    def mark(text: Any) -> Any:
+        known = not isinstance(text, str) or failure_cause(text) is not None or without_cut_mark(text)[1]
+        return text if known else cut_reply(text)
+
+    return _with_text(reply, mark)
 
 
 def _checked_likelihood(result: Any) -> Any:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.harness.harness_options import HarnessOptions
+from medtasks.harness.harness_options import HarnessOptions, written
 from medtasks.harness.manifest import RecipeFacts
 from medtasks.harness.redaction import redacted_options
 
@@ -29,7 +29,6 @@ _OF_WEIGHTS = ("hub id", "revision", "parameters", "licence", "gated")
 _JOINED = ("traps", "unknown", "scores")
 # What of a recipe's arguments a server is told per request; the rest it is told when it starts.
 _PER_REQUEST = ("system_prompt", "chat_template_kwargs")
-_PARTING = frozenset(",'\"\\{}[]\n")
 
 
 class _Data(BaseModel):
@@ -56,7 +55,7 @@ class Way(_Data):
     """How one backend runs a model; with ``without`` a reason why it does not."""
 
     model: str = _HF_VLM  # of the harness
-    args: Mapping[str, Any] = {}  # beside those that the facts name
+    args: Mapping[str, JsonValue] = {}  # beside those that the facts name
     serve: tuple[str, ...] = ()  # options of ``vllm serve`` beside those that the facts and ``args`` name
     without: str = ""
 
@@ -145,19 +144,6 @@ def _joined(known: Mapping[str, Any], given: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in said.items())
 
 
-def written(value: Any) -> str:
-    """Return a value as it stands in ``--model_args``, read back unchanged by the harness and our adapters.
-
-    Example:
-        >>> print(written("Think, then answer."), written(True), written("bfloat16"))
-        "Think, then answer." true bfloat16
-    """
-    if isinstance(value, str) and not set(value) & _PARTING and value == value.strip() and value[:1] != "@":
-        return value
-    # The harness takes a quote behind a backslash for a part of the text, also behind two.
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\\\\", "\\u005c")
-
-
 def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[str], RecipeFacts | None]:
     """Return the harness's arguments that a recipe stands for, and what a manifest says of it; nothing without a name.
 
@@ -172,8 +158,7 @@ def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[st
         raise unknown_name("backend", backend, ("hf", "server"))
     if options.text("model"):
         raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
-    from_file = not isinstance(options.given.get("model_args"), str)
-    given = {key: written(value) if from_file else str(value) for key, value in options.model_arguments().items()}
+    given = options.written_model_arguments()
     chosen: Backend = "server" if backend == "server" else "hf" if backend else (*found.backends, "hf")[0]
     model, arguments = found.expanded(chosen, given)
     same = {} if "pretrained" in given else found.published_as
@@ -217,7 +202,7 @@ def _recipe(path: Path) -> Recipe | None:
     except (OSError, ValueError):  # no text; if it is to be a task, the harness says so
         return None
     try:
-        return Recipe(**_extended(path, _read(path), ()))
+        return Recipe.model_validate(_extended(path, _read(path), ()))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -230,16 +215,20 @@ def _extended(path: Path, said: Mapping[str, Any], above: Sequence[Path]) -> dic
     if name is None:
         return own
     places = [path.parent / str(name), _ours() / str(name)]
-    base = next((place for place in places if place.is_file()), None)
-    if base is None or base in (path, *above):
+    # One of the user's may have the name of ours that it extends.
+    base = next((place for place in places if place.is_file() and place not in (path, *above)), None)
+    if base is None:
         raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct '{_EXTENDS}'")
     below = _extended(base, _read(base), (*above, path))
     if _KEY in below:  # other weights: how they are run is the same, what they are is not
         facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in _OF_WEIGHTS}
         below = {"facts": facts, **{key: below[key] for key in ("hf", "server", "traps") if key in below}}
-    merged = {**below, **own, "facts": {**(below.get("facts") or {}), **(own.get("facts") or {})}}
+    merged = {**below, **own}
+    if isinstance(facts := own.get("facts") or {}, dict):  # anything else is said to be wrong when all is checked
+        merged["facts"] = {**(below.get("facts") or {}), **facts}
     for key in _JOINED:
-        merged[key] = [*(below.get(key) or ()), *(own.get(key) or ())]
+        if isinstance(more := own.get(key) or [], list):
+            merged[key] = [*(below.get(key) or ()), *more]
     return merged
 
 

@@ -8,6 +8,7 @@ repeat is a run of its own, with its own manifest, samples and failures, in the 
 import importlib.util
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from medtasks.harness.running import wanted_tasks
 from medtasks.harness.task_files import task_config, task_file, tasks_of
 from medtasks.harness.task_index import mapping_in
 
+REPEATS = "--repeats"
 _OUR_MODELS = "medtasks."
 _FOLDER = "repeat_"
 
@@ -33,7 +35,18 @@ def repeat_folder(output: Path, number: int) -> Path:
 def repeat_folders(output: Path) -> list[Path]:
     """Return the folders of all repeats below a folder for results, in order; none where nothing was repeated."""
     found = [path for path in output.glob(f"{_FOLDER}*") if path.name.removeprefix(_FOLDER).isdecimal()]
-    return sorted((path for path in found if path.is_dir()), key=lambda path: int(path.name.removeprefix(_FOLDER)))
+    return sorted((path for path in found if path.is_dir()), key=repeat_number)
+
+
+def repeat_number(folder: Path) -> int:
+    """Return which repeat a folder is of."""
+    return int(folder.name.removeprefix(_FOLDER))
+
+
+def repeats_in(command: Sequence[str]) -> int | None:
+    """Return how many repeats a recorded command asked for; None where it says nothing."""
+    said = [after for option, after in pairwise(command) if option == REPEATS]
+    return int(said[-1]) if said else None
 
 
 def repeat_seed(arguments: Sequence[str], number: int) -> int:
@@ -54,7 +67,7 @@ def seeded(arguments: Sequence[str], number: int) -> list[str]:
     name = options.text("model")
     module = module_of(name, force_simple=options.flag("force_simple"))
     if module.startswith(_OUR_MODELS):
-        model = {str(key): str(value) for key, value in options.model_arguments().items()}
+        model = options.written_model_arguments()
         changed += ["--model_args", _joined({**model, "seed": str(_number(model.get("seed"), 0) + added)})]
     elif _sends_seed(module):
         how = options.pairs("gen_kwargs")

@@ -77,7 +77,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         for request, reply in zip(requests, replies, strict=True):
             self.cache_hook.add_partial("generate_until", (request.context, request.detail), str(reply))
         if not self.arguments.token_counts:
-            return [str(reply) for reply in replies]
+            return list(replies)  # texts that carry their counts, which say whether they reached the limit
         return [
             GenerationResult(str(one), TokenCounts(one.input_tokens, one.output_tokens, one.reasoning_tokens))
             for one in replies

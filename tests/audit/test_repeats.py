@@ -9,13 +9,15 @@ from dataclasses import replace
 import pytest
 
 from medtasks.audit.repeats import join, joined_repeats
+from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.reading.task_reading import given_replies
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
+from medtasks.harness.answer_journal import JOURNAL_VARIABLE
 from medtasks.harness.harness_options import HarnessOptions, read_options
-from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_notices, seeded
+from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_notices, repeat_variables, seeded
 from medtasks.harness.task_files import task_file
 
 from ..recorded_runs import TINY, in_this_process, medtasks, record
@@ -185,6 +187,31 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     assert task["seeds"] == [1234, 1235]
     assert not task["notes"]  # other seeds, other replies
     assert joined_repeats(tmp_path)[TASK].repeats == 2
+    with pytest.raises(MedTasksError, match=r"holds 2 repeats of a run; give one of them, such as .*repeat_1"):
+        read_run(tmp_path)
+
+    def joined(first, second, wanted="2"):
+        for number, options in enumerate((first, second), 1):
+            (manifest,) = repeat_folder(tmp_path, number).glob("*_run.json")
+            said = json.loads(manifest.read_text())
+            said["command"][said["command"].index("--repeats") + 1] = wanted
+            said["options"] |= options
+            manifest.write_text(json.dumps(said))
+        found = joined_repeats(tmp_path)[TASK]
+        return found.repeats, *(note.partition("for fewer: ")[2] for note in found.notes)
+
+    assert joined({}, {}, "1") == (1, "repeat_2.")  # of an older and longer call
+    assert joined({}, {}, "3") == (2, "repeat_3.")  # one that never began
+    sampling = sampled[1]
+    assert joined({"gen_kwargs": f"{sampling},seed=0"}, {"gen_kwargs": f"{sampling},seed=1"}) == (2,)
+    assert joined({"limit": "4"}, {"limit": "5"}) == (1, "repeat_1.")
+    assert joined({}, {"limit": "4", "gen_kwargs": f"{sampling},top_p=0.5,seed=1"}) == (1, "repeat_1.")
+
+
+def test_no_repeat_answers_from_the_journal_of_another():
+    folders = [repeat_variables({JOURNAL_VARIABLE: "kept"}, ["--seed", "7"], number) for number in (1, 2, 1)]
+    assert folders[0] == folders[2] != folders[1]
+    assert repeat_variables({}, [], 2) == {}
 
 
 def test_shards_are_not_repeated(tmp_path):

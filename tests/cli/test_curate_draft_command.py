@@ -87,7 +87,7 @@ def test_nothing_is_asked_twice_after_a_run_that_was_stopped(medtasks, study, ll
     if by is signal.SIGINT:
         assert process.returncode == 130
         assert "interrupted; what was finished is kept" in log.read_text()
-    assert len(read_drafted(study)) >= 3
+    assert len(read_drafted(study)) >= 2  # the line of the third may have been under way when the fourth was asked for
     llm.server.choose = llm
     assert medtasks("curate", "draft", study, "--no-categories").code == 0
     assert {line.outcome for line in read_drafted(study).values()} == {Outcome.DRAFTED}

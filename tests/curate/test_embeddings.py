@@ -3,7 +3,6 @@
 import hashlib
 import sys
 
-import filelock
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,6 +13,7 @@ from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 
 from . import tiny_encoders
+from .held_lock import held
 
 
 class Eye:
@@ -157,7 +157,7 @@ def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, tmp_pa
 
 def test_one_process_writes_at_a_time(files, tmp_path):
     embed(files[:2], Eye())
-    with filelock.FileLock(rows(tmp_path).with_name("lock")):
+    with held(rows(tmp_path).with_name("lock")):
         with pytest.raises(MedTasksError, match="another process is embedding"):
             embed(files, Eye())
         assert len(embed(files[:2], Eye()).kept) == 2

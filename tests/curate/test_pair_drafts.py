@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 
-import filelock
 import pytest
 
 from medtasks.curate.categories import categorize, found_categories, headings
@@ -17,6 +16,7 @@ from medtasks.errors import JudgeRefused, MedTasksError, SourceError
 from medtasks.extract.reply_text import without_thoughts
 
 from ..scripted_server import Endpoint, serving
+from .held_lock import held
 from .made_up_pairs import DRAFT, DraftingLLM, caption, write_study
 
 GOOD = DRAFT.format(first="Left", second="Right")
@@ -50,7 +50,7 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     (folder / DRAFTS).write_bytes((folder / DRAFTS).read_bytes()[:-20])  # killed while it wrote the last line
     assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 6})
     assert server.count == 6  # the reply whose line was lost is on disk as well
-    with filelock.FileLock(folder / ".drafts.lock"), pytest.raises(MedTasksError, match="another process drafts"):
+    with held(folder / ".drafts.lock"), pytest.raises(MedTasksError, match="another process drafts"):
         draft_pairs(folder, open_llm(study))
     assert read_drafts(folder).keys() == found.keys()
 

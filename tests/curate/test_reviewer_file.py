@@ -9,6 +9,7 @@ from medtasks.curate.reviews import Judgement, read_reviews
 from medtasks.curate.study import DRAFTS, StudyKind
 from medtasks.errors import MedTasksError
 
+from .held_lock import held
 from .made_up_study import hallucination_study, pairs_study
 
 
@@ -116,9 +117,10 @@ def test_a_change_of_what_was_changed_meanwhile_is_refused_and_a_repeated_one_is
 
 def test_only_one_process_works_on_a_reviewers_file(tmp_path):
     pairs_study(tmp_path)
+    with opened(tmp_path, "anna"), opened(tmp_path, "bert"):
+        pass
     with (
-        opened(tmp_path, "anna"),
-        opened(tmp_path, "bert"),
+        held(tmp_path / "reviews" / ".anna.lock"),
         pytest.raises(MedTasksError, match="being reviewed by another process"),
         opened(tmp_path, "anna"),
     ):

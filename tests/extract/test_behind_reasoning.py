@@ -30,6 +30,7 @@ SAID = {
     "<think>{wrong}\n\n</think>\n\nThe answer is {right}.": "ok",
     "The template wrote the tag. {wrong}!</think>{right}": "ok",
     "<think>a<think>{wrong}</think>{wrong}</think>{right}": "ok",  # nested
+    "<think>\n<think>{wrong}</think>{right}": "ok",  # the template's and the model's own
     "<think></think>{right}": "ok",
     "<unused94>thought\n{wrong}?<unused95>{right}": "ok",
     "<think>\\boxed{{{wrong}}}</think>\\boxed{{{right}}}": "ok",
@@ -39,9 +40,11 @@ SAID = {
     "<think>{wrong}</think><answer>{right}</answer>": "ok",
     "<think><answer>{wrong}</answer></think>\n<answer>\\boxed{{{right}}}</answer> not {wrong}": "ok",
     "<THINK>{wrong}</THINK><answer>{right}": "ok",
+    "<answer>{wrong}</answer> No. <answer>{right}</answer>\n<answer></answer>": "ok",
     "<think>The answer is {right}.": "truncated",
     "<think>{right} \\boxed{{{right}}} <answer>{right}</answer>": "truncated",
     "<think>a</think>then <think>The answer is {right}": "truncated",
+    "<think>a<think>b</think>The answer is {right}": "truncated",  # the outer one goes on
     "<think>{right}</think>": "empty",
     "<think>{right}</think>\n<answer></answer>": "empty",
     "<think></think>": "empty",
@@ -70,6 +73,7 @@ def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
     assert score(Reply(f"<think>{wrong}</think>{right}", cut=True)) == "ok"
     assert score(Reply(f"{wrong}? <answer>{right}", cut=True)) == "ok"
     assert score(Reply(right, reasoning=f"{wrong}.")) == "ok"
+    assert score(Reply(right, cut=True, reasoning=f"{wrong}.")) == "ok"
     assert score(Reply("", cut=True, reasoning=f"{right}.")) == "truncated"
     assert score(Reply("", reasoning=f"{right}.")) == "empty"
     assert score(Reply.of_text(None)) == score(Reply.of_text("[[medtasks:adapter_failed]] x")) == "adapter_failed"
@@ -92,7 +96,7 @@ def test_the_reasoning_is_counted_in_words():
     assert behind_reasoning("").words == behind_reasoning("<answer> </answer> is empty").words == 0
 
 
-@pytest.mark.parametrize("piece", ["\\boxed{", "<answer>", "</think>", "{", "}"])
+@pytest.mark.parametrize("piece", ["\\boxed{", "<answer>", "<think>", "<think> a", "</think>", "{", "}"])
 def test_broken_replies_take_no_time(piece):
     began = time.monotonic()
     behind_reasoning(piece * 30_000)

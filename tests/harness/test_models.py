@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
+from medtasks.model_adapters.base.generation import Reply as Counted
 from openai.types.chat import ChatCompletionMessage
 
-from medtasks.extract.failure import failed_reply, failure_cause
+from medtasks.extract.failure import cut_reply, failed_reply, failure_cause
 from medtasks.families.family import Reply
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.models import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
@@ -187,6 +188,23 @@ def test_counts_of_tokens_stay():
     counts = TokenCounts(1, 2)
     with watched(model := of_module("chat.openai")(GenerationResult("B", counts)), {"ours"}, KeptReplies()):
         assert model.generate_until([request()]) == [GenerationResult("B", counts)]
+
+
+@pytest.mark.parametrize("place", [1, 2])  # of the settings, in requests to simple and to chat models
+def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
+    asked = request("mediconfusion_think")
+    asked.arguments = ("", *[len] * (place - 1), {"max_new_tokens": 8, "until": []})
+    said = [Counted("So A", 7, 8), Counted("So A", 7, 7), "So A", Counted(failed_reply("x"), 7, 8)]
+    said += [GenerationResult("So A", TokenCounts(7, 8)), Counted(cut_reply("So A"), 7, 8)]
+    with watched(model := Model(said), {"mediconfusion_think"}, KeptReplies()):
+        found = model.generate_until([asked] * len(said))
+    texts = [unwrap_generation_output(one)[0] for one in found]
+    cut = cut_reply("So A")
+    assert texts == [cut, "So A", "So A", failed_reply("x"), cut, cut]
+    other = request("mediconfusion")  # whose replies end at their limit as ever
+    other.arguments = asked.arguments
+    with watched(model := Model(said[:1]), {"mediconfusion"}, KeptReplies()):
+        assert model.generate_until([other]) == ["So A"]
 
 
 def test_one_reply_too_many_is_none_at_all():

@@ -9,8 +9,8 @@ from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
 from medtasks.audit.report.published import published_of
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.harness_options import read_options
-from medtasks.harness.recipes import Recipe, expansion, recipe, recipes, written
+from medtasks.harness.harness_options import read_options, written
+from medtasks.harness.recipes import Recipe, expansion, recipe, recipes
 
 OWN = """\
 recipe: mine
@@ -93,11 +93,25 @@ def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_reci
     assert "revision" not in simple_parse_args_string(named[3])
 
 
+def test_other_weights_are_not_set_beside_what_was_published():
+    def published(*given):
+        return expansion("lingshu-7b", "hf", read_options(list(given)))[1].published_as
+
+    assert published("--model_args", "dtype=float16") == recipe("lingshu-7b").published_as != {}
+    assert published("--model_args", "pretrained=me/mine") == {}
+
+
 def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
     (tmp_path / "run.yaml").write_text("model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3}")
     named, _ = expansion("qwen3-vl-8b", "", read_options(["--config", str(tmp_path / "run.yaml")]))
     read = parse_arguments(HfVlmArguments, simple_parse_args_string(named[3]), "hf_vlm")
     assert (read.system_prompt, read.batch_size, read.dtype) == ("Yes, or no?", 3, "float32")
+
+
+def test_arguments_of_a_file_are_written_as_on_a_command_line(tmp_path):
+    (tmp_path / "run.yaml").write_text("model_args: {pretrained: x, processor_kwargs: {a: 1, b: 2}, seed: 3}")
+    found = read_options(["--config", str(tmp_path / "run.yaml")]).written_model_arguments()
+    assert found == {"pretrained": "x", "processor_kwargs": '{"a":1,"b":2}', "seed": "3"}
 
 
 @pytest.mark.parametrize(
@@ -143,6 +157,9 @@ def test_a_recipe_of_ones_own(own):
     assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
     (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
     assert recipe("mine", [own]).digest != mine.digest
+    (own / "qwen2.5-vl-7b.yaml").write_text(OWN.replace("recipe: mine", "recipe: same-file-name"))
+    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class"), "it extends ours, not itself"
+    (own / "qwen2.5-vl-7b.yaml").unlink()
     (own / "mine.yaml").write_text(OWN.replace("recipe: mine", "recipe: lingshu-7b"))
     assert recipe("lingshu-7b", [own]).title == "My model"
     with pytest.raises(UnknownName):
@@ -159,6 +176,13 @@ def test_a_recipe_of_ones_own(own):
         (("qwen2.5-vl-7b.yaml", "nothing.yaml"), "extends nothing.yaml, which is not there"),
         (("qwen2.5-vl-7b.yaml", "mine.yaml"), "extends mine.yaml, which is not there or extends it"),
         (("title: My model", "title: [x"), "cannot be read as YAML in line"),
+        (("facts:", "facts: 3\nothers:"), r"wrong at 'facts'"),
+        (("title: My model", "title: My model\ntraps: one"), r"wrong at 'traps'"),
+        (("title: My model", "title: My model\n1: x"), r"wrong at '1'"),
+        (
+            ("title: My model", "title: My model\nserver: {args: {since: 2026-01-01}}"),
+            r"wrong at 'server\.args\.since'",
+        ),
     ],
 )
 def test_a_damaged_recipe_is_named(own, change, message):

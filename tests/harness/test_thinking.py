@@ -120,6 +120,16 @@ def test_the_image_still_comes_first_for_models_that_mark_it():
     assert variant_hook(f"{TEXT_OF}medevalkit_pmc_vqa_think")(doc, settings) == f"<image>\n{TAGS}Where?"
 
 
+def test_a_question_in_chinese_is_asked_in_chinese():
+    ask, settings = variant_hook(f"{TEXT_OF}multimedeval_vqa_rad_think_boxed"), {"template": "{{ question }}"}
+    for answer, line in (
+        ("是", "请输出'是'或'否'，并将答案放在"),
+        ("肺", "请简要回答该问题，并将答案放在"),
+    ):
+        doc = {"question": "哪里？", "answer": answer, "language": "zh"}
+        assert ask(doc, settings) == f"哪里？\n{line}一个'\\boxed{{}}'中。"
+
+
 def right_and_wrong(doc: dict) -> tuple[str, str]:
     if doc.get("kind") == "binary":
         return ("Yes", "No") if doc["answer"] == "A" else ("No", "Yes")

@@ -30,6 +30,8 @@ _PURPOSES = {
     "report": "metrics of reports and summaries",
     "dicom": "preparing datasets from DICOM files",
     "radfm": "reading volumes with RadFM",
+    "curate": "building benchmarks of your own",
+    "peft": "adapters of PEFT in hf_vlm",
     "lm-eval": "the text-only tasks in lm-evaluation-harness",
     "oracles": "checking scores by the packages that publish them",
 }

@@ -18,6 +18,7 @@ from medtasks.audit.report.words import moment
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
 from medtasks.harness.redaction import HIDDEN, redacted, without_home
+from medtasks.harness.repeats import repeat_folders
 from medtasks.harness.running import RESULTS, samples_file
 from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_files import included_option
@@ -103,10 +104,15 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
 
     Of several results of a task the newest count, and a note names the others. Of runs of several models the one with
     the name ``model``, or with this in its name and arguments, is read. MedTasksError: there is no such folder, it
-    holds no run, or runs of several models and none was chosen. UnknownName: it holds no run of that model.
+    holds no run, repeats of one, or runs of several models and none was chosen. UnknownName: none is of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
+    if repeated := repeat_folders(folder):  # all together they would pass for one run, whose newest results count
+        raise MedTasksError(
+            f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
+            f"report' alone takes them all)"
+        )
     notes: list[str] = []
     results = sorted(_results(folder, notes), key=lambda one: one.order)
     manifests = _manifests(folder, notes)
