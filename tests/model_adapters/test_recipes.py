@@ -67,7 +67,7 @@ def test_the_tiny_twin_answers_and_scores(name, twin, build):
     assert all(math.isfinite(score) and score > 0 for score, _ in scores), scores
     assert scores[0] != scores[1]
     replies = built.generate_until(instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2)))
-    assert [type(reply) for reply in replies] == [str, str]
+    assert [isinstance(reply, str) for reply in replies] == [True, True]  # failures are no text
     for setting, value in (one.hf.args.get("processor_kwargs") or {}).items():
         kept = json.loads(built.processor.image_processor.to_json_string())[setting]
         assert kept == value
