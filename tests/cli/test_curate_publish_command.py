@@ -80,6 +80,7 @@ def test_dataset_of_the_pairs_that_reach_the_score(publish, study):
     }
     assert list(verify("made_up")) == []
     manifest = Manifest.read(dataset_folder("made_up"))
+    assert manifest.image_rule == "linear"  # as reviewers and encoders saw the images
     assert (manifest.complete, manifest.left_out, manifest.access) == (True, (), "public")
     assert manifest.revision == read_study(study).digest
     assert counts(publish("--min-score", 4)) == {"published": 3}
