@@ -1,8 +1,30 @@
-"""Medical vision-language benchmarks and model adapters for lmms-eval."""
+"""Medical vision-language benchmarks and model adapters for lmms-eval.
+
+From Python: :func:`score`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.api`.
+"""
 
 import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from medtasks.api import Run, Scores, compare, read_run, score
 
 __version__ = "0.1.0"
+__all__ = ["Run", "Scores", "compare", "read_run", "score"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the functions for Python on first use: the harness imports this package at every start."""
+    if name not in __all__:
+        raise AttributeError(f"module 'medtasks' has no attribute '{name}'")
+    from medtasks import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
 
 # In a checkout, tasks_yaml/ and model_adapters/ stand beside this folder and not in it. Python started in the checkout
 # imports from there even when the package is installed, so they have to be found there, too.

@@ -37,7 +37,7 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
                 continue
             place = f"{path} line {number}"
             item = _object(line, place)
-            doc_id = _doc_id(item, documents, known, place)
+            doc_id = document_id(item, documents, known, place)
             reply = _reply(item, place)
             if replies.setdefault(doc_id, reply) != reply:
                 raise RepliesError(
@@ -69,7 +69,8 @@ def _object(line: str, place: str) -> dict[str, Any]:
     return item
 
 
-def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], known: set[str], place: str) -> str:
+def document_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], known: set[str], place: str) -> str:
+    """Return the id of the document that a record answers; RepliesError names ``place`` if there is none."""
     given = item["doc_id"]
     if isinstance(given, str) and given in known:
         return given

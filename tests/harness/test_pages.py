@@ -35,6 +35,16 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")]
 
 
+# Runs the examples of a page and compares what they return with what the page prints.
+EXAMPLES = """
+import doctest, re, sys
+text = open(sys.argv[1], encoding="utf-8").read()
+source = "\\n".join(re.findall(r"^```python\\n(>>> .*?)^```", text, re.DOTALL | re.MULTILINE))
+test = doctest.DocTestParser().get_doctest(source, {}, sys.argv[1], sys.argv[1], 0)
+sys.exit(doctest.DocTestRunner().run(test).failed)
+"""
+
+
 def own_tasks(folder: Path) -> None:
     """Do what the page on own tasks says before its commands: copy its blocks into ``my_tasks``."""
     images = folder / "my_tasks" / "images"
@@ -81,6 +91,8 @@ def test_page_runs_from_top_to_bottom(page: Path, run: Run, wheel: Path, tmp_pat
         (tmp_path / "bin" / name).chmod(0o755)
     with serving(Endpoint()) as judge:
         script = "\n".join(commands(page)).replace(f"http://{JUDGE}/v1", judge.url)
+        if "```python\n>>> " in page.read_text(encoding="utf-8"):
+            script += f"\n{shlex.join([sys.executable, '-c', EXAMPLES, str(page)])}"
         places = {"MEDTASKS_HOME": str(tmp_path / "home"), "PATH": f"{tmp_path / 'bin'}{os.pathsep}{path}"}
         shown = run(["bash", "-euxo", "pipefail", "-c", script], cold=True, **places)
     assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]
