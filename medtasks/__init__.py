@@ -6,20 +6,20 @@ From Python: :func:`score`, :func:`read_run` and :func:`compare`, see :mod:`medt
 import os
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from medtasks.api import Run, Scores, compare, read_run, score
-
 __version__ = "0.1.0"
 __all__ = ["Run", "Scores", "compare", "read_run", "score"]
 
+if TYPE_CHECKING:
+    from medtasks.api import Run, Scores, compare, read_run, score
+else:
 
-def __getattr__(name: str) -> Any:
-    """Load the functions for Python on first use: the harness imports this package at every start."""
-    if name not in __all__:
-        raise AttributeError(f"module 'medtasks' has no attribute '{name}'")
-    from medtasks import api
+    def __getattr__(name: str) -> Any:
+        """Load the functions for Python on first use: the harness imports this package at every start."""
+        if name not in __all__:
+            raise AttributeError(f"module 'medtasks' has no attribute '{name}'")
+        from medtasks import api
 
-    return getattr(api, name)
+        return getattr(api, name)
 
 
 def __dir__() -> list[str]:

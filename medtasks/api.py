@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -35,8 +35,8 @@ from medtasks.harness.replies import document_id
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import including, scored_task, task_file
 
-Replies = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
-Folders = Sequence[str | Path]
+Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+Folders: TypeAlias = Sequence[str | Path]
 
 _SCORE_COLUMNS = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
 _SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` stand for
