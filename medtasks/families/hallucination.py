@@ -255,7 +255,7 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     return found, str(failures[0]).rstrip(".") if isinstance(failures[0], MedTasksError) else type(failures[0]).__name__
 
 
-_BY_LABELS = Panel(text_row("labelled"), _label_panel, uses_models=True)
+_BY_LABELS = Panel(text_row("labelled"), _label_panel)
 
 
 def _of_labels(ratio: str, count: str, *, higher_is_better: bool = True) -> tuple[CorpusMetric, CorpusMetric]:

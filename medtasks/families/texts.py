@@ -40,8 +40,7 @@ def text_metrics(
     def compute(rows: Sequence[TextRow]) -> PanelResult:
         return compare_texts(names, rows)
 
-    models = any(metric_info(name).weights for name in names)
-    panel = Panel(text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=models)
+    panel = Panel(text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text))
     return tuple(
         CorpusMetric(
             key,

@@ -1,19 +1,16 @@
 """What a task family is to the harness: ``process_results``, and a metric list of plain functions."""
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.errors import MedTasksError, warn_once
+from medtasks.errors import warn_once
 from medtasks.families.family import TaskFamily
 from medtasks.harness.logged_samples import LoggedSample, is_private_document, logged, may_hold_words
-from medtasks.harness.model_offloading import evaluated_models_on_cpu
 from medtasks.harness.reply_envelope import opened_all
 from medtasks.harness.saved_replies import save_reply, score_command
-from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Panel, Scores
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
 
 Aggregation = Callable[[Scores], float]
 
@@ -66,8 +63,7 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
     """Return the estimate of a metric; what its panel could not compute is said once, with the command for later."""
     if not isinstance(metric, CorpusMetric) or metric.panel is None:
         return metric.estimate(scores)
-    with _room_for(metric.panel):
-        found = metric.panel.of(metric.selection(scores))
+    found = metric.panel.of(metric.selection(scores))
     for name, settings in found.settings.items():
         if settings:
             warn_once(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO")
@@ -77,13 +73,6 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
         for sentence in (*sentences, *found.warnings):
             warn_once(f"{sentence}. {again}")
     return metric.estimate(scores)
-
-
-def _room_for(panel: Panel[Any]) -> contextlib.AbstractContextManager[None]:
-    with contextlib.suppress(MedTasksError):  # the metrics that read the same settings say it
-        if panel.uses_models:
-            return evaluated_models_on_cpu(ModelSettings.from_environment())
-    return contextlib.nullcontext()
 
 
 # ---- groups, for ``aggregate_metric_list`` ----

@@ -16,7 +16,7 @@ from medtasks.harness.saved_replies import save_reply
 SCORE = "score"
 """Key of a sample's score in a samples file."""
 SCHEMA_VERSION = 2
-"""Of a score in a samples file; files of version 1 hold a record per metric in its place."""
+"""Of a score in a samples file."""
 
 _NOTE = "[[medtasks:withheld]] "
 _IDS = {
@@ -27,7 +27,6 @@ _IDS = {
     "image_id": "image",
     "patient_id": "patient",
 }
-_RENAMED = {"unit": "cluster_id", "key": "target"}  # since version 1
 
 
 class LoggedSample(dict[str, Any]):
@@ -86,20 +85,8 @@ def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
 
 
 def score_in(sample: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the score in a line of a samples file; None where it holds none of ours.
-
-    Of a file of version 1 the records of its metrics are put together: where they differ, they hold different fields,
-    and a judge's verdict counts as the reason.
-    """
-    if isinstance(sample.get(SCORE), dict):
-        return dict(sample[SCORE])
-    records = [record for record in sample.values() if isinstance(record, dict) and "sample" in record]
-    found: dict[str, Any] = {}
-    for record in sorted(records, key=lambda one: "judge" in one):
-        found |= {_RENAMED.get(str(name), str(name)): value for name, value in record.items()}
-    if found:
-        found.setdefault("cluster_id", found.get("image_id"))  # by which single questions were clustered
-    return found or None
+    """Return the score in a line of a samples file; None where it holds none of ours."""
+    return dict(sample[SCORE]) if isinstance(sample.get(SCORE), dict) else None
 
 
 def answers_another(sample: Mapping[str, Any], doc_id: str) -> str | None:

@@ -164,7 +164,6 @@ class Panel(Generic[R]):
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
     order: Callable[[R], Any] = repr  # by what rows are sorted; results may depend on it in the last digits
-    uses_models: bool = False  # whether models with weights may be loaded
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""

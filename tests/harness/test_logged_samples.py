@@ -190,31 +190,11 @@ def test_a_sample_holds_its_score_once_however_many_metrics():
 
 # ---- what is read back ----
 
-OLD_ID, OLD_CLUSTER = "17/1", "image-0f9fd6cbde3f6f8a"
-
-
 def test_a_score_is_read_as_it_was_written():
     score = {"sample": "s5", "target": [1, 0], "value": None, "reason": "empty"}
     sample: dict[str, object] = {"doc_id": 0, "resps": [["x"]]}
     sample.update(logged({}, ["x"], ["accuracy"], score))
     assert score_in(json.loads(json.dumps(sample))) == {"schema_version": 2, **score}
-
-
-@pytest.mark.parametrize("sample_id", [OLD_ID, hidden_id("doc", OLD_ID)])
-def test_records_of_version_1_are_one_score(sample_id):
-    """A record per metric, also of a credentialed set, whose text is a note; a judge's record knows more."""
-    record = {"sample": sample_id, "unit": OLD_CLUSTER, "key": "B", "value": "A", "reason": "ok", "rule": "any"}
-    own = {"doc_id": 3, "doc": "[[medtasks:withheld]] 'x'", "target": "B", "resps": [["(a)"]], "doc_hash": "9f"}
-    score = {"sample": sample_id, "cluster_id": OLD_CLUSTER, "target": "B", "value": "A", "reason": "ok", "rule": "any"}
-    assert score_in({**own, "accuracy": record, "accuracy_stderr": record}) == score
-    judged = {"sample": sample_id, "judge": "m", "correct": 1, "reason": "judge_failed"}
-    assert score_in({**own, "knowledge_rate": judged, "method4_bleu": record}) == {
-        **score,
-        "judge": "m",
-        "correct": 1,
-        "reason": "judge_failed",
-    }
-    assert score_in({**own, "accuracy": 0.5, "filter": {"name": "none"}}) is None
 
 
 @pytest.mark.parametrize(

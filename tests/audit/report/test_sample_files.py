@@ -71,19 +71,6 @@ def test_withheld_replies(tmp_path: Path) -> None:
     assert read(tmp_path, line).scores == {}
 
 
-def test_scores_of_the_first_version_are_put_together(tmp_path: Path) -> None:
-    record = {"sample": "d1", "rule": "r", "key": "A", "value": "A", "unit": "u"}
-    line = {
-        "doc_id": 1,
-        "resps": ["A"],
-        "accuracy": record,
-        "accuracy_stderr": record,
-        "closed_accuracy": {"level": 2, **record},
-    }
-    (score,) = read(tmp_path, line, keep=True).scores["r"].values()
-    assert score == {"sample": "d1", "rule": "r", "target": "A", "value": "A", "cluster_id": "u", "level": 2}
-
-
 @pytest.mark.parametrize(
     "line",
     [
