@@ -176,7 +176,7 @@ def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, report
 
 
 def test_a_slow_endpoint_costs_its_own_request_only(medtasks, endpoint, reports, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "6")
     monkeypatch.setenv("MEDTASKS_JUDGE_CONCURRENCY", "4")
     good = endpoint.reply(json.dumps([MASS]))
     endpoint.choose = lambda body: endpoint.hang() if "FAILED" in str(body) else good

@@ -326,7 +326,7 @@ def test_a_storm_of_passing_faults_loses_nothing(kind, right, log):
             return fault(handler) if fault else False
 
     with serving(Storm()) as server:
-        got = asked(adapter(server, concurrency=8, attempts=12), kind)
+        got = asked(adapter(server, concurrency=8, attempts=100), kind)
     assert all(is_right(*pair) for pair in zip(got, right[kind], strict=True))
     assert not [line for line in log if "WARNING" in line]
 
@@ -360,7 +360,7 @@ def test_a_server_that_takes_few_requests_is_asked_few_at_once(kind, right, log)
 
     docs = DOCS * 4
     with serving(Narrow()) as server:
-        got = asked(adapter(server, docs=docs, concurrency=16, attempts=12), kind, docs)
+        got = asked(adapter(server, docs=docs, concurrency=16, attempts=100), kind, docs)
     assert all(is_right(*pair) for pair in zip(got, right[kind] * 4, strict=True))
     assert server.most <= 16
     assert server.refused < len(got) * 2
