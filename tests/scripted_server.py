@@ -5,7 +5,6 @@ import json
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -25,7 +24,6 @@ class Endpoint(ThreadingHTTPServer):
         self.script = [self.reply("A: 9\nB: 2\nYour explanation: close to A.")]
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.times: list[float] = []
         self.paths: list[str] = []
         self.models: list[dict[str, Any]] | None = None  # what it says it serves, if anything
         self.active = self.peak = 0
@@ -74,7 +72,7 @@ class Endpoint(ThreadingHTTPServer):
         return step
 
     def hang(self) -> Step:
-        return lambda handler: self.over.wait(30)
+        return lambda handler: self.over.wait()
 
     def reset(self) -> Step:
         def step(handler: Handler) -> None:
@@ -106,7 +104,6 @@ class Handler(BaseHTTPRequestHandler):
             server.bodies.append(body)
             server.headers.append({name.lower(): text for name, text in self.headers.items()})
             server.paths.append(self.path)
-            server.times.append(time.monotonic())
             server.active += 1
             self.inside = True
             server.peak = max(server.peak, server.active)

@@ -77,11 +77,11 @@ def test_without_a_gpu_the_command_says_so(on_gpu, monkeypatch):
 
 
 def test_a_part_that_fails_or_hangs_costs_that_part_alone(on_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(on_gpu, "SECONDS", {"llava_med": 0.5, "radfm": 30.0, "radgraph": 30.0, "radcliq": 30.0})
+    monkeypatch.setattr(on_gpu, "SECONDS", {"llava_med": 0.5, "radfm": 600.0, "radgraph": 600.0, "radcliq": 600.0})
     measure = {"dtype": "float32", "pairs": 3000, "seconds": 61.0}
     written = {"status": "begun", "measures": [measure]}
     scripts = {
-        "llava_med": "import time; time.sleep(60)",
+        "llava_med": "import time; time.sleep(600)",
         "radfm": "import os; os.kill(os.getpid(), 9)",
         "radgraph": "raise SystemExit(3)",
         "radcliq": f"open(r'{tmp_path}/radcliq.json', 'w').write('''{json.dumps(written | {'status': 'done'})}''')",

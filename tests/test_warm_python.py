@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
+from .waiting import PATIENCE, wait_until
 from .warm_python import reasons_to_start_cold, run_fresh
 
 TELLING = """
@@ -103,19 +103,14 @@ def test_what_reads_its_surroundings_too_early_is_cold(tmp_path, arguments, vari
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_reaches_the_program(tmp_path, number):
-    program = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    program = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
     executable = run_fresh([sys.executable, "-c", "import sys; print(sys.executable)"], tmp_path).stdout.strip()
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [executable, "-c", program], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
     pid = tmp_path / "pid"
-    deadline = time.monotonic() + 60
-    while not (pid.exists() and pid.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: pid.exists() and pid.read_text(), process)
     os.killpg(process.pid, number)
-    assert process.wait(60) == -number
-    while os.path.exists(f"/proc/{pid.read_text()}"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert process.wait(PATIENCE) == -number
+    wait_until(lambda: not os.path.exists(f"/proc/{pid.read_text()}"))

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -18,6 +17,7 @@ from medtasks.harness.manifest import read_manifests
 from .. import tiny_multimedeval
 from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML
 from ..recorded_runs import TINY, medtasks, record
+from ..waiting import wait_until
 from ..warm_python import warm
 
 pytestmark = pytest.mark.slow
@@ -156,11 +156,7 @@ def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_p
     launcher = f"--launcher={shlex.join([*python, str(tmp_path / 'killing.py')])}"
     command = [*python, "-m", "medtasks.cli.main", "run", "--tasks", TASKS, "--output_path", str(shards[1])]
     process = subprocess.Popen([*command, *TINY, *options, launcher], start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "asking").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until((tmp_path / "asking").exists, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (journal,) = home.rglob("*.rank0of1.*.jsonl")

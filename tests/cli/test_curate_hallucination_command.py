@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-import time
 from collections import Counter
 
 import pytest
@@ -15,6 +14,7 @@ from medtasks.curate.study import DRAFTS, STUDY
 from medtasks.judges.settings import JudgeSettings
 
 from ..scripted_server import Endpoint, serving
+from ..waiting import wait_until
 from ..warm_python import run_fresh, start_fresh
 
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
@@ -176,7 +176,7 @@ def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, report
 
 
 def test_a_slow_endpoint_costs_its_own_request_only(medtasks, endpoint, reports, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "6")
     monkeypatch.setenv("MEDTASKS_JUDGE_CONCURRENCY", "4")
     good = endpoint.reply(json.dumps([MASS]))
     endpoint.choose = lambda body: endpoint.hang() if "FAILED" in str(body) else good
@@ -277,12 +277,9 @@ def test_a_killed_run_goes_on_and_asks_nothing_twice(endpoint, reports, tmp_path
     reports.write_text("".join(line + "\n" for line in reports.read_text().splitlines() if "bad" not in line))
     command = [sys.executable, "-m", "medtasks.cli.main", *arguments(reports, "knowledge_open", tmp_path / "ours")]
     started = start_fresh(command, tmp_path, tmp_path / "log")
-    until = time.monotonic() + 60
-    while endpoint.count < 6 and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: endpoint.count == 6 and len(read_drafted(tmp_path / "ours")) == 2, started)
     started.kill()
     started.wait()
-    assert len(read_drafted(tmp_path / "ours")) == 2
     ran = run_fresh(command, tmp_path)
     assert ran.returncode == 0, ran.stderr
     asked = Counter(json.dumps(body["messages"][:2]) for body in endpoint.bodies)

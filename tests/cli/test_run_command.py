@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
 from medtasks.data.home import own_tasks_folder
 from medtasks.harness.manifest import read_manifests
+
+from ..waiting import PATIENCE, wait_until
 
 MODEL = ["--model", "dummy"]
 MODULE = [sys.executable, "-m", "medtasks.cli.main"]
@@ -30,7 +31,7 @@ HARNESS = """
     if "hangs" in tasks:
         if tasks == ["hangs"]:
             (pathlib.Path(__file__).parent / "hanging").touch()
-            time.sleep(60)
+            time.sleep(600)
         sys.exit(0)
     folder = output / "model"
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,11 +68,7 @@ def begin(tmp_path, launcher):
         started.append(
             subprocess.Popen([*MODULE, *arguments], stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
         )
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "hanging").exists():
-            assert started[-1].poll() is None, (tmp_path / "printed").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until((tmp_path / "hanging").exists, started[-1])
         return started[-1]
 
     yield start
@@ -266,7 +263,7 @@ def test_a_launcher_that_cannot_start(fails, tmp_path):
 def test_stopped_in_the_middle(begin, tmp_path, number, code, why):
     process = begin("one,hangs,two")
     os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-    assert process.wait(timeout=60) == code
+    assert process.wait(PATIENCE) == code
     (manifest,) = read_manifests(tmp_path / "out")
     assert (manifest.standing, manifest.why) == ("interrupted", why)
     assert outcomes(manifest) == {"one": "done", "hangs": "not run", "two": "not run"}

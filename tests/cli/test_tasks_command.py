@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -113,8 +112,7 @@ def test_ctrl_c(tmp_path):
         process.stdin.write('{"reply": "A"}\n' * 1000)  # its output outgrows the buffer, so a line arrives here
         process.stdin.flush()
         assert process.stdout.readline() == '{"value": "A", "reason": "ok"}\n'
-        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        _, printed = process.communicate(timeout=30)
+        _, printed = process.communicate(timeout=300)
     assert process.returncode == 130
     assert printed == ("medtasks: interrupted; what was finished is kept, run the same command again to go on\n")

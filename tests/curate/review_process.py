@@ -15,6 +15,6 @@ def start_review(folder: Path) -> tuple["subprocess.Popen[str]", str]:
     lines = [process.stdout.readline(), process.stdout.readline()]
     address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]+/", lines[0])
     assert address is not None, lines
-    with urllib.request.urlopen(f"{address.group()}study", timeout=10) as reply:
+    with urllib.request.urlopen(f"{address.group()}study", timeout=300) as reply:
         assert reply.status == 200
     return process, address.group()

@@ -38,7 +38,7 @@ class Expert(Reader):
         self.wait(lambda: self.all(".figure"))
         return self
 
-    def wait(self, ready, seconds=8):
+    def wait(self, ready, seconds=300):
         until = time.monotonic() + seconds
         while not ready():
             assert time.monotonic() < until, self.one("body").text

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import threading
-import time
 import urllib.request
 
 import pytest
@@ -51,7 +50,7 @@ def server(folder):
 
 def ask(server, path, method="GET", body=None, token=None, **headers):
     """Return status, headers and body; of names of headers ``_`` becomes ``-``."""
-    line = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    line = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     with contextlib.closing(line):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         line.request(method, f"/{server.token if token is None else token}/{path}", body, named)
@@ -143,7 +142,7 @@ def test_an_image_that_is_lost_or_another_now_is_a_sentence_without_its_path(tmp
 
 
 def test_an_address_that_is_none_is_answered(server):
-    with socket.create_connection(server.server_address, timeout=5) as line:
+    with socket.create_connection(server.server_address, timeout=300) as line:
         line.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
         assert line.recv(100).startswith(b"HTTP/1.1 400 ")
 
@@ -262,7 +261,7 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path):
             pass
 
 
-def save_until_killed(address, acknowledged):
+def save_until_killed(address, acknowledged, enough):
     """Save one note after the other in a review, and note those that were answered."""
     with contextlib.suppress(OSError, http.client.HTTPException):
         with urllib.request.urlopen(f"{address}study") as reply:
@@ -274,16 +273,18 @@ def save_until_killed(address, acknowledged):
             with urllib.request.urlopen(asked) as reply:
                 item = json.load(reply)
             acknowledged.append(number)
+            if number == 20:
+                enough.set()
 
 
 def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_its_address(tmp_path):
     study = pairs_study(tmp_path)
     first, address = start_review(tmp_path)
     acknowledged: list[int] = []
-    thread = threading.Thread(target=save_until_killed, args=(address, acknowledged))
+    enough = threading.Event()
+    thread = threading.Thread(target=save_until_killed, args=(address, acknowledged, enough))
     thread.start()
-    while len(acknowledged) < 20:
-        time.sleep(0.005)
+    assert enough.wait(300)
     first.kill()
     first.communicate()
     thread.join()
@@ -291,7 +292,7 @@ def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_it
     second, again = start_review(tmp_path)
     assert again == address
     second.send_signal(signal.SIGINT)
-    out, err = second.communicate(timeout=20)
+    out, err = second.communicate(timeout=300)
     assert (second.returncode, err) == (0, "")
     assert out == f"anna: 0 of 3 drafts scored, 0 below 5; {tmp_path}/reviews/anna.json\n"
     assert not list((tmp_path / "reviews").glob("*address"))

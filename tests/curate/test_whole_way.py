@@ -93,7 +93,7 @@ def test_from_own_images_to_a_report(listed: Path, tmp_path: Path, browser: obje
         assert expert.errors() == []
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(300)
 
     assert "our_pairs_all" in medtasks("curate", "publish", study, "--min-score", 5)
     options = ["--model", "medtasks_tiny", "--output_path", "out", "--log_samples", "--batch_size", "8"]

@@ -6,7 +6,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from collections import defaultdict
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -26,7 +25,6 @@ class Bucket(LocalServer):
         self.etags: dict[str, str] = {}
         self.faults: dict[str, list[Any]] = defaultdict(list)
         self.requests: list[str] = []
-        self.times: list[float] = []
         self.release = threading.Event()
 
     def count(self, what: str) -> int:
@@ -45,7 +43,6 @@ class _Handler(QuietHandler):
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         key = unquote(parts.path).lstrip("/")
         self.server.requests.append(key or f"list {query['prefix']}")
-        self.server.times.append(time.monotonic())
         body, etag = self.listing(query) if not key else self.object(key)
         faults = self.server.faults[key or "list"]
         fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
@@ -82,7 +79,7 @@ class _Handler(QuietHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             os.close(self.connection.detach())  # close() would wait for the handler's two file objects
         elif fault == "hang":
-            self.server.release.wait(20)
+            self.server.release.wait()
         elif fault.startswith("cut"):
             self.reply(200, body[: -int(fault[3:])], Content_Length=str(len(body)))
             self.close_connection = True

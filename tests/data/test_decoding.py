@@ -332,12 +332,12 @@ def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypat
     def other():
         with strict_decoding():
             opened.set()
-            close.wait(10)
+            close.wait(300)
 
     thread = threading.Thread(target=other)
     with strict_decoding():
         thread.start()
-        assert opened.wait(10)
+        assert opened.wait(300)
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled) == (False, True)
     close.set()
     thread.join()

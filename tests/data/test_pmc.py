@@ -7,16 +7,18 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+import tenacity
 from PIL import Image, ImageFile
 
 from medtasks.data import pmc
 from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
+
+from ..waiting import wait_until
 
 
 def picture(shade: int) -> bytes:
@@ -36,7 +38,7 @@ def fetch(bucket, monkeypatch):
 
     def run(*figures, url=bucket.url, **constants):
         monkeypatch.setenv("MEDTASKS_PMC_URL", url)
-        for name, value in {"backoff_s": 0.01, "timeout_s": 2.0, **constants}.items():
+        for name, value in {"backoff_s": 0.01, "timeout_s": 300.0, **constants}.items():
             monkeypatch.setattr(pmc, f"_{name.upper()}", value)
         return fetch_figures(figures)
 
@@ -114,8 +116,9 @@ def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
 @pytest.mark.parametrize("fault", [500, 503, 429, 408, "reset", "cut5", "hang", b"<html>sign in"])
 def test_passing_trouble_is_tried_again(bucket, fetch, figure, where, fault):
     bucket.faults[where] = [fault, fault]
-    assert fetch(figure, timeout_s=0.2 if fault == "hang" else 2.0) == {}
-    assert bucket.count("list PMC1." if where == "list" else where) == 3
+    assert fetch(figure, attempts=60, **({"timeout_s": 0.5} if fault == "hang" else {})) == {}
+    tries = bucket.count("list PMC1." if where == "list" else where)
+    assert tries == 3 or (fault == "hang" and tries > 3)  # on a busy machine an answer may be late, too
     assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
 
 
@@ -143,19 +146,25 @@ def test_multipart_etag_is_no_digest(bucket, fetch, figure):
     assert fetch(figure) == {}
 
 
-@pytest.mark.parametrize(("asked", "least_s"), [(1, 0.95), ("soon", 0.0)])
-def test_retry_after_is_honoured(bucket, fetch, figure, asked, least_s):
+@pytest.fixture
+def pauses(monkeypatch):
+    """The seconds for which it would wait between two tries."""
+    seconds = []
+    monkeypatch.setattr(tenacity, "sleep_using_event", lambda stop: seconds.append)
+    return seconds
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(1, 1.0), ("soon", 0.01)])
+def test_retry_after_is_honoured(bucket, fetch, figure, pauses, asked, waits):
     bucket.faults["list"] = [(503, asked)]
     assert fetch(figure) == {}
-    assert least_s <= bucket.times[1] - bucket.times[0] < least_s + 0.8
+    assert pauses == [waits]
 
 
-def test_back_off_grows(bucket, fetch, figure):
+def test_back_off_grows(bucket, fetch, figure, pauses):
     bucket.faults["list"] = [500, 500, 500]
-    assert fetch(figure, backoff_s=0.1) == {}
-    waits = [after - before for before, after in zip(bucket.times[:3], bucket.times[1:4], strict=True)]
-    assert all(wait >= 0.95 * expected for wait, expected in zip(waits, [0.1, 0.2, 0.4], strict=True))
-    assert waits[0] < 0.35
+    assert fetch(figure, backoff_s=1) == {}
+    assert pauses == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -247,29 +256,21 @@ def test_full_disk_ends_it_and_keeps_what_is_finished(bucket, fetch, tmp_path, m
 
 def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path, monkeypatch):
     articles(bucket, tmp_path, 3)
-    bucket.faults["PMC1.1/a.jpg"] = [(503, 60), ...]
+    bucket.faults["PMC1.1/a.jpg"] = [(503, 3600), ...]
     bucket.faults["PMC2.1/a.jpg"] = ["cut300", ...]
     code = (
-        "import sys; from pathlib import Path; from medtasks.data import pmc; pmc._BACKOFF_S = 30\n"
+        "import sys; from pathlib import Path; from medtasks.data import downloads, pmc\n"
+        "pmc._BACKOFF_S = downloads._LONGEST_BACKOFF_S = downloads._LONGEST_RETRY_AFTER_S = 3600\n"
         "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
     )
     monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url)
     child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: bucket.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists())
+    wait_until(lambda: bucket.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists(), child)
     child.send_signal(2)
-    start = time.monotonic()
-    _, stderr = child.communicate(timeout=10)
+    _, stderr = child.communicate(timeout=300)  # not after the pauses of an hour
     assert "KeyboardInterrupt" in stderr
-    assert time.monotonic() - start < 3
     assert files(tmp_path) == ["0.jpg"]
     assert bucket.count("PMC[12].1/a.jpg") == 2
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("count", "tried"), [(1, 1), (2, 2), (12, 3)])

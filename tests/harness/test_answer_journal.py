@@ -149,7 +149,7 @@ def test_whatever_is_asked_otherwise_is_asked(server):
     ]
     requests = [REQUEST, *({**REQUEST, **other} for other in others)]
     ask(model(server.url), *requests)
-    ask(model(server.url), *requests, {**REQUEST, "timeout": 5, "model": "other"})
+    ask(model(server.url), *requests, {**REQUEST, "timeout": 500, "model": "other"})
     assert server.count == len(requests) + 1
     ask(model(server.url.replace("127.0.0.1", "localhost")))
     ask(model(server.url, name="tiny2"))

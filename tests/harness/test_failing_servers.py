@@ -48,7 +48,7 @@ MODELS = {
     "openai": {"model": "openai"},
     "openai_simple": {"model": "openai", "force_simple": True},
 }
-WAITS = "max_retries=1,retry_backoff_s=0,timeout=2,num_cpus=16,num_concurrent=16"
+WAITS = "max_retries=1,retry_backoff_s=0,timeout=8,num_cpus=16,num_concurrent=16"
 REPLY = "A. The answer is yes: Atelectasis."
 
 
@@ -62,7 +62,7 @@ class Faults:
             "429 with Retry-After": server.status(429, Retry_After="0"),
             "500": server.status(500),
             "html": server.status(502, body="<html>option A</html>", content_type="text/html"),
-            "hang": lambda handler: server.over.wait(2.5),
+            "hang": lambda handler: server.over.wait(9),  # some models know no time-out
             "reset": server.reset(),
             "half a JSON": server.reply(REPLY, cut=True),
             "content null": server.reply(None),

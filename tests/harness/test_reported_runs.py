@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+
+from ..waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -79,11 +80,7 @@ def test_a_killed_run(reported, wheel, sample_home, tmp_path):
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "results").glob("*_run.json")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
+    wait_until(lambda: list((tmp_path / "results").glob("*_run.json")), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     printed, found = reported()

@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from medtasks.harness import documents, running, task_files
 from medtasks.harness import process as run_process
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.running import run_tasks, samples_file, stopping_by_signal
+
+from ..waiting import wait_until
 
 HARNESS = """
     import json, pathlib, sys
@@ -177,7 +178,7 @@ def test_a_launcher_that_is_not_there(tmp_path, tasks):
         run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
 
 
-@pytest.mark.parametrize("patience", [30, 0.1])
+@pytest.mark.parametrize("patience", [600, 0.1])
 def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, tasks, monkeypatch, patience):
     """With patience the harness ends by itself after Ctrl-C; without, it is told to."""
     monkeypatch.setattr(running, "_PATIENCE", patience)
@@ -185,7 +186,7 @@ def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, task
     hang = f"signal.signal(signal.SIGINT, signal.SIG_IGN)\n{ends}os.kill(os.getppid(), 2)\n"
     hang += "os.kill(os.getpid(), 2)\n" if ends else ""
     body = (
-        f"if 'two' not in tasks: write(*tasks)\nif tasks == ['two']:\n{textwrap.indent(hang + 'time.sleep(60)', '  ')}"
+        f"if 'two' not in tasks: write(*tasks)\nif tasks == ['two']:\n{textwrap.indent(hang + 'time.sleep(600)', '  ')}"
     )
     seen = []
     with pytest.raises(KeyboardInterrupt):
@@ -209,7 +210,7 @@ def test_ctrl_c_at_the_end_of_the_harness_keeps_its_exit_code(script, tmp_path, 
 
 
 def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
-    body = "os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(60)"
+    body = "os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(600)"
     seen = []
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as left, stopping_by_signal():
@@ -223,20 +224,17 @@ def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monkeypatch, stubborn):
     """As 'accelerate launch' does: it dies of the signal and leaves its own process alone."""
-    monkeypatch.setattr(running, "_PATIENCE", 0.3 if stubborn else 30)
+    monkeypatch.setattr(running, "_PATIENCE", 0.3 if stubborn else 600)
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if stubborn else ""
-    inner = f"import signal, time; {deaf}print('up', flush=True); time.sleep(60)"
+    inner = f"import signal, time; {deaf}print('up', flush=True); time.sleep(600)"
     body = (
         f"import subprocess\nchild = subprocess.Popen([sys.executable, '-c', {inner!r}], stdout=subprocess.PIPE)\n"
         f"child.stdout.readline()\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\n"
-        f"os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(60)"
+        f"os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(600)"
     )
     with pytest.raises(SystemExit), stopping_by_signal():
         run_tasks(["one"], [], tmp_path / "out", script(body))
-    deadline = time.monotonic() + 30
-    while run_process._began(int((tmp_path / "pid").read_text())) is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: run_process._began(int((tmp_path / "pid").read_text())) is None)
 
 
 def test_a_hangup_that_is_ignored_stays_ignored(monkeypatch):

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -165,35 +165,45 @@ def test_the_argument_names_the_folder(monkeypatch, tmp_path):
 # ---- many at once ----
 
 
+class SlowDisk:
+    """A disk whose writes take until it is ``ready``."""
+
+    def __init__(self):
+        self.begun, self.ready, self.writes = threading.Event(), threading.Event(), 0
+
+    def fsync(self, file):
+        self.begun.set()
+        assert self.ready.wait(300)
+        self.writes += 1
+
+
 @pytest.fixture
 def slow_disk(monkeypatch):
-    """Each write to the disk takes 50 ms; returned is a list with an element per write."""
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda file: (time.sleep(0.05), synced.append(file)))
-    return synced
+    disk = SlowDisk()
+    monkeypatch.setattr(os, "fsync", disk.fsync)
+    return disk
 
 
 def test_answers_of_many_requests_go_to_the_disk_together_while_the_loop_goes_on(tmp_path, slow_disk):
     journal = AsyncJournal(opened(tmp_path))
 
     async def ask(number):
-        await asyncio.sleep(0.001 * number)
         await journal.add({str(number): entry(str(number))})
         assert f'"key": "{number}"'.encode() in journal.journal.path.read_bytes(), "before the answer is handed on"
 
     async def run(numbers):
-        asked = asyncio.gather(*map(ask, numbers))
-        pauses, last = [], time.monotonic()
-        while not asked.done():
-            await asyncio.sleep(0.001)
-            pauses.append(time.monotonic() - last)
-            last = time.monotonic()
-        await asked
-        return sorted(pauses)[len(pauses) // 2]
+        first = asyncio.ensure_future(ask(numbers[0]))
+        await asyncio.to_thread(slow_disk.begun.wait)
+        others = asyncio.gather(*map(ask, numbers[1:]))
+        while len(journal._waiting) < len(numbers) - 1:  # would never end if the loop stood still
+            await asyncio.sleep(0)
+        assert not first.done()
+        slow_disk.ready.set()
+        await asyncio.gather(first, others)
 
-    assert asyncio.run(run(range(64))) < 0.02
-    assert len(slow_disk) <= 10
-    asyncio.run(run(range(64, 70)))  # a new loop
+    asyncio.run(run(range(64)))
+    assert slow_disk.writes == 2
+    asyncio.run(run(range(64, 65)))  # a new loop
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda number: journal.submit({str(number): entry("x")}).result(), range(70, 100)))
     again = AsyncJournal(opened(tmp_path))
@@ -206,8 +216,9 @@ def test_a_request_that_is_given_up_takes_no_other_with_it(tmp_path, slow_disk):
 
     async def run():
         first, second, third = (asyncio.ensure_future(journal.add({key: entry(key)})) for key in "abc")
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(slow_disk.begun.wait)
         second.cancel()
+        slow_disk.ready.set()
         await asyncio.gather(first, third)
 
     asyncio.run(run())
@@ -230,7 +241,6 @@ class Noting(MedTasksTiny):
     def note(self):
         with open(self.noted, "a") as file:
             file.write("x")
-        time.sleep(0.02)  # so that few batches pass between two looks at the file
     def generate_batch(self, *given):
         self.note()
         return super().generate_batch(*given)
@@ -253,6 +263,8 @@ def run(name, killed_after=None):
     if child == 0:
         try:
             answer(name)
+            while goal is not None:
+                signal.pause()  # the kill comes late
         except BaseException:
             import traceback
             traceback.print_exc()

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-import time
 
 import pytest
 from lmms_eval.evaluator import simple_evaluate
@@ -14,6 +13,7 @@ from lmms_eval.tasks import TaskManager
 
 from medtasks.harness.task_index import tasks_folder
 
+from ..waiting import wait_until
 from ..warm_python import start_fresh
 
 TASKS = ["mediconfusion", "mediconfusion_ps"]
@@ -68,13 +68,6 @@ def start(tmp_path):
         process.wait()
 
 
-def wait_for(condition, folder):
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline, [log.read_text()[-3000:] for log in folder.glob("*.log")]
-        time.sleep(0.05)
-
-
 def replies(samples):
     """Return what was answered, by document; a likelihood as its numbers, which the harness keeps as text."""
     found = {}
@@ -98,11 +91,11 @@ def test_a_machine_that_goes_down_costs_what_it_had_under_way(start, tmp_path, s
     manager = TaskManager(include_path=FOLDER, include_defaults=False, model_name="medtasks_tiny")
     options = {"tasks": list(TASKS), "batch_size": 2, "device": "cpu", "log_samples": True}
     calm = simple_evaluate("medtasks_tiny", "journal=false", task_manager=manager, **options)
-    wait_for((tmp_path / "doomed").exists, tmp_path)
+    wait_until((tmp_path / "doomed").exists, second)
     second.kill()
     os.kill(int((tmp_path / "doomed").read_text()), signal.SIGKILL)
     agents = {"first": first, "again": start("again")}
-    codes = {name: agent.wait(timeout=300) for name, agent in agents.items()}
+    codes = {name: agent.wait(timeout=600) for name, agent in agents.items()}
     said = {name: (tmp_path / f"{name}.log").read_text() for name in agents}
     assert codes == {"first": 0, "again": 0}, {name: text[-3000:] for name, text in said.items()}
     assert "failed (exitcode: 1)" in said["first"], "the one that was left had failed, and was restarted"

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import threading
-import time
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer
@@ -103,23 +102,22 @@ def test_tokens_that_options_share_are_asked_for_once(served):
 
 def test_questions_wait_for_others_only_where_they_learn_from_them(served):
     """What stands before an answer differs between these questions, so that none tells what another's options are."""
-    busy, peak, lock = [], [0], threading.Lock()
+    under_way, four = set(), threading.Event()
 
-    def slowly(handler, path, body):
-        text = json.dumps(body.get("messages", [{}])[0])
-        with lock:
-            busy.append(text)
-            peak[0] = max(peak[0], len(set(busy)))
-        time.sleep(0.02)
-        with lock:
-            busy.remove(text)
+    def held(handler, path, body):
+        """Answer the other questions once four of them are asked at the same time."""
+        question = body["messages"][0]["content"]
+        if question not in (docs[0]["question"], docs[1]["question"]):  # from which the others learn
+            under_way.add(question)
+            four.set() if len(under_way) == 4 else None
+            assert four.wait(300)
         return False
 
-    server = served(template="short", before=slowly)
+    server = served(template="short", before=held)
     docs = [{"question": f"Is it {end}", "images": [], "options": LETTERS} for end in "qwertzuiop"]
     docs[0]["options"] = (" yes",)
     assert_right(server, docs, scores(adapter_for(server, docs), docs))
-    assert peak[0] >= 4
+    assert four.is_set()
 
 
 def test_letters_that_are_likeliest(served):

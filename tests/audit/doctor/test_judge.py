@@ -39,7 +39,7 @@ class Handler(QuietHandler):
         self.server.requests.append((self.command, self.path, headers))
         status, text = self.server.answers.get(self.path, (404, '{"error": {"message": "not found"}}'))
         if text is None:
-            self.server.over.wait(10)
+            self.server.over.wait()
             return
         kind = "text/html" if text.startswith("<") else "application/json"
         elsewhere = {"Location": "/elsewhere"} if 300 <= status < 400 else {}

@@ -172,7 +172,7 @@ def test_server_that_hangs(look, monkeypatch):
     expect(found["reply"], State.PROBLEM, "did not answer within 0.2 s", fix="log")
     assert "likelihoods" not in found
     monkeypatch.setattr(checks, "ANSWER_S", 5.0)
-    monkeypatch.setattr(checks, "LIST_S", 1.0)
+    monkeypatch.setattr(checks, "LIST_S", 3.0)
     monkeypatch.setattr(drawn_questions, "LONGEST_S", 0.2)
     found = look(before=lambda handler, path, body: handler.rfile.read(1) == b"")
     expect(found["reply"], State.PROBLEM, "did not answer within 0.2 s", fix="timeout=")
