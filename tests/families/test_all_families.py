@@ -224,10 +224,7 @@ def test_errors_are_clustered_by_patient_and_values_are_not(one):
     documents = [{**doc, "image_id": f"i{n}"} for n, doc in enumerate(one.documents)]
     patients = [{**doc, "patient_id": f"p{n // 4}", "unit_id": None} for n, doc in enumerate(documents)]
     by_patient, by_image = (
-        [
-            score_of(one.family, doc, reply, one.family.extractor)
-            for doc, reply in zip(docs, one.replies, strict=True)
-        ]
+        [score_of(one.family, doc, reply, one.family.extractor) for doc, reply in zip(docs, one.replies, strict=True)]
         for docs in (patients, documents)
     )
     assert len({score["cluster_id"] for score in by_patient}) == 3
