@@ -125,7 +125,8 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     names = [metric.name for metric in family.metrics]
     if unknown := {str(entry["metric"]).removesuffix(STDERR) for entry in listed} - {*names}:
         hint = near_match(min(unknown), names) or f"; it has {', '.join(names)}"
-        yield f"metric_list: '{family.name}' has no metric '{', '.join(sorted(unknown))}'{hint}"
+        more = f" (and {len(unknown) - 1} more)" if unknown - {min(unknown)} else ""
+        yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
 
 
 def _filter_problems(function: Callable[..., Any], step: dict[str, Any]) -> Iterator[str]:
