@@ -34,7 +34,7 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
     """Return a template with values in it, every blank and newline as it is.
 
     ``fields`` are the values that the older form may name. Raises MedTasksError for a template that is damaged or names
-    what is not there: ``complaint``, the cause, and the nearest of the values or the fields.
+    what is not there: ``complaint``, the cause, the nearest name, and the fields.
 
     Example:
         >>> filled("Q: {{ question | upper }}", {"question": "{a}?"}, ["question"], "it is wrong")
@@ -48,8 +48,8 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
         return _compiled(template, tuple(fields), _is_jinja(template, {*fields, *values})).render(values)
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         known = {*fields, *values}
-        hint = near_match(min(names_in_template(template) - known, default=""), known)
-        raise MedTasksError(f"{complaint} ({error}){hint or '; its fields are ' + ', '.join(fields)}") from error
+        hint = near_match(min(names_in_template(template) - known, default=""), known).replace(";", ",")
+        raise MedTasksError(f"{complaint} ({error}{hint}); its fields are {', '.join(fields)}") from error
 
 
 @lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ from medtasks.harness.own_documents import completed, own_table
 from medtasks.harness.published_names import published_names
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, DottedName, resolved
+from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
 from medtasks.metrics.metric import STDERR
 
 KEYS = frozenset(
@@ -153,13 +153,13 @@ def _first_document(task: TaskFile, config: Config, *, download: bool) -> Mappin
 def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bool) -> Iterator[str]:
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
     settings = config.get(SETTINGS)
-    by_model = [each for each in (settings or {}).values() if isinstance(each, Mapping)] or [settings]
+    by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]
     for key in _PROMPT:
         hook = config.get(key)
         if key in _TEXTS and isinstance(hook, str):
             yield from (f"{key}: {problem}" for problem in _template_problems(hook, list(document)))
         elif callable(hook) and not (key in _OPENING and is_our_hook(hook)):  # ours open images, which others check
-            for each in by_model:
+            for each in by_model or [settings]:
                 try:
                     _asked(key, hook, document, each)
                 except (JudgeNotConfigured, JudgeRefused):

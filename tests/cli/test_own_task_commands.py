@@ -201,7 +201,7 @@ HOOK = "medtasks.hooks.choice.process_results"
         ("rule: R", "rule: robust_chioce", "filter_list, 'robust': unknown .* did you mean 'robust_choice'"),
         ("rule: R", "rle: robust_choice", "filter_list, 'robust': .*unexpected keyword .* did you mean 'rule'"),
         ("rule: R", "rule: robust_vqa", "no rule 'robust_vqa' reads replies for 'single choice'; copy it"),
-        ("{question} {options}", "{{ qestion }}", "doc_to_text: .*'qestion' is undefined.; did you mean 'question'"),
+        ("{question} {options}", "{{ qestion }}", "doc_to_text: .*'qestion' is undefined, did you mean 'question'"),
         ("{question}", "{qestion}", "doc_to_text: .*did you mean 'question'"),
         ("!function medtasks.hooks.prompts.target", "anwser", "no column 'anwser'; did you mean 'answer'"),
         ("!function medtasks.hooks.choice.METRIC_LIST", LISTED, "no metric 'acuracy'; did you mean 'accuracy'"),
