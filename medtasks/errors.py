@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 _FEW = 20
 _NEAR = 5
+_SHORTEST_PART = 4  # characters of a name for which names that contain it are suggested
+_PARTS = 3
 
 
 class MedTasksError(Exception):
@@ -60,9 +62,13 @@ class AdapterArgumentError(MedTasksError):
 
 
 def near_match(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` when a known name is close to ``name``, else an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    """Return ``"; did you mean 'x'?"`` for the nearest known name, or the shortest that contain it; empty if none."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not close and len(name) >= _SHORTEST_PART:
+        close = sorted((each for each in names if name.casefold() in each), key=len)[:_PARTS]
+    quoted = " or ".join(f"'{each}'" for each in close)
+    return f"; did you mean {quoted}?" if close else ""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownName:

@@ -41,3 +41,10 @@ def test_a_misspelt_task_gets_a_message_that_can_be_read():
 
 def test_nothing_near_is_no_hint():
     assert near_match("xyz", MANY) == ""
+    assert near_match("qa", ["medevalkit_medxpertqa_mm"]) == ""  # too short to mean anything
+
+
+def test_part_of_a_name_finds_the_names_that_contain_it():
+    with pytest.raises(UnknownName) as caught:
+        task_file("MedXpertQA")
+    assert "did you mean 'medevalkit_medxpertqa_mm' or 'medevalkit_medxpertqa_text' or" in str(caught.value)

@@ -182,7 +182,10 @@ def verify(
     name: Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list', or a task of your own.")],
     include_path: IncludePath = None,
 ) -> None:
-    """Read a prepared dataset completely and compare it with its manifest; of a task of your own read all there is."""
+    """Read a prepared dataset completely and compare it with its manifest.
+
+    Of a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
+    """
     from medtasks.data.preparers import verify as run
     from medtasks.harness.task_files import task_files
 
@@ -191,7 +194,9 @@ def verify(
     if task is not None and task.kind == "task" and task.dataset is None:
         _verify_own(task)
         return
-    _fail(list(run(name)), name, f"; mend it with: {preparing_again(name)}")
+    _fail(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
+    if task is not None and not task.is_shipped:
+        _check_file(task)
     manifest = Manifest.read(dataset_folder(name))
     kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
     out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
@@ -200,13 +205,23 @@ def verify(
 def _verify_own(task: "TaskFile") -> None:
     from medtasks.harness.documents import task_documents, task_provenance, unreadable_images
 
+    _check_file(task)
     documents = task_documents(task)
     facts = task_provenance(task, documents)
     _fail(list(unreadable_images(task, documents)), task.name, "")
     say(
         f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
-        f"the text {facts['fingerprint']}. medtasks did not prepare it, so that nothing tells whether it has changed."
+        f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not prepare "
+        f"it, so that nothing tells whether it has changed."
     )
+
+
+def _check_file(task: "TaskFile") -> None:
+    from medtasks.harness.task_check import task_problems, unknown_keys
+
+    for key in unknown_keys(task):
+        say(f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know")
+    _fail(list(task_problems(task, download=True)), task.name, "")
 
 
 def _fail(problems: Sequence[str], name: str, fix: str) -> None:

@@ -23,7 +23,7 @@ _ModelArgs = Annotated[
         "--model-args",
         "--model_args",
         metavar="base_url=...,model=...",
-        help="Also ask this served model drawn questions; written as for --model vlm_server.",
+        help="Also ask this served model about synthetic images; written as for --model vlm_server.",
     ),
 ]
 
@@ -35,22 +35,22 @@ def doctor(
         typer.Option("--task", help="Look only at what this task, group or tag needs; may be given several times."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also read prepared data completely, and start the harness for real.")
+        bool, typer.Option("--verify", help="Also read prepared data completely, and import the harness.")
     ] = False,
     model_args: _ModelArgs = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the findings as JSON.")] = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Look at everything a run needs, and say of each finding what mends it.
+    """Check that everything a run needs is in place, and how to fix what is not.
 
-    Looks at the harness and its other plug-ins, names of tasks, packages, torch and GPUs, disk, memory, credentials,
-    prepared data, weights of metrics and the judge, the only one of these that is looked for in the network, and at
-    the served model that --model-args names. The exit code is 1 if there is a problem; warnings do not count.
+    Checks the harness, packages, torch and GPUs, disk, memory, credentials, names of tasks, your own task files,
+    prepared data, weights of metrics and the judge. Only the judge, and the served model that --model-args names, are
+    asked over the network. The exit code is 1 if there is a problem; warnings do not count.
     """
     from medtasks.audit.doctor.examining import examine
 
     look_into(context, include_path)
-    with Console(stderr=True).status("Looking at everything, which takes some seconds ..."):
+    with Console(stderr=True).status("Checking everything, which takes some seconds ..."):
         findings = examine(tasks or (), verify=verify, model_args=model_args)
     counts = Counter(finding.state for finding in findings)
     asked = {"tasks": list(tasks or ()), "verified": verify}
@@ -68,7 +68,7 @@ def doctor(
 
 
 def _table(findings: Sequence[Finding]) -> Table:
-    table = Table("area", "what", "state", "found, and what mends it")
+    table = Table("area", "what", "state", "finding and fix")
     for area, of_area in groupby(findings, key=lambda finding: finding.area):
         shown = area
         for one in of_area:

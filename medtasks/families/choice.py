@@ -36,7 +36,7 @@ def is_right(score: Score) -> float:
 
 
 class SingleChoice(TaskFamily):
-    """One right option; errors are clustered by image."""
+    """One right option; errors are clustered by patient, else by image."""
 
     name = "single choice"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
@@ -48,11 +48,6 @@ class SingleChoice(TaskFamily):
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )
-
-    def cluster_id(self, sample: Sample) -> str | None:
-        """Return the image, whoever's it is; None for a question without."""
-        image = sample.document.get("image_id")
-        return None if image is None else Sample({"image_id": image}).cluster_id
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         return {"target": sample.document["answer"], "value": answer.value}
@@ -108,10 +103,6 @@ class GroupedChoice(SingleChoice):
 
     name = "single choice in groups"
     metrics = (*_by_level(answered), *SAMPLE_COUNTS)
-
-    def cluster_id(self, sample: Sample) -> str | None:
-        """Return patient, case or question."""
-        return sample.cluster_id
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         return {**super()._fields(sample, answer), "level": level_of(sample)}

@@ -189,7 +189,7 @@ class TaskFamily(ABC):
         """
         if row.reasoned and reply.text is not None and not reply.failed:
             return self._reasoned(sample, reply, replace(row, reasoned=False))
-        score = {"sample": sample.doc_id, "cluster_id": self.cluster_id(sample), **self._score(sample, reply, row)}
+        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id, **self._score(sample, reply, row)}
         score["rule"] = f"{score['rule']}{FENCED}" if row.fenced else score["rule"]
         score["reason"] = str(score["reason"])
         if reply.cut:
@@ -224,10 +224,6 @@ class TaskFamily(ABC):
         run, or at single scores, has to do it before.
         """
         return scores
-
-    def cluster_id(self, sample: Sample) -> str | None:
-        """Return what errors are clustered by; None for a sample that belongs to no cluster."""
-        return sample.cluster_id
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return what makes samples independent of one another, shape (samples,)."""

@@ -90,7 +90,7 @@ _INVALID_RATE = replace(INVALID_RATE, selection=_COUNTED)
 
 
 class KitChoice(SingleChoice):
-    """One right option, or a text (MMMU's open questions); errors are clustered by image."""
+    """One right option, or a text (MMMU's open questions); errors are clustered by patient, else by image."""
 
     name = "MedEvalKit's questions with options"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.TEXTS, "answer": Column.LETTER_OR_NOTHING}

@@ -15,7 +15,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from medtasks.data.samples import letter
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, near_match
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -34,7 +34,7 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
     """Return a template with values in it, every blank and newline as it is.
 
     ``fields`` are the values that the older form may name. Raises MedTasksError for a template that is damaged or names
-    what is not there: ``complaint``, the cause, and the fields.
+    what is not there: ``complaint``, the cause, the nearest name, and the fields.
 
     Example:
         >>> filled("Q: {{ question | upper }}", {"question": "{a}?"}, ["question"], "it is wrong")
@@ -47,7 +47,9 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
     try:
         return _compiled(template, tuple(fields), _is_jinja(template, {*fields, *values})).render(values)
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        raise MedTasksError(f"{complaint} ({error}); its fields are {', '.join(fields)}") from error
+        known = {*fields, *values}
+        hint = near_match(min(names_in_template(template) - known, default=""), known).replace(";", ",")
+        raise MedTasksError(f"{complaint} ({error}{hint}); its fields are {', '.join(fields)}") from error
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,8 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_documents import completed, is_looked_at, own_documents, place_of
+from medtasks.harness.own_documents import completed, own_documents, place_of
+from medtasks.harness.task_check import check_task
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import members_of, task_config, task_file, variant_of
 from medtasks.harness.task_index import SETTINGS, mapping_in, resolved
@@ -41,12 +42,15 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
 
 
 def check_possible(task: TaskFile) -> None:
-    """Check before a run that the documents of a task or a variant can be had; errors: :func:`task_documents`."""
+    """Check before a run that a task of the user's own is sound, and that the documents of a task or variant are there.
+
+    Errors: :func:`~medtasks.harness.task_check.task_problems` and :func:`task_documents`.
+    """
+    if not task.is_shipped:
+        check_task(task)
     if task.dataset is None:
         if task.variant == SWAPPED:
             swapped_images(_base_documents(task))
-        elif is_looked_at(task_config(task.base or task.name)):
-            _base_documents(task)
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:

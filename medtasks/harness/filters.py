@@ -30,7 +30,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     ) -> None:
         of_replies = [name for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS]
         if rule is not None and rule not in of_replies:
-            raise unknown_name("answer rule", rule, of_replies)
+            raise unknown_name("answer rule", rule, of_replies, "medtasks parse --help")
         self._row = Row(rule, option, fenced, reasoned)
         written_options(option, [""])  # a form with a typing error shall stop the task before any model runs
 

@@ -8,9 +8,9 @@ from medtasks.data.home import dataset_holding
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
 from medtasks.harness.named_columns import under_our_names
-from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, needed_columns, other_families
+from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, other_families
 from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, mapping_in, resolved, with_image_roots
+from medtasks.harness.task_index import SETTINGS, mapping_in, resolved, with_image_roots
 
 _OF_THE_HARNESS = ("From_YouTube", "video", "builder_script")
 _NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
@@ -100,11 +100,6 @@ def _without_media(table: Any) -> Any:
     return table.remove_columns(
         [name for name, one in table.features.items() if isinstance(getattr(one, "feature", one), media)]
     )
-
-
-def is_looked_at(config: Mapping[str, Any]) -> bool:
-    """Return whether a task's documents are files on this machine, of which its hooks are known to need columns."""
-    return config.get("dataset_path") in LOCAL_LOADERS and any(True for _ in needed_columns(config, ()))
 
 
 def split_of(config: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ They stand in users' files and in those that this package has written for them, 
 code is that they name.
 """
 
+import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
@@ -67,6 +68,24 @@ def published(hook: str) -> Any:
     if module == SETTINGS_OF:
         return prompt_settings(name)
     return _hook(hook)
+
+
+def published_names() -> list[str]:
+    """Return the names that task files may use, to suggest the nearest of one that does not exist."""
+    scoring = [*NAMED, *(f"{module}.process_results" for module in modules())]
+    known = {hook: family for hook in scoring if (family := family_of(f"{HOOKS}{hook}")) is not None}
+    lists = [
+        f"{hook.partition('.')[0]}.{name}"
+        for hook, family in known.items()
+        for name in (_METRIC_LIST, *(metric.name for metric in family.metrics))
+    ]
+    code = [
+        f"{module}.{name}"
+        for module, place in MODULES.items()
+        for name, value in vars(importlib.import_module(place)).items()
+        if getattr(value, "__module__", None) == place and not name.startswith("_")
+    ]
+    return [f"{HOOKS}{name}" for name in (*known, *lists, *code, *_RENAMED, *_METRIC_LISTS)]
 
 
 @cache

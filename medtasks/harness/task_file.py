@@ -247,7 +247,7 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple(names_in(config.get("tag") or None)),
-        breakdown=tuple(metadata.get("breakdown", ())),
+        breakdown=tuple(names_in(metadata.get("breakdown"))),
         variants=_variants(config, dataset, family),
         thinking=thinking_of(config, family, rows),
     )

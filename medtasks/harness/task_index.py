@@ -8,11 +8,12 @@ but settings of prompts by name are put in their place.
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
@@ -23,6 +24,8 @@ SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.harness.named_columns`."""
 _IMAGE_ROOT = "image_root"
+_MAPPINGS = (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata")
+_ENTRIES = {"filter_list": ("name", "filter"), "metric_list": ("metric",)}  # lists of mappings with at least these keys
 LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
 _NOT_WALKED = ("__pycache__", ".ipynb_checkpoints")
 _OURS = "medtasks."
@@ -45,17 +48,20 @@ class DottedName(str):
         return self.startswith(_OURS) and self._beside() is None
 
     def resolve(self) -> Any:
-        """Import what it names, from the file beside the task's if there is one."""
-        module, _, name = self.rpartition(".")
-        beside = self._beside()
+        """Import what it names, from the file next to the task's if there is one."""
+        return getattr(self.module(), self.rpartition(".")[2])
+
+    def module(self) -> ModuleType:
+        """Import its module."""
+        module, beside = self.rpartition(".")[0], self._beside()
         if beside is None:
-            return getattr(importlib.import_module(module), name)
+            return importlib.import_module(module)
         spec = importlib.util.spec_from_file_location(module, beside)
         assert spec is not None
         assert spec.loader is not None
         made = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(made)
-        return getattr(made, name)
+        return made
 
     @property
     def from_anywhere(self) -> str:
@@ -74,9 +80,9 @@ def mapping_in(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def resolved(value: Any) -> Any:
+def resolved(value: Any, resolve: Callable[[DottedName], Any] = DottedName.resolve) -> Any:
     """Return a configuration value with every dotted name in it replaced by what it names."""
-    return _changed(value, lambda leaf: leaf.resolve() if isinstance(leaf, DottedName) else leaf)
+    return _changed(value, lambda leaf: resolve(leaf) if isinstance(leaf, DottedName) else leaf)
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -256,7 +262,7 @@ def _read(path: Path, wanted: Iterable[bytes], *, strict: bool) -> dict[str, Any
     try:
         if wanted and not any(name in path.read_bytes() for name in wanted):
             return {}
-        return read_config(path)
+        config = read_config(path)
     except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
         if strict:
             raise MedTasksError(
@@ -264,6 +270,38 @@ def _read(path: Path, wanted: Iterable[bytes], *, strict: bool) -> dict[str, Any
                 f"or move it away"
             ) from error
         return {}
+    if strict and (fault := next(_malformed(config), "")):
+        raise MedTasksError(f"the task file {path}: {fault}")
+    return config
+
+
+def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which values have another shape than the harness needs, and how to write them."""
+    for key in _MAPPINGS:
+        value = config.get(key)
+        # lmms-eval's own tasks have lists of mappings as metadata
+        if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
+            yield f"'{key}' is {_shown(value)} and has to be a mapping; write {key}: {{name: value}}"
+    for key, required in _ENTRIES.items():
+        yield from _malformed_entries(config.get(key), key, required)
+
+
+def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> Iterator[str]:
+    example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
+    if not isinstance(entries, list | DottedName | None):
+        yield f"'{key}' is {_shown(entries)} and has to be a list; write {key}: [{example}]"
+    for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
+        if not isinstance(entry, Mapping):
+            yield f"entry {number} of '{key}' is {_shown(entry)} and has to be a mapping; write {example}"
+        elif missing := [name for name in required if name not in entry]:
+            names = ", ".join(f"'{name}'" for name in entry)
+            yield f"entry {number} of '{key}' has no '{missing[0]}', only {names}; write {example}, each with a colon"
+        elif "filter" in required:
+            yield from _malformed_entries(entry["filter"], f"filter of '{entry['name']}'", ("function",))
+
+
+def _shown(value: object) -> str:
+    return f"a {'list' if isinstance(value, list) else 'mapping'}" if isinstance(value, list | dict) else repr(value)
 
 
 def _damage(error: Exception) -> str:

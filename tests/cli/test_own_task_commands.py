@@ -7,6 +7,9 @@ import sys
 import pytest
 from PIL import Image
 
+from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.scope import scope_of
+from medtasks.audit.doctor.task_names import own_tasks
 from medtasks.audit.report.reading.collecting import section
 from medtasks.audit.report.reading.recorded import RecordedTask
 from medtasks.errors import MedTasksError
@@ -175,6 +178,104 @@ def test_verify(medtasks, fails, folder):
     fails(
         ["data", "verify", "sides", "--include_path", folder], "the documents of 'sides' (sides.jsonl) cannot be loaded"
     )
+
+
+FILTER = "filter_list: [{name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: R}]}]\n"
+LISTED = "[{metric: acuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
+HOOK = "medtasks.hooks.choice.process_results"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("hooks.choice.process", "hooks.chioce.process", f"process_results: .*does not exist; did you mean '{HOOK}'"),
+        ("choice.process_results", "choice.proces_results", f"does not exist; did you mean '{HOOK}'"),
+        ("medtasks.hooks.prompts.target", "mine.taget", "doc_to_target: .*did you mean 'mine.target'"),
+        ("medtasks.hooks.prompts.target", "wrong.target", "'wrong.target' cannot be imported .NameError: name 'x'"),
+        (
+            "medtasks.hooks.prompts.target",
+            "mine.target",
+            r"doc_to_target: the hook fails on the first sample \(KeyError",
+        ),
+        ("metric_list:", "metrics_list:", "no key is called 'metrics_list'; did you mean 'metric_list'"),
+        ("rule: R", "rule: robust_chioce", "filter_list, 'robust': unknown .* did you mean 'robust_choice'"),
+        ("rule: R", "rle: robust_choice", "filter_list, 'robust': .*unexpected keyword .* did you mean 'rule'"),
+        ("rule: R", "rule: robust_vqa", "no rule 'robust_vqa' reads replies for 'single choice'; copy it"),
+        ("{question} {options}", "{{ qestion }}", "doc_to_text: .*'qestion' is undefined, did you mean 'question'"),
+        ("{question}", "{qestion}", "doc_to_text: .*did you mean 'question'"),
+        ("!function medtasks.hooks.prompts.target", "anwser", "no column 'anwser'; did you mean 'answer'"),
+        ("!function medtasks.hooks.choice.METRIC_LIST", LISTED, "no metric 'acuracy'; did you mean 'accuracy'"),
+        (
+            "choice.METRIC_LIST",
+            "reports.METRIC_LIST",
+            "metric_list: 'single choice' has no metric 'bertscore_f1' .and 15 more.; it has accuracy, ",
+        ),
+        ("metric_list:", "metadata: [{version: 1}]\nmetric_list:", "'metadata' is a list; write it as a mapping"),
+    ],
+)
+def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, folder, tmp_path, old, new, words):
+    """By each of the commands that are asked before a model answers."""
+    (folder / "mine.py").write_text("def target(doc):\n    return doc['key']\n")
+    (folder / "wrong.py").write_text("x\n")
+    with (folder / "sides.yaml").open("a") as file:
+        file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))
+    change(folder, old, new)
+    file = re.escape(f"the task file {folder / 'sides.yaml'}: ")
+    own = ["--include_path", folder]
+    verified = medtasks("data", "verify", "sides", *own)
+    assert (verified.code, len(re.findall(f"{file}.*{words}", verified.out))) == (1, 1), verified.out
+    run = medtasks("run", "--model", "medtasks_tiny", "--tasks", "sides", "--output_path", tmp_path / "out", *own)
+    assert run.code == 1
+    assert re.search(f"left out sides: {file}.*{words}", run.out), run.out
+    with including([folder]):
+        (found,) = own_tasks(scope_of(["sides"]))
+    assert found.state is State.PROBLEM
+    assert re.search(f"{file}.*{words}", f"{found.found}; {found.fix}"), found
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "filter_list: [{name robust, filter: []}]",
+            "entry 1 of 'filter_list' has no 'name', only 'name robust', 'filter'",
+        ),
+        ("filter_list: [{name: x, filter: [regex]}]", "entry 1 of 'filter of 'x'' is 'regex' and has to be a mapping"),
+        ("filter_list: {name: x}", "'filter_list' is a mapping and has to be a list"),
+        ("generation_kwargs: [a]", "'generation_kwargs' is a list and has to be a mapping"),
+        ("metadata: 7", "'metadata' is 7 and has to be a mapping"),
+    ],
+)
+def test_malformed_yaml(fails, folder, lines, words):
+    with (folder / "sides.yaml").open("a") as file:
+        file.write(lines)
+    fails(["data", "verify", "sides", "--include_path", folder], f"the task file {folder / 'sides.yaml'}: {words}")
+
+
+def test_metric_list_of_another_shape(fails, folder):
+    change(folder, "!function medtasks.hooks.choice.METRIC_LIST", "[accuracy]")
+    fails(["data", "verify", "sides", "--include_path", folder], "entry 1 of 'metric_list' is 'accuracy' and has to be")
+
+
+def test_an_unknown_key_is_a_warning(medtasks, folder):
+    with (folder / "sides.yaml").open("a") as file:
+        file.write("hospital: ours\nmetadata: {breakdown: question}\n")
+    found = medtasks("data", "verify", "sides", "--include_path", folder)
+    assert (found.code, "has a key 'hospital' that lmms-eval" in found.out) == (0, True)
+    with including([folder]):
+        assert task_files()["sides"].breakdown == ("question",)
+        assert [one.state for one in own_tasks(scope_of(["sides"]))] == [State.WARNING, State.OK]
+
+
+def test_a_failing_hook_quotes_no_credentialed_text(medtasks, folder):
+    (folder / "mine.py").write_text("def target(doc):\n    raise ValueError(doc['question'])\n")
+    change(folder, "medtasks.hooks.prompts.target", "mine.target")
+    row = {"question": "Is it Doe?", "options": ["a", "b"], "answer": "A", "image_file": "0.png"}
+    (folder / "sides.jsonl").write_text(json.dumps({**row, "dataset": "multimedeval_mimic_cxr_report"}))
+    found = medtasks("data", "verify", "sides", "--include_path", folder)
+    assert found.code == 1
+    assert "fails on the first sample (ValueError); correct it" in found.out
+    assert "Doe" not in found.out + found.err
 
 
 def test_run_leaves_out_what_cannot_be_asked(fails, folder, tmp_path):

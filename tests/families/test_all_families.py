@@ -218,6 +218,22 @@ def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
     assert all(math.isnan(of_one[name]) for name in errors)
 
 
+@every_family
+def test_errors_are_clustered_by_patient_and_values_are_not(one):
+    """However many images a patient has; a document of a rotation names its question's cluster in ``unit_id``."""
+    documents = [{**doc, "image_id": f"i{n}"} for n, doc in enumerate(one.documents)]
+    patients = [{**doc, "patient_id": f"p{n // 4}", "unit_id": None} for n, doc in enumerate(documents)]
+    by_patient, by_image = (
+        [score_of(one.family, doc, reply, one.family.extractor) for doc, reply in zip(docs, one.replies, strict=True)]
+        for docs in (patients, documents)
+    )
+    assert len({score["cluster_id"] for score in by_patient}) == 3
+    assert all(score["cluster_id"].startswith("patient-") for score in by_patient)
+    names = [metric.name for metric in one.family.metrics]
+    found, expected = (values_of(one.family, scores) for scores in (by_patient, by_image))
+    assert [found[name] for name in names] == pytest.approx([expected[name] for name in names], nan_ok=True)
+
+
 # ---- failed samples ----
 
 

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from medtasks.data.samples import Sample
 from medtasks.families.choice import GROUPED_CHOICE, LEVELS, SINGLE_CHOICE
 
 from ..task_families import score_of, values_of
@@ -12,9 +13,13 @@ from ..task_families import score_of, values_of
 
 def choices(*answers):
     """Scores of single questions: (image, target, reply)."""
+    documents = [
+        {"doc_id": str(number), "options": ["x", "y"], "answer": key, "image_id": image}
+        for number, (image, key, _) in enumerate(answers)
+    ]
     return [
-        score_of(SINGLE_CHOICE, {"options": ["x", "y"], "answer": key, "image_id": image}, reply, "robust_choice")
-        for image, key, reply in answers
+        score_of(SINGLE_CHOICE, document, reply, "robust_choice")
+        for document, (*_, reply) in zip(documents, answers, strict=True)
     ]
 
 
@@ -38,7 +43,7 @@ def test_score_of_a_likelihood_document():
     document = {"doc_id": "q1", "options": ["x", "y", "z"], "answer": "C"}
     assert score_of(SINGLE_CHOICE, document, [3.0, 2.0, 1.0], "untied") == {
         "sample": "q1",
-        "cluster_id": None,
+        "cluster_id": Sample(document).cluster_id,
         "target": "C",
         "value": "C",
         "reason": "ok",

@@ -60,8 +60,8 @@ def test_a_hook_its_metric_list_and_single_aggregations(hook):
 
 def test_scoring_by_published_names():
     choice = importlib.import_module("medtasks.hooks.choice")
-    doc = {"doc_id": "q1", "options": ["x", "y"], "answer": "B", "image_id": None}
-    samples = [choice.process_results(doc, [reply]) for reply in ("B", "(a)")]
+    doc = {"options": ["x", "y"], "answer": "B", "image_id": None}
+    samples = [choice.process_results({"doc_id": reply, **doc}, [reply]) for reply in ("B", "(a)")]
     scores = pickle.loads(pickle.dumps([sample["accuracy"] for sample in samples]))  # as from another rank
     assert (choice.accuracy(scores), choice.accuracy_stderr(scores), choice.invalid_rate(scores)) == (0.5, 0.5, 0.0)
     for entry in choice.METRIC_LIST:

@@ -16,8 +16,6 @@ from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_file import TaskFile
 
 _SHOWN = 2
 
@@ -31,19 +29,11 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
     for name in scope.datasets if scope.chosen else here:
         check = partial(_dataset, name, verify=verify) if name in here else partial(_missing, name)
         yield from findings_of(DATASETS, name, check)
-    for task in scope.tasks:
-        if task.kind == "task" and task.dataset is None and not task.only_harness:
-            yield from findings_of(DATASETS, task.name, partial(_own_documents, task))
     if not scope.chosen:
         lacking = len(scope.datasets) - len(here)
         found = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
         yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
-
-
-def _own_documents(task: TaskFile) -> Iterator[Finding]:
-    count = len(task_documents(task))
-    yield DATASETS.ok(task.name, f"the documents of '{task.name}', {count}, have all columns it needs")
 
 
 def _missing(name: str) -> Iterator[Finding]:

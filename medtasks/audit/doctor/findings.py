@@ -44,10 +44,10 @@ class Area(str):
     problem = partialmethod(_finding, State.PROBLEM)
 
 
-HARNESS, PLUG_INS, TASKS, PACKAGES = Area("harness"), Area("plug-ins"), Area("tasks"), Area("packages")
+HARNESS, TASKS, PACKAGES = Area("harness"), Area("tasks"), Area("packages")
 TORCH, MACHINE, CREDENTIALS, DATASETS = Area("torch"), Area("machine"), Area("credentials"), Area("datasets")
 WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
-AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
+AREAS = (HARNESS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
 def findings_of(area: str, name: str, check: Check) -> list[Finding]:

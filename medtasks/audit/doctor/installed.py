@@ -1,18 +1,15 @@
-"""What is installed, against what this package's own metadata ask for: the harness, its command, and other packages."""
+"""Installed versions of the harness and other packages, against what this package's own metadata ask for."""
 
+import importlib
 import importlib.metadata
 import os
-import re
-import shutil
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from medtasks import __version__
-from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.findings import HARNESS, PACKAGES, Finding, State
 from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.facts import installed_version
@@ -21,11 +18,9 @@ from medtasks.data.manifest import FILE_NAME
 from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.harness.task_index import harness_folder
 
-COMMAND = "lmms_eval"
 _HARNESS = "lmms_eval"
 _OWN = "medtasks"
 _AGAIN = "pip install {options}medtasks, or in a clone: pip install -e ."
-_INTERPRETER = re.compile(r"^(?:#!\s*|'''exec' \"?)(/[^\s\"]*python[^\s\"/]*)", re.MULTILINE)
 _PURPOSES = {
     "report": "metrics of reports and summaries",
     "dicom": "preparing datasets from DICOM files",
@@ -95,26 +90,6 @@ def harness_version() -> Iterator[Finding]:
         yield HARNESS.problem("version", found, fix)
 
 
-def command() -> Iterator[Finding]:
-    """Look at which ``lmms_eval`` a shell would start, and with which Python."""
-    name, here = f"command {COMMAND}", Path(sys.executable)
-    mend = f'export PATH="{here.parent}:$PATH"'
-    path = shutil.which(COMMAND)
-    if path is None:
-        fix = mend if here.with_name(COMMAND).exists() else "pip install --force-reinstall medtasks"
-        found = f"there is no {COMMAND} on PATH; 'medtasks run' and '{here.name} -m lmms_eval' do without"
-        yield HARNESS.warning(name, found, fix)
-        return
-    with Path(path).open("rb") as stream:  # a console script names its Python in the first lines
-        named = _INTERPRETER.search(stream.read(500).decode(errors="replace"))
-    # Not the files are compared: all virtual environments link to one Python.
-    if named and os.path.realpath(os.path.dirname(named[1])) != os.path.realpath(here.parent):
-        found = f"{path} starts {named[1]}, not {sys.executable}, for which this medtasks is installed"
-        yield HARNESS.warning(name, found, mend)
-    else:
-        yield HARNESS.ok(name, f"{path} starts the harness of {sys.executable}")
-
-
 def autoloads() -> bool:
     """Return whether the user lets our plug-in register anything."""
     return os.environ.get(AUTOLOAD_VARIABLE, "1") != "0"
@@ -127,23 +102,22 @@ def autoload() -> Iterator[Finding]:
         yield HARNESS.warning(AUTOLOAD_VARIABLE, found, f"unset {AUTOLOAD_VARIABLE}")
 
 
-def started(told: Told, tasks: int) -> Iterator[Finding]:
-    """Look at which of our ``tasks``, groups and tags the harness's own index held, as the child ``harness`` told."""
-    index = told.step("index")
-    missing: list[str] = index["missing"] if not index["error"] else []
-    for warning in index["warnings"]:  # such as that of a place in the harness on which we rely, and which is gone
-        if _OWN in warning:
-            yield HARNESS.warning("start", warning.rstrip("."), f"pip install '{harness_requirement()}'")
-    if index["error"]:
-        fix = f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'"
-        yield HARNESS.problem("start", f"the harness does not start ({index['error']})", fix)
-    elif missing:
+def started(names: Collection[str]) -> Iterator[Finding]:
+    """Import the harness as a run does, and check that its task index holds our tasks, groups and tags."""
+    fix = f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'"
+    try:
+        importlib.import_module("lmms_eval.models")  # loads the plug-ins, ours among them
+        index = importlib.import_module("lmms_eval.tasks").TaskManager().all_tasks
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - plug-ins of others are imported, too
+        yield HARNESS.problem("start", f"the harness does not start ({type(error).__name__}: {error})", fix)
+        return
+    if missing := sorted(set(names) - set(index)) if autoloads() else []:
         few = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        found = f"{len(missing)} of {tasks} names of ours are not in the harness's task index ({few})"
-        fix = 'mend the other findings, or name our tasks with --include_path "$(medtasks path)"'
+        found = f"{len(missing)} of {len(names)} names of ours are not in the harness's task index ({few})"
+        fix = 'fix the other findings, or name our tasks with --include_path "$(medtasks path)"'
         yield HARNESS.problem("start", found, fix)
     else:
-        yield HARNESS.ok("start", f"the harness starts and finds all {tasks} names of ours")
+        yield HARNESS.ok("start", f"the harness starts and finds all {len(names)} names of ours")
 
 
 def packages(scope: Scope) -> Iterator[Finding]:

@@ -1,21 +1,24 @@
 """Disk, memory, PyTorch with what is built against it, and the GPUs it sees."""
 
+import importlib
+import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from medtasks.audit.doctor.children import Told
-from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding
+from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding, State
 from medtasks.data.home import HOME_VARIABLE, home
 
 LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit
 LITTLE_MEMORY_GB = 4.0  # free memory below which few models fit
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_STACK = ("torch", "torchvision", "transformers")
+_LONGEST_MESSAGE = 300
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
 
@@ -63,50 +66,65 @@ def memory() -> Iterator[Finding]:
         yield MACHINE.ok("memory", found)
 
 
-def torch_stack(told: Told) -> Iterator[Finding]:
-    """Look at how the imports went, and at the devices, as the child ``torch`` told."""
-    if told.broken_off is not None:
-        found = f"importing {told.broken_off['begun']} ended the process ({told.how})"
-        yield TORCH.problem(str(told.broken_off["begun"]), found, _INSTALL)
-        return
-    for name in ("torch", "torchvision", "transformers"):
-        yield from _module(name, told.step(name))
-    if not told.step("torch")["error"]:
-        yield from _devices(told.step("devices"))
+def torch_stack() -> Iterator[Finding]:
+    """Import torch and what is built against it, and ask torch for its devices."""
+    findings = [finding for name in _STACK if (finding := _module(name)) is not None]
+    yield from findings
+    if findings[0].state is State.OK:
+        yield from _devices()
 
 
-def _module(name: str, step: Mapping[str, Any]) -> Iterator[Finding]:
-    if not step["installed"]:
-        if name != "torchvision":  # only some models of the harness need that
-            yield TORCH.problem(name, f"{name} is not installed", f"pip install {name}")
-    elif step["error"]:
+def _module(name: str) -> Finding | None:
+    if importlib.util.find_spec(name) is None:
+        # only some models of the harness need torchvision
+        problem = TORCH.problem(name, f"{name} is not installed", f"pip install {name}")
+        return None if name == "torchvision" else problem
+    try:
+        module = importlib.import_module(name)
+        is_usable = name != "transformers" or module.utils.is_torch_available()
+    except Exception as error:  # noqa: BLE001 - a wrong build fails in many ways
         fix = _INSTALL if name != "transformers" else "pip install --upgrade 'transformers>=5'"
-        yield TORCH.problem(name, f"{name} cannot be imported ({step['error']})", fix)
-    elif step.get("uses_torch") is False:
-        found = f"transformers {step['version']} does not accept the installed torch, and runs no model"
-        yield TORCH.problem(name, found, "pip install --upgrade torch torchvision")
-    else:
-        yield TORCH.ok(name, f"{name} {step['version']} can be imported")
+        return TORCH.problem(name, f"{name} cannot be imported ({_cause(error)})", fix)
+    if not is_usable:
+        found = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
+        return TORCH.problem(name, found, "pip install --upgrade torch torchvision")
+    return TORCH.ok(name, f"{name} {module.__version__} can be imported")
 
 
-def _devices(step: Mapping[str, Any]) -> Iterator[Finding]:
-    for warning in step["warnings"]:
-        found = f"torch says: {warning.rstrip('.')}"
+def _devices() -> Iterator[Finding]:
+    import torch
+
+    devices: list[tuple[str, int, int]] = []
+    error = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            for index in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
+                devices.append((torch.cuda.get_device_name(index), *torch.cuda.mem_get_info(index)))
+        except Exception as failure:  # noqa: BLE001 - drivers fail in many ways
+            error = _cause(failure)
+    said = [" ".join(str(one.message).split()) for one in caught if issubclass(one.category, UserWarning)]
+    for text in said:
+        found = f"torch says: {text[:_LONGEST_MESSAGE].rstrip('.')}"
         yield TORCH.warning("GPU", found, "update the driver, or install a torch built for this one")
-    if step["error"]:
-        found = f"torch cannot use the GPU ({step['error']})"
+    if error:
+        found = f"torch cannot use the GPU ({error})"
         yield TORCH.warning("GPU", found, "nvidia-smi; restart what occupies the GPU, or use --device cpu")
         return
-    for index, device in enumerate(step["devices"]):
-        free, total = device["free"] / 1e9, device["total"] / 1e9
-        found = f"{device['name']}, {free:.1f} of {total:.1f} GB free"
-        if free < LITTLE_MEMORY_GB:
+    for index, (name, free, total) in enumerate(devices):
+        found = f"{name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        if free / 1e9 < LITTLE_MEMORY_GB:
             fix = "nvidia-smi shows who uses it; wait, or choose another with CUDA_VISIBLE_DEVICES"
             yield TORCH.warning(f"GPU {index}", found, fix)
         else:
             yield TORCH.ok(f"GPU {index}", found)
-    if not step["devices"] and not step["warnings"]:
-        yield _no_device(step["built_for"])
+    if not devices and not said:
+        other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else "CPU"
+        yield _no_device(f"CUDA {torch.version.cuda}" if torch.version.cuda else other)
+
+
+def _cause(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_MESSAGE].rstrip(": ")
 
 
 def _no_device(built_for: str) -> Finding:

@@ -1,13 +1,17 @@
 """Names of tasks: where two files give the same one, the harness takes the first and says nothing."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from medtasks.audit.doctor.findings import TASKS, Finding, State, of_error
+from medtasks.audit.doctor.findings import TASKS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
+from medtasks.harness.documents import task_documents
+from medtasks.harness.task_check import task_problems, unknown_keys
+from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import harness_folder, index_tasks, mapping_in, tasks_folder
 
@@ -58,6 +62,25 @@ def own_files() -> Iterator[Finding]:
             yield finding
     if states and State.PROBLEM not in states:
         yield TASKS.ok("own files", f"the task files in {folder} can be read ({len(states)})")
+
+
+def own_tasks(scope: Scope) -> Iterator[Finding]:
+    """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
+    for task in scope.tasks:
+        if task.kind == "task" and not task.is_shipped:
+            yield from findings_of(TASKS, task.name, partial(_own_task, task))
+
+
+def _own_task(task: TaskFile) -> Iterator[Finding]:
+    for key in unknown_keys(task):
+        found = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+        yield TASKS.warning(task.name, found, "correct it, or remove it")
+    problems = list(task_problems(task))
+    for problem in problems:
+        yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
+    if not problems:
+        samples = "" if task.dataset or task.only_harness else f"; all {len(task_documents(task))} samples can be asked"
+        yield TASKS.ok(task.name, f"hooks, rules and the first prompt of '{task.name}' are in order{samples}")
 
 
 def own_names() -> set[str]:

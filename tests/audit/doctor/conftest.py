@@ -1,12 +1,9 @@
-"""Surroundings that are not as they should be: fake packages, fake harness folders, one finding picked out."""
+"""One finding picked out, and scopes."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from pathlib import Path
 
 import pytest
 
-from medtasks.audit.doctor.children import Told, told_by
 from medtasks.audit.doctor.findings import Finding, State
 from medtasks.audit.doctor.scope import Scope, scope_of
 
@@ -42,28 +39,3 @@ def everything() -> Scope:
 def scope() -> Callable[..., Scope]:
     """What some tasks need."""
     return lambda *names: scope_of(names)
-
-
-def write_package(folder: Path, name: str, source: str, *, entry: str = "") -> None:
-    """Write a module, and the metadata of a distribution with this entry point of the harness's models."""
-    (folder / f"{name}.py").write_text(source)
-    if entry:
-        info = folder / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[lmms_eval.models]\n{entry} = {name}:manifests\n")
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a package in front of what is installed, for child processes."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    return partial(write_package, folder)
-
-
-@pytest.fixture
-def told() -> Callable[..., Told]:
-    """What a real child process tells of a subject."""
-    return lambda subject, *names: told_by(subject, names)

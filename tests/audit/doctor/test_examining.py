@@ -2,10 +2,9 @@
 
 import pytest
 
-from medtasks.audit.doctor import datasets, examining, installed, machine
-from medtasks.audit.doctor.children import Told
+from medtasks.audit.doctor import datasets, installed, machine
 from medtasks.audit.doctor.examining import examine
-from medtasks.audit.doctor.findings import AREAS, MODEL, Finding, State
+from medtasks.audit.doctor.findings import AREAS, HARNESS, MODEL, TORCH, Finding, State
 from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
@@ -13,53 +12,41 @@ from medtasks.families.family import Asks
 from medtasks.harness.task_files import task_file, task_files
 
 KEY = "sk-canary-0123456789"
-STACK = {
-    name: {"installed": True, "error": "", "warnings": [], "version": "1", "uses_torch": True}
-    for name in ("torch", "torchvision", "transformers")
-}
-OURS = {"name": "medtasks", "distribution": "medtasks", "version": "0.1.0", "models": ["radfm"], "error": ""}
-TOLD = {
-    "plug_ins": Told({"registry": {"error": ""}, "plug-in 0": OURS}),
-    "torch": Told({**STACK, "devices": {"error": "", "warnings": [], "built_for": "CPU", "devices": []}}),
-    "harness": Told({"index": {"error": "", "missing": [], "warnings": []}}),
-}
 
 
 @pytest.fixture
-def children(monkeypatch):
-    """Child processes that tell at once that all is well; returns what they were started for."""
-    started = []
+def quick(monkeypatch):
+    """Nothing that takes long is imported; returns the names that the harness's index was asked for."""
+    asked = []
 
-    def told_by(subject, names=()):
-        started.append((subject, list(names)))
-        return TOLD[subject]
+    def started(names):
+        asked.append(set(names))
+        yield HARNESS.ok("start", "it starts")
 
-    monkeypatch.setattr(examining, "told_by", told_by)
-    return started
+    monkeypatch.setattr(installed, "started", started)
+    monkeypatch.setattr(machine, "torch_stack", lambda: [TORCH.ok("torch", "torch 2 can be imported")])
+    return asked
 
 
 def areas(findings):
     return list(dict.fromkeys(finding.area for finding in findings))
 
 
-def test_all_areas_in_order(children):
+def test_all_areas_in_order(quick):
     found = examine()
     wanted = [area for area in AREAS if area in areas(found)]
     assert areas(found) == wanted
     assert set(AREAS) - {MODEL} == set(wanted)
     assert [one for one in found if not isinstance(one, Finding) or (one.state is State.OK) != (one.fix == "")] == []
-    assert sorted(children) == [("plug_ins", []), ("torch", [])]
+    assert quick == []
 
 
-def test_served_model(children, monkeypatch):
+def test_served_model(quick):
     address = "base_url=http://127.0.0.1:9/v1"
     assert [one.name for one in examine(model_args=address) if one.area == MODEL] == ["address", "server"]
-    monkeypatch.setitem(TOLD, "torch", Told({}, {"begun": "torch"}, "signal SIGILL"))
-    (one,) = [one for one in examine(model_args=address) if one.area == MODEL]
-    assert "torch cannot be imported" in one.found
 
 
-def test_a_task_without_extras_weights_and_judge(children):
+def test_a_task_without_extras_weights_and_judge(quick):
     found = examine(["mediconfusion"])
     assert "judge" not in areas(found)
     assert "weights" not in areas(found)
@@ -67,20 +54,14 @@ def test_a_task_without_extras_weights_and_judge(children):
     assert [one.name for one in found if one.area == "packages"] == ["required"]
 
 
-def test_verifying_starts_the_harness_with_all_our_names(children):
+def test_verifying_starts_the_harness_with_all_our_names(quick):
     found = examine(verify=True)
-    (names,) = [names for subject, names in children if subject == "harness"]
-    assert {"mediconfusion", "multimedeval", "multimedeval_qa"} <= set(names)
+    (names,) = quick
+    assert {"mediconfusion", "multimedeval", "multimedeval_qa"} <= names
     assert [one.state for one in found if (one.area, one.name) == ("harness", "start")] == [State.OK]
 
 
-def test_switched_off_plug_in_is_not_looked_for_in_the_index(children, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
-    examine(verify=True)
-    assert ("harness", []) in children
-
-
-def test_failing_check_costs_nothing_else(children, monkeypatch):
+def test_failing_check_costs_nothing_else(quick, monkeypatch):
     usual = examine()
 
     def fail(*arguments, **rest):
@@ -96,7 +77,7 @@ def test_failing_check_costs_nothing_else(children, monkeypatch):
     assert [one for one in kept if one not in found] == []
 
 
-def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(children):
+def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(quick):
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     found = examine()
@@ -105,14 +86,14 @@ def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(childr
     assert next(one for one in found if (one.area, one.name) == ("tasks", "names")).state is State.OK
 
 
-def test_no_secret_in_any_finding(children, monkeypatch):
+def test_no_secret_in_any_finding(quick, monkeypatch):
     """Whatever a package, a driver or a user's variable says: keys in the environment are not repeated."""
     for name in ("MEDTASKS_JUDGE_API_KEY", "HF_TOKEN", "MY_SERVICE_TOKEN"):
         monkeypatch.setenv(name, f"{KEY}-{name.lower()}")
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
-    loud = {**OURS, "error": f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "models": []}
-    monkeypatch.setitem(TOLD, "plug_ins", Told({"registry": {"error": ""}, "plug-in 0": loud}))
+    loud = TORCH.problem("torch", f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "install another")
+    monkeypatch.setattr(machine, "torch_stack", lambda: [loud])
     found = examine()
     assert "ValueError: sent ***" in str(found)
     assert KEY not in str(found)

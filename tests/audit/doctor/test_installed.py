@@ -1,17 +1,14 @@
-"""Versions, packages and extras as the installed metadata state them, the command, and the start of the harness."""
+"""Versions, packages and extras as the installed metadata state them, and the start of the harness."""
 
 import email
 import importlib.metadata
-import os
 import sys
-from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from medtasks.audit.doctor import installed as checks
-from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.findings import State
-from medtasks.errors import MedTasksError
 
 from .conftest import expect, only
 
@@ -79,42 +76,6 @@ def test_range_comes_from_the_metadata(monkeypatch):
     assert str(checks.harness_requirement().specifier) == "<3,>=2"
 
 
-@pytest.fixture
-def on_path(tmp_path, monkeypatch):
-    """Put an ``lmms_eval`` that names another Python in this form first on PATH; returns both."""
-    folder = tmp_path / "commands"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    other = tmp_path / "other" / "bin" / "python3"  # as another virtual environment has it
-    other.parent.mkdir(parents=True)
-    os.symlink(sys.executable, other)
-
-    def put(text):
-        path = folder / "lmms_eval"
-        path.write_text(text.format(python=other))
-        path.chmod(0o755)
-        return str(path), str(other)
-
-    return put
-
-
-@pytest.mark.parametrize("text", [f"#!{sys.executable}\nimport lmms_eval\n", "#!/bin/sh\nexec something\n"])
-def test_command_of_this_environment_or_that_names_no_python(on_path, text):
-    path, _ = on_path(text)
-    expect(only(checks.command()), State.OK, path)
-
-
-@pytest.mark.parametrize("text", ["#!{python}\n", '#!/bin/sh\n\'\'\'exec\' "{python}" "$0" "$@"\n', "#! {python} -P\n"])
-def test_command_of_another_environment(on_path, text):
-    _, other = on_path(text)
-    expect(only(checks.command()), State.WARNING, other, fix=str(Path(sys.executable).parent))
-
-
-def test_no_command(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    expect(only(checks.command()), State.WARNING, "-m lmms_eval", fix=str(Path(sys.executable).parent))
-
-
 def test_autoload(monkeypatch):
     monkeypatch.delenv("MEDTASKS_AUTOLOAD", raising=False)
     assert list(checks.autoload()) == []
@@ -122,29 +83,46 @@ def test_autoload(monkeypatch):
     assert expect(only(checks.autoload()), State.WARNING).fix == "unset MEDTASKS_AUTOLOAD"
 
 
+@pytest.fixture
+def index(monkeypatch):
+    """Let the harness's task index hold these names, or fail with an error."""
+
+    def hold(names):
+        def manager():
+            if isinstance(names, BaseException):
+                raise names
+            return SimpleNamespace(all_tasks=names)
+
+        monkeypatch.setitem(sys.modules, "lmms_eval.models", ModuleType("models"))
+        monkeypatch.setitem(sys.modules, "lmms_eval.tasks", SimpleNamespace(TaskManager=manager))
+
+    return hold
+
+
 @pytest.mark.parametrize(
-    ("index", "state", "word"),
+    ("held", "state", "word"),
     [
-        ({"missing": []}, State.OK, "all 96"),
-        ({"missing": ["a", "b", "c", "d"]}, State.PROBLEM, "4 of 96 names of ours"),
-        ({"error": "ImportError: no evaluate"}, State.PROBLEM, "no evaluate"),
+        (["a", "b", "c", "d", "mme"], State.OK, "all 4"),
+        (["mme"], State.PROBLEM, "4 of 4 names of ours are not in the harness's task index (a, b, c ...)"),
+        (ImportError("no evaluate"), State.PROBLEM, "no evaluate"),
+        (SystemExit("bye"), State.PROBLEM, "SystemExit: bye"),
     ],
 )
-def test_started(index, state, word):
-    told = Told({"index": {"error": "", "warnings": ["of somebody else's"], **index}})
-    expect(only(checks.started(told, 96)), state, word)
+def test_started(index, held, state, word):
+    index(held)
+    expect(only(checks.started("abcd")), state, word)
 
 
-def test_start_with_a_place_of_the_harness_that_is_gone():
-    index = {"error": "", "missing": [], "warnings": ["medtasks could not watch over this lmms-eval."]}
-    warning, fine = checks.started(Told({"index": index}), 96)
-    expect(warning, State.WARNING, "could not watch over", fix="pip install 'lmms_eval")
-    assert fine.state is State.OK
+def test_switched_off_plug_in_is_not_looked_for_in_the_index(index, monkeypatch):
+    index(["mme"])
+    monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
+    assert only(checks.started("abcd")).state is State.OK
 
 
-def test_start_that_was_killed():
-    with pytest.raises(MedTasksError, match="signal SIGKILL"):
-        list(checks.started(Told({}, {"begun": "index"}, "signal SIGKILL"), 1))
+@pytest.mark.slow
+def test_real_harness_finds_our_tasks():
+    found = only(checks.started(["mediconfusion", "multimedeval_qa", "no_such_task"]))
+    expect(found, State.PROBLEM, "1 of 3 names of ours", "(no_such_task)")
 
 
 @pytest.fixture

@@ -1,14 +1,15 @@
-"""Disk, memory, and torch with what is built against it and GPUs: fake packages in real child processes."""
+"""Disk, memory, and torch with what is built against it and GPUs: fake modules in place of real ones."""
 
 import errno
+import importlib.util
 import os
+import sys
 import tempfile
 from types import SimpleNamespace
 
 import pytest
 
 from medtasks.audit.doctor import machine
-from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.machine import disks, memory, torch_stack
 
@@ -36,7 +37,6 @@ __version__ = "5.0"
 utils = types.SimpleNamespace(is_torch_available=lambda: {uses})
 """
 
-KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGILL)"
 TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
 NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
 
@@ -119,7 +119,7 @@ def test_memory(tmp_path, monkeypatch, available, limit, state, words):
 
 
 @pytest.fixture
-def stack(package, told, monkeypatch, tmp_path):
+def stack(monkeypatch, tmp_path):
     """Findings on a fake stack, on a machine with or without an NVIDIA driver."""
 
     def look(
@@ -142,10 +142,17 @@ def stack(package, told, monkeypatch, tmp_path):
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         fields = {"version": version, "cuda": cuda, "gpus": gpus, "free": free, "before": before}
-        package("torch", TORCH.format(**fields) if torch is None else torch)
-        package("torchvision", vision)
-        package("transformers", TRANSFORMERS.format(uses=uses))
-        return list(torch_stack(told("torch")))
+        modules = {
+            "torch": TORCH.format(**fields) if torch is None else torch,
+            "torchvision": vision,
+            "transformers": TRANSFORMERS.format(uses=uses),
+        }
+        monkeypatch.syspath_prepend(tmp_path)
+        for name, source in modules.items():
+            (tmp_path / f"{name}.py").write_text(source)
+            monkeypatch.setitem(sys.modules, name, None)  # restored at the end
+            del sys.modules[name]
+        return list(torch_stack())
 
     return look
 
@@ -175,7 +182,6 @@ def test_torch_that_cannot_be_imported(stack):
             *(TOO_OLD.rstrip("."), "update the driver"),
         ),
         ({"before": "raise RuntimeError('CUDA error: unknown error')"}, "GPU", State.WARNING, "unknown error", ""),
-        ({"torch": KILLED}, None, State.PROBLEM, "SIGILL", ""),
         ({"driver": False}, "GPU", State.NOTE, "finds no GPU", ""),
         ({"driver": True, "cuda": "None", "version": "2.9.0"}, "GPU", State.WARNING, "built for the CPU", ""),
         ({"driver": True, "visible": ""}, "GPU", State.WARNING, "CUDA_VISIBLE_DEVICES is ''", ""),
@@ -187,9 +193,7 @@ def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
 
 
 @pytest.mark.parametrize(("name", "states"), [("torch", [State.PROBLEM]), ("torchvision", [])])
-def test_module_that_is_not_installed(name, states):
-    steps = {module: {"installed": True, "error": "x"} for module in ("torch", "torchvision", "transformers")}
-    found = torch_stack(
-        Told({**steps, name: {"installed": False, "error": ""}, "devices": {"warnings": [], "error": "x"}})
-    )
-    assert [one.state for one in found if one.name == name] == states
+def test_module_that_is_not_installed(stack, monkeypatch, name, states):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == name else real(wanted))
+    assert [one.state for one in stack() if one.name == name] == states
