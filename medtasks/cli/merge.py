@@ -8,7 +8,6 @@ import typer
 
 from medtasks.cli.output import IncludePath, look_into, out, say
 from medtasks.errors import MedTasksError
-from medtasks.harness.manifest import recorded_folders
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 
 
@@ -32,9 +31,8 @@ def merge(
 
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, shards)
-    folders = [*(include_path or ()), *recorded_folders(shards)[0]]
     with out.status("Joining ..."):
-        manifest, lost = merged(output, shards, limit, folders)
+        manifest, lost = merged(output, shards, limit, include_path or ())
     for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
         say(f"results: {output / results}")
     for name, record in manifest.tasks.items():

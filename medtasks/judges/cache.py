@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from medtasks.data.home import home, written_whole
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import warn_once
 
 
@@ -43,8 +44,8 @@ class VerdictCache:
     def get(self, key: str) -> str | None:
         """Return the raw judge reply stored under ``key``; a file that is missing or damaged is a miss."""
         try:
-            record = json.loads(self.path_of(key).read_bytes())
-        except (OSError, ValueError, RecursionError):
+            record = parse_json(self.path_of(key).read_bytes())
+        except (OSError, ValueError):
             return None
         if not isinstance(record, dict) or record.get("key") != key:
             return None
