@@ -9,6 +9,7 @@ import typer
 from medtasks.cli.output import IncludePath, look_into, out, say
 from medtasks.errors import MedTasksError
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
+from medtasks.harness.task_files import included_option
 
 
 def merge(
@@ -38,7 +39,7 @@ def merge(
     for name, record in manifest.tasks.items():
         if record.counts is not None and record.counts.lost:
             say(f"in no score: {name}: {record.counts}")
-    say(f"report: medtasks report {shlex.quote(str(output))}")
+    say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
     if lost:
         counted = "; ".join(f"{name}: {counts}" for name, counts in lost.items())
         raise MedTasksError(

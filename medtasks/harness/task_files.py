@@ -70,11 +70,11 @@ def including(folders: Sequence[Path]) -> Iterator[None]:
         _included = before
 
 
-def included_option(name: str) -> str:
-    """Return what a command needs besides a task's name to find it: `` --include_path FOLDER``, mostly nothing."""
-    base, _ = variant_of(name) or (name, "")
-    task = _included.get(base)
-    return f" {INCLUDE} {shlex.quote(str(task.path.parent))}" if task else ""
+def included_option(*names: str) -> str:
+    """Return what a command needs to find these tasks, by default all: `` --include_path FOLDER``, mostly nothing."""
+    bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
+    folders = dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
+    return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in folders)
 
 
 def refuse_shipped_names() -> None:
