@@ -4,6 +4,8 @@ import contextlib
 import json
 from typing import Any
 
+import yaml
+
 _MOST_VALUES = 100_000  # in a YAML text; the longest files of tasks and recipes have hundreds
 
 
@@ -17,8 +19,6 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
 
 def parse_yaml(text: str, loader: Any) -> Any:
     """Return the value of a YAML text; ValueError, too, where its aliases stand for an enormous value."""
-    import yaml
-
     content = yaml.load(text, Loader=loader)
     with contextlib.suppress(RecursionError):  # an alias in what it stands for
         if _count(content, {}) <= _MOST_VALUES:

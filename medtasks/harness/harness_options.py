@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import yaml
 
-from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_index import harness_folder
 
@@ -149,7 +148,7 @@ def _parser() -> _Parser:
 
 def _configs(path: Path) -> list[dict[str, Any]]:
     try:
-        content = parse_yaml(path.read_text(encoding="utf-8"), yaml.SafeLoader)
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
     configs = content if isinstance(content, list) else [content]

@@ -230,7 +230,6 @@ def read_manifests(folder: Path) -> list[RunManifest]:
 
 _RESULTS = "_results.json"
 _SAMPLES = "_samples_"
-_OPTION = "include_path"
 
 
 def recorded_folders(runs: Iterable[Path]) -> list[str]:
@@ -243,6 +242,6 @@ def recorded_folders(runs: Iterable[Path]) -> list[str]:
         samples = run.name.partition(_SAMPLES)[0]
         for path in run.rglob(f"*{_RESULTS}") if run.is_dir() else [run.with_name(f"{samples}{_RESULTS}")]:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged, or not of the command line
-                folders = parse_json(path.read_text(encoding="utf-8"))["config"]["resolved_cli_args"][_OPTION]
+                folders = parse_json(path.read_text(encoding="utf-8"))["config"]["resolved_cli_args"]["include_path"]
                 recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
     return list(recorded)
