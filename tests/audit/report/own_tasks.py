@@ -6,8 +6,8 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.data.home import own_tasks_folder
 from medtasks.data.catalogue import Access
+from medtasks.data.home import own_tasks_folder
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import Columns
