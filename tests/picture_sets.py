@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from medtasks.data.catalogue import Access
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, PAIRED_CHOICE
@@ -51,7 +52,7 @@ def prepare_set(
         examples: Solved examples likewise.
         access: Who may read it.
     """
-    with work_folder(name) as work:
+    with work_folder(name, Access(access)) as work:
         images = ImageStore(work)
         splits = [[_document(name, row, images) for row in part] for part in (rows, examples)]
         publish(work, _manifest(name, len(rows), access), splits[0], CHOICE, splits[1])
@@ -83,7 +84,7 @@ def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[
 
 def prepare_pairs(name: str, pairs: Mapping[str, tuple[Image.Image, Image.Image]], access: str = "public") -> None:
     """Prepare pairs of pictures under ``MEDTASKS_HOME``, each picture a file of its own, as MediConfusion has them."""
-    with work_folder(name) as work:
+    with work_folder(name, Access(access)) as work:
         (work / "images").mkdir()
         documents = []
         for pair, pictures in pairs.items():

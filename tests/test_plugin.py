@@ -381,6 +381,16 @@ def test_our_own_yaml_never_breaks_the_harness(harness):
         assert manager("user").paths == ["defaults", "user"]
 
 
+def test_task_files_that_others_may_have_written_are_not_loaded(harness, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    (tmp_path / "tasks").mkdir()
+    manager = harness(Manager)
+    assert str(tmp_path / "tasks") in manager("user").paths
+    (tmp_path / "tasks").chmod(0o777)
+    with pytest.warns(UserWarning, match="writable by others, and task files can run code; .* chmod"):
+        assert manager("user").paths == ["defaults", "user"]
+
+
 @pytest.mark.usefixtures("silence")
 def test_errors_of_the_users_own_folder_are_the_harnesss(harness):
     manager = harness(Manager)

@@ -1,15 +1,15 @@
 """Where recorded runs left their replies to a task, and on which data these were made."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError
 from medtasks.harness.running import RESULTS
-from medtasks.harness.task_files import lost_folders, task_files, variant_of
+from medtasks.harness.task_files import task_files, variant_of
 from medtasks.harness.task_index import mapping_in
 
 _SAMPLES = "_samples_"
@@ -62,7 +62,7 @@ def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
     """Return the error of runs of which no task can be looked at side by side, from why each one cannot."""
     whys = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
     return RepliesError(
-        f"no task could be compared ({whys}){f'; {lost_folders()}' if lost_folders() else ''}"
+        f"no task could be compared ({whys})"
         if whys
         else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
         "task of recorded replies before the runs"
@@ -88,7 +88,7 @@ def results_beside(samples: Path) -> Mapping[str, Any]:
     """Return what the results file of the harness beside a samples file holds; empty where none can be read."""
     stamp, of_harness, _ = samples.name.partition(_SAMPLES)
     try:
-        found = json.loads(samples.with_name(f"{stamp}{RESULTS}").read_text(encoding="utf-8")) if of_harness else {}
+        found = parse_json(samples.with_name(f"{stamp}{RESULTS}").read_text(encoding="utf-8")) if of_harness else {}
     except (OSError, ValueError):  # deleted or cut off
         return {}
     return found if isinstance(found, dict) else {}

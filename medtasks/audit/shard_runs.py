@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
@@ -166,7 +167,7 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
         path = folder / recorded
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             parts |= {name: _part(name, content, samples_file(path, name)) for name in content["configs"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _Unfinished(f"{path} or samples beside it cannot be read") from error
@@ -178,7 +179,7 @@ def _part(name: str, content: Mapping[str, Any], samples: Path) -> TaskPart:
     if samples.is_file():
         for line in samples.read_text(encoding="utf-8").split("\n"):  # replies may hold other line separators
             if line.strip():
-                lines.setdefault(int(json.loads(line)["doc_id"]), []).append(line)
+                lines.setdefault(int(parse_json(line)["doc_id"]), []).append(line)
     part = TaskPart(name, content, lines)
     whole = sum(len(one) == len(part.filters) for one in lines.values())
     if not whole == len(lines) == part.asked:

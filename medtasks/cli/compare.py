@@ -27,7 +27,7 @@ from medtasks.cli.output import (
     write_json,
 )
 from medtasks.errors import RepliesError, near_match
-from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
+from medtasks.harness.task_files import task_file, task_files, variant_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
 
 
@@ -68,8 +68,6 @@ def compare(
     _print_family([test for one in found.values() for test in one.found.comparisons])
     for name, cause in causes.items():
         say(f"Not compared: {name}: {cause}")
-    if causes and lost_folders():
-        say(f"Of tasks of your own {lost_folders()}.")
     print_state_of_data({name: one.data for name, one in found.items()})
 
 

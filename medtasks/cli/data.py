@@ -14,7 +14,7 @@ import typer
 from medtasks.cli.output import IncludePath, look_into, out, say, say_columns
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.decoding import AS_STORED
-from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
+from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.own_datasets import own_datasets, part_of, preparing_again, study_of
 from medtasks.errors import MedTasksError
@@ -200,6 +200,9 @@ def verify(
     manifest = Manifest.read(dataset_folder(name))
     kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
     out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
+    folder = dataset_folder(name)
+    if manifest.access == Access.CREDENTIALED and open_to_others(folder):
+        say(f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}")
 
 
 def _verify_own(task: "TaskFile") -> None:

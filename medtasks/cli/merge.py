@@ -8,8 +8,8 @@ import typer
 
 from medtasks.cli.output import IncludePath, look_into, out, say
 from medtasks.errors import MedTasksError
-from medtasks.harness.manifest import recorded_folders
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
+from medtasks.harness.task_files import included_option
 
 
 def merge(
@@ -32,15 +32,14 @@ def merge(
 
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, shards)
-    folders = [*(include_path or ()), *recorded_folders(shards)[0]]
     with out.status("Joining ..."):
-        manifest, lost = merged(output, shards, limit, folders)
+        manifest, lost = merged(output, shards, limit, include_path or ())
     for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
         say(f"results: {output / results}")
     for name, record in manifest.tasks.items():
         if record.counts is not None and record.counts.lost:
             say(f"in no score: {name}: {record.counts}")
-    say(f"report: medtasks report {shlex.quote(str(output))}")
+    say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
     if lost:
         counted = "; ".join(f"{name}: {counts}" for name, counts in lost.items())
         raise MedTasksError(

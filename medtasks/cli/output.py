@@ -12,7 +12,7 @@ from rich.table import Table
 
 from medtasks.errors import MedTasksError
 from medtasks.harness.manifest import recorded_folders
-from medtasks.harness.task_files import INCLUDE, including
+from medtasks.harness.task_files import INCLUDE, including, refuse_shipped_names
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -23,7 +23,7 @@ IncludePath = Annotated[
         INCLUDE,
         "--include-path",
         metavar="FOLDER",
-        help="Folder with task files of your own; the folder a run was given is known from its results.",
+        help="Folder with task files of your own. They can run code: give only a folder you trust.",
     ),
 ]
 
@@ -90,7 +90,12 @@ def write_json(path: Path | None, content: Any) -> None:
 
 
 def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:
-    """Look for tasks in folders of the user's, too, until the command ends; they count before those that runs name."""
-    found, lost = recorded_folders(runs)
-    given = list(folders or ())
-    context.with_resource(including([*given, *found], () if given else lost))
+    """Look for tasks in the user's folders, too, until the command ends; those that recorded runs name are not read."""
+    context.with_resource(including(folders or ()))
+    if runs:
+        refuse_shipped_names()
+    if not folders and (recorded := recorded_folders(runs)):
+        say(
+            f"note: the run took tasks from {', '.join(recorded)}, which is not loaded: its task files can run code; "
+            f"give it with {INCLUDE} only if you trust them"
+        )

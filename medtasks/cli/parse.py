@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of, extractors
@@ -32,7 +33,7 @@ def _lines() -> Iterator[str]:
 
 def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
     try:
-        item: Any = json.loads(line)
+        item: Any = parse_json(line)
         reply, options = item["reply"], item.get("options", [])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RepliesError(

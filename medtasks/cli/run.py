@@ -22,7 +22,7 @@ from medtasks.harness.redaction import redacted_arguments
 from medtasks.harness.repeats import REPEATS, repeat_folder, repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
-from medtasks.harness.task_files import including
+from medtasks.harness.task_files import included_option, including
 
 Launcher = Annotated[
     str, typer.Option(help="Command in front of '-m lmms_eval', such as 'accelerate launch --num_processes 4'.")
@@ -177,7 +177,7 @@ def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mappi
     if found:
         say(f"repeats: {write_repeats(output, found)}")
         show_repeats(found)
-    say(f"report of all repeats: medtasks report {shlex.quote(str(output))}")
+    say(f"report of all repeats: medtasks report {shlex.quote(str(output))}{included_option()}")
     if errors:
         raise MedTasksError("; ".join(errors))
 
@@ -240,7 +240,7 @@ def _show(manifest: RunManifest, output: Path) -> None:
             say(f"not run: {task}")
         elif record.outcome is TaskOutcome.LEFT_OUT:
             say(f"left out: {task}; the reason is at the top")
-    say(f"report: medtasks report {shlex.quote(str(output))}")
+    say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
 
 
 def _conclude(manifest: RunManifest, tasks: str) -> None:

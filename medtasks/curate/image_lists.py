@@ -12,7 +12,6 @@ published one lacks or holds twice is left out and counted.
 """
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 from medtasks.curate.study import is_text
 from medtasks.data.journal import digest_of
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError, near_match
 
 KEYS = ("id", "image", "caption", "group", "licence")
@@ -133,8 +133,8 @@ def _objects(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line, parse_constant=lambda _: None)
-            except (ValueError, RecursionError):
+                row = parse_json(line, parse_constant=lambda _: None)
+            except ValueError:
                 row = None
             if not isinstance(row, dict):
                 raise SourceError(f"{file}: line {number} is no JSON object; write one object per line")

@@ -1,6 +1,5 @@
 """Pairs with captions and similarities: those of a study, or the published ones of MediConfusion."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from medtasks.curate.study import ImagePair, Study, StudyKind, read_images, read
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError
 
 _FILES = ("dataset.json", "data/dataset.json")
@@ -78,7 +78,7 @@ def published_pairs(source: Path | None) -> KnownPairs:
         )
     study = Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path))
     try:
-        records = TypeAdapter(dict[str, dict[str, Any]]).validate_python(json.loads(path.read_text(encoding="utf-8")))
+        records = TypeAdapter(dict[str, dict[str, Any]]).validate_python(parse_json(path.read_text(encoding="utf-8")))
         return KnownPairs(study, {pair_id: _published(pair_id, record) for pair_id, record in records.items()})
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)[0]

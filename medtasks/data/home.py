@@ -1,12 +1,15 @@
 """Where prepared data lives, and writing there so that a file is whole or not there."""
 
+import contextlib
 import os
+import shlex
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
+
+from medtasks.errors import MedTasksError
 
 HOME_VARIABLE = "MEDTASKS_HOME"
 
@@ -39,6 +42,32 @@ def own_tasks_folder() -> Path:
     return home() / "tasks"
 
 
+def own_tasks_folders() -> list[Path]:
+    """Return that folder in a list, or none where it does not exist.
+
+    Raises MedTasksError where another user of the machine may have changed something in it: task files can run code.
+    """
+    folder = own_tasks_folder()
+    if not folder.is_dir():
+        return []
+    entered = folder.stat().st_mode & 0o011
+    for path in (folder, *filter(Path.exists, folder.rglob("*"))):
+        state = path.stat()
+        shared = 0o022 if state.st_gid != state.st_uid else 0o002  # a group of that number is a user's own
+        if state.st_uid not in (os.geteuid(), 0) or (entered and state.st_mode & shared):
+            raise MedTasksError(
+                f"{path} is another user's or writable by others, and task files can run code; delete what is not "
+                f"yours in {folder}, then run: chmod -R go= {shlex.quote(str(folder))}"
+            )
+    return [folder]
+
+
+def open_to_others(folder: Path) -> bool:
+    """Return whether the group or others may open a file below a folder, as far as the file and its folders say."""
+    files = (path for path in folder.rglob("*") if path.is_file()) if folder.stat().st_mode & 0o011 else ()
+    return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
+
+
 def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
     """Append to a file that only its owner may read, all of it or nothing; with ``durable`` wait for the disk.
 
@@ -63,7 +92,7 @@ def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
         os.close(file)
 
 
-@contextmanager
+@contextlib.contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
     """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import ReadValues, SourceRow, Table, check_columns, kind_of
 from medtasks.errors import SourceError
@@ -103,8 +104,8 @@ def _behind_blanks(text: str, place: int) -> int:
 
 def _json(place: str, data: bytes | str) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return parse_json(data)
+    except ValueError as error:
         raise SourceError(f"{place} is no JSON ({error})") from error
 
 

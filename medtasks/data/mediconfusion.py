@@ -8,7 +8,6 @@ import ast
 import csv
 import dataclasses
 import functools
-import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, file_sha256
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import PAIRED_CHOICE
 from medtasks.data.source_files import find_file
 from medtasks.data.store import SCRATCH
@@ -211,7 +211,7 @@ def read_pairs(path: Path) -> list[Pair]:
 def read_links(path: Path) -> dict[str, tuple[str, str]]:
     """Read ``image_dict.json``: image id → (package address, file name in the article)."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = parse_json(path.read_text(encoding="utf-8"))
         return {str(e["local"]): (str(e["dlink"]), str(e["file_name"])) for e in entries.values()}
     except FileNotFoundError as error:
         raise SourceError(f"{path} is missing; it names the article each image comes from") from error
@@ -221,8 +221,8 @@ def read_links(path: Path) -> dict[str, tuple[str, str]]:
 
 def _json_records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+    except ValueError as error:
         raise SourceError(f"{path} is not valid JSON ({error}); get it again from the published repository") from error
     if not isinstance(data, dict) or not all(isinstance(record, dict) for record in data.values()):
         raise SourceError(f"{path} must be a JSON object of pair id → record, as published")

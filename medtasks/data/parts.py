@@ -7,7 +7,7 @@ from tqdm import tqdm
 from medtasks.data.decoding import Decoding
 from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import Manifest, measured, read_facts
-from medtasks.data.own_datasets import preparing_again
+from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
@@ -34,7 +34,7 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
             "selection": {column: tuple(values) for column, values in criteria.items() if values},
         }
     )
-    with work_folder(name) as work:
+    with work_folder(name, access_of(dataset)) as work:
         publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
     return manifest
 

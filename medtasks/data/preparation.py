@@ -148,7 +148,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")
     if options.source is None and recipe.download is None:
         raise SourceError(_how_to_obtain(info, recipe))
-    with work_folder(info.name) as work:
+    with work_folder(info.name, info.access) as work:
         source = options.source or _downloaded(recipe, work)
         images = ImageStore(work, recipe.decoding)
         documents, causes, outside = _gather(info, recipe, recipe.test(source, images))

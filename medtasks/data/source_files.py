@@ -19,6 +19,7 @@ from typing import IO
 
 from medtasks.errors import SourceError
 
+_MOST_UNPACKED = 200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
 _BROKEN = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError),
@@ -49,8 +50,19 @@ class SourceFile:
             with self.path.open("rb") as stream:
                 yield stream
         else:
-            with unpacking(self.path), zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+            with unpacking(self.path), open_archive(self.path) as archive, archive.open(self.member) as stream:
                 yield stream
+
+
+def open_archive(path: Path, inner: IO[bytes] | None = None) -> zipfile.ZipFile:
+    """Open a zip archive, or the ``inner`` one that was unpacked from it; SourceError where it would fill the disk."""
+    archive = zipfile.ZipFile(inner or path)
+    size = sum(member.file_size for member in archive.infolist())
+    if size > _MOST_UNPACKED * path.stat().st_size:
+        raise SourceError(
+            f"{path} would fill {size / 1e6:,.0f} MB, which no real one of its size does; download it again"
+        )
+    return archive
 
 
 @contextlib.contextmanager
@@ -71,7 +83,7 @@ def file_reader(
         opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
             with unpacking(path):
-                opened[path] = stack.enter_context(zipfile.ZipFile(path))
+                opened[path] = stack.enter_context(open_archive(path))
 
         def read(name: str) -> bytes:
             for folder in folders:
@@ -152,7 +164,7 @@ def _matching(source: Path, pattern: str) -> list[SourceFile]:
 
 
 def _members(archive: Path, pattern: str) -> list[str]:
-    with unpacking(archive), zipfile.ZipFile(archive) as opened:
+    with unpacking(archive), open_archive(archive) as opened:
         names = opened.namelist()
     # What a Mac adds to an archive has the names of the real files.
     return sorted(name for name in fnmatch.filter(names, pattern) if not name.startswith("__MACOSX/"))

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import filelock
 
+from medtasks.data.catalogue import Access
 from medtasks.data.document_batches import BATCH, DocumentBatches, Documents
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
@@ -22,20 +24,24 @@ SCRATCH = "scratch"  # folder in a work folder for what the finished dataset doe
 
 
 @contextlib.contextmanager
-def work_folder(name: str) -> Iterator[Path]:
+def work_folder(name: str, access: Access) -> Iterator[Path]:
     """Yield the folder in which dataset ``name`` is being prepared.
 
     The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
-    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. A lock keeps a second preparer out. A
-    MedTasksError says that there is one, or that the disk is full.
+    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. Of credentialed data, all files made within
+    the block are readable by their owner alone. A lock keeps a second preparer out. A MedTasksError says that there is
+    one, or that the disk is full.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False):
+        with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False), contextlib.ExitStack() as undo:
             _put_back(final)
             work.mkdir(exist_ok=True)
+            if access is Access.CREDENTIALED:
+                undo.callback(os.umask, os.umask(0o077))
+                work.chmod(0o700)  # an earlier version may have made it
             yield work
     except filelock.Timeout as error:
         raise MedTasksError(f"another process is preparing '{name}' in {final.parent}; wait for it to end") from error

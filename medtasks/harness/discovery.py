@@ -36,7 +36,7 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
     signature = inspect.signature(build)
 
     def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
-        from medtasks.data.home import own_tasks_folder
+        from medtasks.data.home import own_tasks_folders
 
         _guard_evaluation()
         call = signature.bind(*args, **kwargs)
@@ -45,9 +45,8 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
             return _with_generated(build(*args, **kwargs), sanity=False)
         chosen = call.arguments["include_path"]
         own = [chosen] if isinstance(chosen, str) else list(chosen or [])
-        written = [str(own_tasks_folder())] if own_tasks_folder().is_dir() else []
-        call.arguments["include_path"] = [*own, str(tasks_folder()), *written]
         try:
+            call.arguments["include_path"] = [*own, str(tasks_folder()), *map(str, own_tasks_folders())]
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
             index = build(*args, **kwargs)

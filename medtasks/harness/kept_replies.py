@@ -3,7 +3,6 @@
 Which run that is, ``medtasks run`` finds out, and the harness's process learns it from the environment.
 """
 
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.harness.harness_options import HarnessOptions, read_options
@@ -105,7 +105,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
     try:
         for line in path.read_text(encoding="utf-8").split("\n"):
             if line.strip():
-                yield json.loads(line)
+                yield parse_json(line)
     except (OSError, ValueError) as error:
         raise MedTasksError(
             f"the replies in {path} cannot be read ({type(error).__name__}); leave out --only-failed to ask all again"

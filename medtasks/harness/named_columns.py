@@ -12,11 +12,11 @@ images in the table itself          files, see :mod:`medtasks.data.embedded_imag
 ==================================  ==================================================================================
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.embedded_images import with_image_files
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_index import COLUMNS, mapping_in
@@ -90,8 +90,8 @@ def _listed(options: Any) -> Any:
     said = options
     if isinstance(options, str):
         try:
-            said = json.loads(options)
-        except (ValueError, RecursionError):
+            said = parse_json(options)
+        except ValueError:
             return options
     if isinstance(said, Mapping):
         names = _without_empty_end([said[name] for name in sorted(said)])

@@ -1,11 +1,11 @@
 """Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError, WithheldReply
 from medtasks.families.family import Reply
 from medtasks.harness.logged_samples import answers_another, is_withheld
@@ -61,7 +61,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 def _object(line: str, place: str) -> dict[str, Any]:
     try:
-        item = json.loads(line)
+        item = parse_json(line)
     except ValueError as error:
         raise RepliesError(f"{place} is not valid JSON ({error}); expected lines like {_FORM}") from error
     if not isinstance(item, dict) or "doc_id" not in item:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.families.family import Reply, Row
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
@@ -43,7 +44,7 @@ def opened(result: Any) -> tuple[Reply, Row]:
     content: dict[str, Any] = {"rule": None, "reply": result}
     if isinstance(result, str) and result.startswith(_BEGINS):  # a reply of a thousand brackets is no JSON to parse
         with contextlib.suppress(ValueError):
-            parsed = json.loads(result)
+            parsed = parse_json(result)
             content = parsed if content.keys() <= parsed.keys() else content
     text = Reply.of_text(content["reply"])
     reply = Reply(text.text, None, text.cut, "labels" in content, content.get("labels"), text.reasoning)
@@ -98,9 +99,9 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
 
 def _from_json(text: str) -> tuple[Any, Any] | None:
     try:
-        record = json.loads(text)
+        record = parse_json(text)
         mean, greedy = record["mean"], record["greedy"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
     numeric = isinstance(mean, int | float) and not isinstance(mean, bool)
     return (mean, greedy) if numeric and isinstance(greedy, bool) else None

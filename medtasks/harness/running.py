@@ -1,7 +1,6 @@
 """Running the harness so that one task's failure costs that task alone."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.harness_options import read_options
 from medtasks.harness.manifest import HarnessProcess
@@ -184,7 +184,7 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
     complete = {}
     for path in new:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             complete[path] = dict(content["results"])
             outcome.asked |= {task: counts["effective"] for task, counts in content.get("n-samples", {}).items()}
     foreign = [name for name in names if not tasks_of(name)]

@@ -27,12 +27,11 @@ import contextlib
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.home import own_tasks_folder
+from medtasks.data.home import own_tasks_folders
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
@@ -42,68 +41,60 @@ from medtasks.harness.thinking import THINKING
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
 
-
-@dataclass(frozen=True)
-class _Included:
-    """What was found in folders of the user's, and which folders a recorded run took tasks from and are not here."""
-
-    tasks: Mapping[str, TaskFile] = field(default_factory=dict)
-    lost: tuple[str, ...] = ()
+_included: Mapping[str, TaskFile] = {}
 
 
-_included = _Included()
-
-
-def include(folders: Sequence[Path], lost: Sequence[str] = ()) -> None:
+def include(folders: Sequence[Path]) -> None:
     """Look for tasks in these folders of the user's, too, from now on; the first of two with one name counts.
 
-    Messages name the folders that a recorded run took tasks from and that are lost. Raises MedTasksError where a folder
-    is not there, or a task file in it is damaged.
+    Raises MedTasksError where a folder is not there, or a task file in it is damaged.
     """
     global _included
     for folder in folders:
         if not folder.is_dir():
             raise MedTasksError(f"there is no folder {folder}; give the one with your task files with {INCLUDE}")
     index = index_tasks([Path(os.path.abspath(folder)) for folder in folders], strict=True)
-    _included = _Included({task.name: task for task in _tasks(index)}, tuple(lost))
+    _included = {task.name: task for task in _tasks(index)}
 
 
 @contextlib.contextmanager
-def including(folders: Sequence[Path], lost: Sequence[str] = ()) -> Iterator[None]:
-    """Do the same within this block only; with neither folders nor lost ones, what was included before remains."""
+def including(folders: Sequence[Path]) -> Iterator[None]:
+    """Do the same within this block only; without folders, what was included before remains."""
     global _included
     before = _included
     try:
-        if folders or lost:
-            include(folders, lost)
+        if folders:
+            include(folders)
         yield
     finally:
         _included = before
 
 
-def included_option(name: str) -> str:
-    """Return what a command needs besides a task's name to find it: `` --include_path FOLDER``, mostly nothing."""
-    base, _ = variant_of(name) or (name, "")
-    task = _included.tasks.get(base)
-    return f" {INCLUDE} {shlex.quote(str(task.path.parent))}" if task else ""
+def included_option(*names: str) -> str:
+    """Return what a command needs to find these tasks, by default all: `` --include_path FOLDER``, mostly nothing."""
+    bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
+    folders = dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
+    return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in folders)
 
 
-def lost_folders() -> str:
-    """Return the sentence part that names folders which a recorded run took tasks from and that are not here."""
-    if not _included.lost:
-        return ""
-    return f"the run took tasks from {', '.join(_included.lost)}, which is not here: give its place with {INCLUDE}"
+def refuse_shipped_names() -> None:
+    """Raise MedTasksError where an included file has the name of a task or group of ours, or of a variant of one."""
+    for name, task in _included.items():
+        ours = _shipped().get(name) or _variant(name, _shipped())
+        if ours is not None and ours.path != task.path:
+            raise MedTasksError(
+                f"{task.path} has a task '{name}', which is a name of ours, and recorded runs of that name are scored "
+                f"by our task alone; rename it, or leave out {INCLUDE}"
+            )
 
 
 def task_files() -> Mapping[str, TaskFile]:
     """Return all tasks and groups by name, sorted: ours, of the user's own datasets, and of included folders.
 
-    Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises
-    MedTasksError.
+    Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises MedTasksError.
     """
-    folder = own_tasks_folder()
-    own = {task.name: task for task in _tasks(index_tasks([folder], strict=True))} if folder.is_dir() else {}
-    found = {**own, **_shipped(), **_included.tasks}
+    own = {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))}
+    found = {**own, **_shipped(), **_included}
     return {name: found[name] for name in sorted(found)}
 
 
@@ -129,8 +120,8 @@ def task_file(name: str) -> TaskFile:
     known = task_files()
     task = known.get(name) or _variant(name, known)
     if task is None:
-        where = lost_folders() or f"a task from a folder of your own needs {INCLUDE} FOLDER"
-        raise UnknownName(f"{unknown_name('task', name, known, 'medtasks tasks')}; {where}")
+        hint = f"a task from a folder of your own needs {INCLUDE} FOLDER"
+        raise UnknownName(f"{unknown_name('task', name, known, 'medtasks tasks')}; {hint}")
     return task
 
 

@@ -7,7 +7,6 @@ again, and in the end the sample is ``judge_failed``. The reference leaves its j
 follows ``JudgeSettings.temperature``, which defaults to 0.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.judges.client import Judge, Verdict
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.medheval_prompts import JudgePrompt
@@ -117,8 +117,8 @@ def _user(prompt: JudgePrompt, pairs: Mapping[str, Any], answer: str, *, fenced:
 def _of_model_1(text: str) -> Any:
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        reply = json.loads(fenced[1] if fenced else text, object_pairs_hook=_unique)
-    except (ValueError, RecursionError):
+        reply = parse_json(fenced[1] if fenced else text, object_pairs_hook=_unique)
+    except ValueError:
         return None
     return reply["model_1"] if isinstance(reply, dict) and set(reply) == {"model_1"} else None
 

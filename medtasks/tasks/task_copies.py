@@ -75,7 +75,9 @@ def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
     """Write a task file that stands alone; its first line says that ``command`` wrote it."""
     path, text = own_task_file(name), dumped(config)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_whole(path) as partial:
+            partial.touch(0o600)
             partial.write_text(_mark(command) + text, encoding="utf-8")
     except OSError as error:
         raise MedTasksError(

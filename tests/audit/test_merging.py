@@ -1,5 +1,6 @@
 """Shards joined against an undisturbed run of everything, and what is not joined."""
 
+import contextlib
 import json
 import os
 import re
@@ -84,7 +85,7 @@ def changed(folder, name, change):
 
 
 def test_shards_are_one_run_to_the_last_digit(folder, sample, tmp_path):
-    medtasks("merge", tmp_path / "all", folder / "3", folder / "1", folder / "2")
+    medtasks("merge", tmp_path / "all", folder / "3", folder / "1", folder / "2", "--include_path", folder / "own")
     equal(folder / "one", tmp_path / "all")
     (manifest,) = read_manifests(tmp_path / "all")
     (single,) = read_manifests(folder / "one")
@@ -163,12 +164,12 @@ def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_p
     known = journal.read_bytes()
     assert known
     with pytest.raises(MedTasksError, match=r"these are missing: 2/3; of 2/3, .* no complete run of it"):
-        medtasks("merge", tmp_path / "all", *shards)
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
     assert not (tmp_path / "all").exists()
     record(home, shards[1], TASKS, *options)
     assert journal.read_bytes() == known  # the second run's answers are in a file of its own
     assert len(list(journal.parent.iterdir())) == 2
-    medtasks("merge", tmp_path / "all", *shards)
+    medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
     equal(folder / "one", tmp_path / "all")
 
 
@@ -262,7 +263,7 @@ def test_repeated_shards(shards, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["mediconfusion", "shouting"])
-def test_samples_that_do_not_give_the_recorded_results(shards, sample, task, tmp_path):
+def test_samples_that_do_not_give_the_recorded_results(folder, shards, sample, task, tmp_path):
     def lower(found):
         row = found["results"][task]
         key = next(key for key in row if "," in key)
@@ -270,7 +271,7 @@ def test_samples_that_do_not_give_the_recorded_results(shards, sample, task, tmp
 
     changed(shards[1], "_results.json", lower)
     with pytest.raises(MedTasksError, match=f"the samples of {task} do not give the results that its runs recorded"):
-        medtasks("merge", tmp_path / "all", *shards)
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
     assert not (tmp_path / "all").exists()
 
 
@@ -293,15 +294,15 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, m
         medtasks("merge", tmp_path / "again", *shards)
 
 
-def test_other_code_or_other_models_for_metrics_here(shards, tmp_path, monkeypatch):
+def test_other_code_or_other_models_for_metrics_here(folder, shards, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
     with pytest.raises(MedTasksError, match=r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3"):
-        medtasks("merge", tmp_path / "all", *shards)
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
     monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
     for shard in shards:
         changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
     with pytest.raises(MedTasksError, match=r"lmms_eval \(0.7.2 there\) differ"):
-        medtasks("merge", tmp_path / "all", *shards)
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
 
 
 def test_results_that_need_more_than_samples(folder, shards, sample, tmp_path):
@@ -313,9 +314,24 @@ def test_results_that_need_more_than_samples(folder, shards, sample, tmp_path):
         medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
 
 
-def test_data_that_are_not_here(shards, tmp_path):
-    with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
+def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample, tmp_path):
+    theirs = shutil.copytree(folder / "own", shards[0] / ".x")
+    (theirs / "few.yaml").write_text((theirs / "few.yaml").read_text() + "process_docs: !function evil.docs\n")
+    (theirs / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef docs(rows):\n    return rows\n")
+    for shard in shards:
+        changed(shard, "_results.json", lambda one: one["config"]["resolved_cli_args"].update(include_path=".x"))
+        changed(shard, "_run.json", lambda run: run["options"].update(include_path=".x"))
+    with pytest.raises(MedTasksError, match="there is no task shouting, few here; name its folder with --include_path"):
         medtasks("merge", tmp_path / "all", *shards)
+    assert not (tmp_path / "ran").exists()
+    with contextlib.suppress(MedTasksError):
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", theirs)
+    assert (tmp_path / "ran").exists()  # it is code that would run
+
+
+def test_data_that_are_not_here(folder, shards, tmp_path):
+    with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
 
 
 def test_nothing_is_overwritten(folder, shards):

@@ -1,6 +1,7 @@
 """``medtasks curate publish``: what is published, said and refused."""
 
 import json
+import os
 import re
 import shutil
 
@@ -51,6 +52,17 @@ def counts(out):
 
 def low(item, score=4):
     return lambda draft: score if draft.item_id == item else 8
+
+
+def test_what_is_published_is_its_owners_alone(medtasks, tmp_path):
+    review(detailed_study(tmp_path / "private", access=Access.CREDENTIALED))
+    before = os.umask(0)
+    try:
+        assert medtasks("curate", "publish", tmp_path / "private").code == 0
+    finally:
+        os.umask(before)
+    for folder in (dataset_folder("made_up"), own_tasks_folder()):
+        assert {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))} == {0}
 
 
 def test_dataset_of_the_pairs_that_reach_the_score(publish, study):

@@ -1,7 +1,10 @@
 """``medtasks data prepare --from-folder``."""
 
 import json
+import os
 import shutil
+import stat
+import subprocess
 
 import pytest
 from PIL import Image
@@ -102,3 +105,100 @@ def test_what_cannot_be_prepared(fails, folder):
     fails(["data", "prepare", "--from-folder", folder / "nowhere"], "nowhere holds no dataset.json")
     fails(["data", "prepare", "--from-folder", folder, "--name", "medqa"], "'multimedeval_medqa' already", "--name")
     fails(["data", "prepare", "--from-folder", folder, "--name", "x" * 300], "File name too long")
+
+
+@pytest.fixture(params=[0o022, 0o000])
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def write_question(folder, image):
+    samples = [{"question": "Which?", "answer": "one", "images": [image]}]
+    (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
+
+
+def modes(folder):
+    """Return which kinds of files there are, by what the group and others may do."""
+    return {stat.S_IMODE(path.lstat().st_mode) & 0o077 for path in (folder, *folder.rglob("*"))}
+
+
+def test_credentialed_files_are_their_owners_alone(medtasks, folder, umask):
+    Image.new("L", (6, 4)).save(folder / "a.png")
+    write_question(folder, "a.png")
+    assert medtasks("data", "prepare", "--from-folder", folder).code == 0
+    assert medtasks("data", "select", NAME, "--as", "rounds_part").code == 0
+    for path in (dataset_folder(NAME), dataset_folder("rounds_part"), own_tasks_folder()):
+        assert modes(path) == {0}, path
+    assert os.umask(umask) == umask
+    medtasks("data", "prepare", NAME, "--source", folder)  # over what an earlier version left
+    assert medtasks("data", "prepare", "--from-folder", folder, "--name", "open", "--access", "public").code == 0
+    assert modes(dataset_folder("multimedeval_open")) == {0o077 & ~umask, 0o066 & ~umask}
+
+
+def test_open_files_of_an_earlier_version_are_said(medtasks, folder):
+    medtasks("data", "prepare", "--from-folder", folder)
+    assert "chmod" not in medtasks("data", "verify", NAME).out
+    for path in (dataset_folder(NAME), *dataset_folder(NAME).rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    ran = medtasks("data", "verify", NAME)
+    command = f"chmod -R go= {dataset_folder(NAME)}"
+    assert ran.code == 0
+    assert f"other users of this machine can read {dataset_folder(NAME)}; run: {command}\n" in ran.out
+    subprocess.run(command, shell=True, check=True)
+    assert "chmod" not in medtasks("data", "verify", NAME).out
+
+
+@pytest.mark.parametrize("kind", ["..", "absolute", "through another", "link", "linked folder", "prepared"])
+def test_images_from_elsewhere(kind, medtasks, fails, folder, tmp_path):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (folder / "imgs").mkdir()
+    Image.new("L", (6, 4)).save(secret / "s.png")
+    (folder / "link.png").symlink_to(secret / "s.png")
+    (folder / "linked").symlink_to(secret)
+    names = {
+        "..": "../secret/s.png",
+        "absolute": str(secret / "s.png"),
+        "through another": "imgs/../../secret/s.png",
+        "link": "link.png",
+        "linked folder": "linked/s.png",
+    }
+    if kind == "prepared":  # a folder that holds MEDTASKS_HOME has credentialed images below it
+        write_question(secret, "s.png")
+        assert medtasks("data", "prepare", "--from-folder", secret).code == 0
+        (image,) = dataset_folder("multimedeval_secret").rglob("*.png")
+        folder = dataset_folder("").parent
+        names[kind] = str(image.relative_to(folder))
+    write_question(folder, names[kind])
+    command = [
+        "data",
+        "prepare",
+        "--from-folder",
+        folder,
+        "--name",
+        "copied",
+        "--access",
+        "public",
+        "--allow-incomplete",
+    ]
+    fails(command, f"dataset.json sample 1: its image {names[kind]} is outside of {folder} or in a prepared dataset")
+    assert not dataset_folder("multimedeval_copied").exists()
+
+
+@pytest.mark.parametrize(("place", "mode"), [("", 0o777), ("", 0o707), ("x.yaml", 0o666), ("x.py", 0o646)])
+def test_task_files_that_others_may_have_written(place, mode, medtasks, fails, folder):
+    medtasks("data", "prepare", "--from-folder", folder)
+    tasks = own_tasks_folder()
+    (tasks / "x.yaml").touch()
+    (tasks / "x.yaml").write_text("task: x\nprocess_docs: !function x.docs\n")
+    (tasks / "x.py").write_text("")
+    (tasks / "gone").symlink_to("nowhere")
+    assert NAME in medtasks("tasks").out
+    tasks.chmod(0o755)
+    assert NAME in medtasks("tasks").out
+    (tasks / place).chmod(mode)
+    ran = fails(["tasks"], f"{tasks / place} is another user's or writable by others", f"chmod -R go= {tasks}")
+    subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
+    assert NAME in medtasks("tasks").out

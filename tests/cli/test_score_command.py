@@ -128,6 +128,7 @@ def test_wrong_replies(fails, sample, write, tmp_path):
     fails(
         [*command, write({"doc_id": 0, "reply": "A"}, {"doc_id": 0, "reply": "B"})], "line 2", "two different replies"
     )
+    fails([*command, write("[" * 200_000)], "line 1 is not valid JSON (it is nested too deeply)")
     fails([*command, write("{\n")], "line 1 is not valid JSON", 'like {"doc_id": "10001/1", "reply": "A"}')
     fails([*command, write({"doc_id": 0, "resps": [["(1.0, True)"], ["(2.0, False)"]]})], "reads texts")
     mixed = write({"doc_id": 0, "reply": "A"}, {"doc_id": 1, "resps": [["(1.0, True)"], ["(2.0, False)"]]})

@@ -8,6 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 
+from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
@@ -182,10 +183,10 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
 
 
 def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
-    with work_folder("mediconfusion"):
+    with work_folder("mediconfusion", Access.PUBLIC):
         with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
             prepare(options)
         assert not final.exists()
-    with work_folder("other"):
+    with work_folder("other", Access.PUBLIC):
         assert prepare(options).rows == 32
     assert dataset_folder("other").with_name(".preparing-other").is_dir()

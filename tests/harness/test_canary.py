@@ -15,6 +15,7 @@ from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import score_replies
+from medtasks.data.catalogue import Access
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
@@ -70,7 +71,7 @@ def write_echo(package: Path) -> None:
 
 
 def publish_planted(name: str, columns: Columns) -> None:
-    with work_folder(name) as work:
+    with work_folder(name, Access.CREDENTIALED) as work:
         images = ImageStore(work)
         rows = []
         for row in range(DOCUMENTS):

@@ -117,12 +117,11 @@ def test_every_block_runs_as_printed(ran: Path) -> None:
         assert math.isfinite(content["results"]["own_reports"]["radcliq_v1,reference"])
 
 
-def test_score(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_score(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
     recorded = json.loads(ran.read_text())["results"]
     for name in (name for name in ASKED if not name.startswith("own_reports")):
-        found = medtasks(
-            "score", name, samples_of(ran, name), "--json", tmp_path / "scores.json", "--max-failed", "100%"
-        )
+        options = ["--include_path", project / "my_tasks", "--max-failed", "100%", "--json", tmp_path / "scores.json"]
+        found = medtasks("score", name, samples_of(ran, name), *options)
         assert (found.code, found.err) == (0, ""), name
         scores = json.loads((tmp_path / "scores.json").read_text())
         assert scores["missing"] == 0
@@ -178,12 +177,12 @@ def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any,
     assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
 
 
-def test_score_of_reports(ran: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_score_of_reports(ran: Path, project: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     if not GOLDEN.is_dir():
         pytest.skip("no tiny weights")
     monkeypatch.setenv("MEDTASKS_WEIGHTS", str(ran.parents[1] / "weights"))
     monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
-    found = medtasks("score", "own_reports", samples_of(ran, "own_reports"))
+    found = medtasks("score", "own_reports", samples_of(ran, "own_reports"), "--include_path", project / "my_tasks")
     assert "radcliq_v1" in found.out
     assert "meteor could not be computed" in found.err  # WordNet is no tiny weight
 
@@ -214,18 +213,19 @@ def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks
         assert wrong == (scores[metric] != 1), (rule, scores)
 
 
-def test_compare(ran: Path, medtasks: Any) -> None:  # noqa: F811
+def test_compare(ran: Path, project: Path, medtasks: Any) -> None:  # noqa: F811
     results = ran.parent
-    found = medtasks("compare", results, results)
+    found = medtasks("compare", results, results, "--include_path", project / "my_tasks")
     assert found.code == 0, found.err
     for name in NAMES:
         assert re.search(rf"^{name}$", found.out, re.MULTILINE), name
     assert "is no task of medtasks" not in found.out
 
 
-def test_report(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
     page, data = tmp_path / "report.html", tmp_path / "report.json"
-    found = medtasks("report", ran.parent, "--html", page, "--json", data)
+    options = ["--include_path", project / "my_tasks", "--html", page, "--json", data]
+    found = medtasks("report", ran.parent, *options)
     assert found.code == 0, found.err
     assert "is no task of medtasks" not in found.out
     assert "data prepare" not in found.out
@@ -239,12 +239,11 @@ def test_report(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
     assert text.count("data:image") >= 4 * COPIES
 
 
-def test_a_folder_that_has_moved_is_named(ran: Path, project: Path, medtasks: Any, fails: Any, tmp_path: Path) -> None:  # noqa: F811
-    results = shutil.copytree(project / "results", tmp_path / "elsewhere" / "results")
-    samples = next(results.rglob("*_samples_own_choice.jsonl"))
-    fails(["score", "own_choice", samples], "the run took tasks from my_tasks", "--include_path")
-    assert medtasks("score", "own_choice", samples, "--include_path", project / "my_tasks").code == 0
+def test_the_folder_of_a_run_is_named_and_not_read(ran: Path, project: Path, medtasks: Any, fails: Any) -> None:  # noqa: F811
+    samples = samples_of(ran, "own_choice")
+    failed = fails(["score", "own_choice", samples], "unknown task 'own_choice'", "--include_path")
+    assert "note: the run took tasks from my_tasks, which is not loaded" in failed.out
+    found = medtasks("score", "own_choice", samples, "--include_path", project / "my_tasks")
+    assert (found.code, "note: the run" in found.out) == (0, False)
     with including([project / "my_tasks"]):
         assert task_file("own_choice").variants == VARIANTS
-    shutil.copytree(project / "my_tasks", tmp_path / "elsewhere" / "my_tasks")
-    assert medtasks("score", "own_choice", samples).code == 0  # beside the results again

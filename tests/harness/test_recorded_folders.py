@@ -1,50 +1,115 @@
-"""Folders of tasks that recorded runs name."""
+"""Folders of tasks that results name: whoever gives results away may have put code into one."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from medtasks.harness.manifest import recorded_folders
 
+from ..audit.report.test_run_folder import manifest
+from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from ..made_up_runs import write_run
 
-@pytest.fixture
-def record(tmp_path):
-    """Write a results file that names folders; return the folder of the run."""
-
-    def write(include, name="20260101_000000", run="project/results/model"):
-        folder = tmp_path / run
-        folder.mkdir(parents=True, exist_ok=True)
-        config = {"config": {"resolved_cli_args": {"include_path": include}}}
-        (folder / f"{name}_results.json").write_text(json.dumps(config))
-        (folder / f"{name}_samples_one.jsonl").write_text("{}")
-        return folder.parent
-
-    return write
-
-
-def test_an_absolute_folder(record, tmp_path):
-    (tmp_path / "tasks").mkdir()
-    run = record(str(tmp_path / "tasks"))
-    assert recorded_folders([run, run]) == ([tmp_path / "tasks"], [])
-    samples = next(run.rglob("*_samples_one.jsonl"))
-    assert recorded_folders([samples]) == ([tmp_path / "tasks"], [])
-    assert recorded_folders([record([str(tmp_path / "tasks")], "20260101_000001")]) == ([tmp_path / "tasks"], [])
+EVIL = """task: {task}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: questions.jsonl}}}}
+test_split: test
+process_docs: !function evil.docs
+doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_target: !function medtasks.hooks.prompts.target
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+"""
+CODE = """import os, pathlib
+pathlib.Path(os.environ["MARK"]).touch()
+def docs(documents):
+    return documents
+"""
 
 
-def test_a_relative_folder_is_that_of_the_working_folder_or_of_the_project(record, tmp_path, monkeypatch):
-    run = record("tasks")
-    assert recorded_folders([run]) == ([], ["tasks"])
-    (tmp_path / "project" / "tasks").mkdir()
-    assert recorded_folders([run]) == ([tmp_path / "project" / "tasks"], [])
-    (tmp_path / "here" / "tasks").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "here")
-    (found,), _ = recorded_folders([run])
-    assert found.resolve() == tmp_path / "here" / "tasks"
+def given_away(folder: Path, task: str, include: str, recorded_in: str) -> Path:
+    """Write results of ``task`` that name a folder below them, which holds a task of that name and its code."""
+    run = write_run(folder, [task], 0.5, 1)
+    (run / ".x").mkdir()
+    (run / ".x" / "t.yaml").write_text(EVIL.format(task=task))
+    (run / ".x" / "evil.py").write_text(CODE)
+    questions = [{"question": f"{row}?", "options": ["no", "yes"], "answer": "A"} for row in range(32)]
+    (run / ".x" / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in questions))
+    include = include.format(run=run)
+    if recorded_in == "_results.json":
+        (results,) = run.glob("*_results.json")
+        content = json.loads(results.read_text())
+        content["config"]["resolved_cli_args"] = {"include_path": include}
+        results.write_text(json.dumps(content))
+    else:
+        manifest(run, {task: ("done", "")}, state="finished", options={"include_path": include})
+    return run
 
 
-def test_what_says_nothing(record, tmp_path):
-    run = record(None)
-    (run / "x_results.json").write_text("{")
-    (run / "y_results.json").write_text("[]")
-    (tmp_path / "replies.jsonl").write_text("")
-    assert recorded_folders([run, tmp_path / "replies.jsonl", tmp_path / "gone"]) == ([], [])
+def commands(run: Path, task: str) -> list[list[Any]]:
+    samples = next(run.glob("*_samples_*.jsonl"))
+    return [
+        ["report", run],
+        ["score", task, samples],
+        ["score", task, run],
+        ["compare", run, run],
+        ["parity", run, run],
+    ]
+
+
+@pytest.mark.parametrize("recorded_in", ["_results.json", "_run.json"])
+@pytest.mark.parametrize("include", [".x", "{run}/.x"])
+@pytest.mark.parametrize("task", ["theirs", "mediconfusion"])
+def test_code_of_a_recorded_folder_does_not_run(
+    task: str,
+    include: str,
+    recorded_in: str,
+    sample: Path,
+    tmp_path: Path,
+    medtasks: Any,  # noqa: F811
+    fails: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MARK", str(tmp_path / "ran"))
+    run = given_away(tmp_path / "run", task, include, recorded_in)
+    monkeypatch.chdir(run)
+    for command in commands(run, task):
+        out = medtasks(*command).out
+        assert not (tmp_path / "ran").exists(), command
+        named = f"the run took tasks from {include.format(run=run)}, which is not loaded" in out
+        assert named == (recorded_in == "_results.json")
+    if task == "mediconfusion":  # nor where the user trusts the folder: recorded replies are scored by our task
+        for command in commands(run, task):
+            fails([*command, "--include_path", run / ".x"], "t.yaml has a task 'mediconfusion'", "rename it")
+        assert not (tmp_path / "ran").exists()
+    else:
+        assert medtasks("score", task, run, "--include_path", run / ".x").code == 0
+        assert (tmp_path / "ran").exists()  # it is code that would run
+
+
+def test_a_file_may_not_be_called_as_a_variant_of_ours(sample: Path, tmp_path: Path, fails: Any) -> None:  # noqa: F811
+    run = given_away(tmp_path / "run", "mediconfusion_blind", ".x", "_results.json")
+    fails(["report", run, "--include_path", run / ".x"], "a task 'mediconfusion_blind', which is a name of ours")
+
+
+def test_our_own_folder_may_be_given(sample: Path, tmp_path: Path, medtasks: Any) -> None:  # noqa: F811
+    run = write_run(tmp_path / "run", ["mediconfusion"], 0.5, 1)
+    folder = medtasks("path").out.strip()
+    assert medtasks("score", "mediconfusion", run, "--include_path", folder).code == 0
+
+
+def test_what_is_recorded(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
+        (tmp_path / name).write_text(text)
+
+    for number, include in enumerate((["a", "b"], "b", None, {"c": 1}, 3)):
+        write(f"{number}_results.json", json.dumps({"config": {"resolved_cli_args": {"include_path": include}}}))
+    write("x_results.json", "{")
+    write("y_results.json", "[" * 200_000)
+    write("1_samples_one.jsonl", "{}")
+    write("replies.jsonl", "")
+    assert sorted(recorded_folders([tmp_path, tmp_path]))[:2] == ["a", "b"]
+    assert recorded_folders([tmp_path / "1_samples_one.jsonl"]) == ["b"]
+    assert recorded_folders([tmp_path / "replies.jsonl", tmp_path / "gone"]) == []

@@ -100,13 +100,14 @@ def test_open_reports_are_shown_and_saved(tmp_path):
 
 
 def publish_open_copy() -> None:
+    from medtasks.data.catalogue import Access
     from medtasks.data.manifest import Manifest
     from medtasks.data.schema import REPORT
     from medtasks.data.store import publish, work_folder
 
     source = home() / "datasets" / TASK
     facts = Manifest.read(source)
-    with work_folder("iu_xray_report") as work:
+    with work_folder("iu_xray_report", Access.PUBLIC) as work:
         shutil.copytree(source / "images", work / "images")
         documents = [{**document, "dataset": "iu_xray_report"} for document in load_documents(TASK)]
         changed = {"name": "iu_xray_report", "access": "public"}

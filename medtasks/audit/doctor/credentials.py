@@ -4,17 +4,18 @@ Of the harness's models: which would be refused credentialed data, and where the
 """
 
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data import endpoints
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.home import dataset_folder, home
+from medtasks.data.home import dataset_folder, home, open_to_others
 from medtasks.data.journal import FOLDER_NAME
 from medtasks.data.manifest import FILE_NAME
+from medtasks.data.own_datasets import access_of, own_datasets
 from medtasks.errors import ModelRefused
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.model_places import PLACES, Destination, known_destinations
@@ -42,20 +43,14 @@ def hub_token(scope: Scope) -> Iterator[Finding]:
 
 
 def readable_replies() -> Iterator[Finding]:
-    """Look at whether other users can read saved replies and journals, which may quote a patient's record."""
-    for name in (REPLIES, FOLDER_NAME):
-        folder = home() / name
-        if folder.is_dir() and _open_to_others(folder):
+    """Look at whether other users can read saved replies, journals and credentialed data, which may quote a patient."""
+    private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
+    for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
+        if folder.is_dir() and open_to_others(folder):
             found = f"other users of this machine can read files in {folder}, which may quote patients' records"
-            yield CREDENTIALS.warning(name, found, f"chmod -R go= '{folder}'")
+            yield CREDENTIALS.warning(folder.name, found, f"chmod -R go= {shlex.quote(str(folder))}")
         elif folder.is_dir():
-            yield CREDENTIALS.ok(name, f"{folder} can be read by its owner alone")
-
-
-def _open_to_others(folder: Path) -> bool:
-    """Return whether the group or others may open a file below a folder, as far as the file and its folder say."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
+            yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
 
 
 def remote_models(scope: Scope) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ Records are the results file beside a samples file, and the manifest of ``medtas
 """
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from medtasks.audit.run_files import recorded_fingerprint, results_beside
 from medtasks.audit.scoring import Documents
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.logged_samples import is_withheld
@@ -184,7 +184,7 @@ def _prompts(path: Path, documents: Documents) -> dict[str, str]:
     """Return the prompts in a samples file by document id; none where it holds none, or withholds them."""
     found = {}
     for line in path.read_text(encoding="utf-8-sig").split("\n") if path.is_file() else ():
-        item = json.loads(line) if line.strip() else {}
+        item = parse_json(line) if line.strip() else {}
         prompt = item.get("input")
         if isinstance(prompt, str) and isinstance(item["doc_id"], int) and not is_withheld(prompt):
             found[str(documents[item["doc_id"]]["doc_id"])] = prompt

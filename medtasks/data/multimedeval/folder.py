@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.data.decoding import LINEAR, Decoding
+from medtasks.data.home import datasets_folder
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.json_tables import read_json, records_table
 from medtasks.data.multimedeval.visual_questions import open_question
@@ -53,7 +54,7 @@ class OwnQuestions:
     def _test(self, _source: Path, images: ImageStore) -> Iterator[Row]:
         for row in self.samples.rows():
             try:
-                stored = [_stored(name, self.folder, images) for name in _names(row)]
+                stored = [_stored(_path_of(name, self.folder, row), name, images) for name in _names(row)]
                 document = open_question(row, _doc_id(row)) if self.kind == VQA else _choice(row, self.modality)
                 yield shown_row(row.place, document, stored)
             except _Unusable as cause:
@@ -96,9 +97,17 @@ def _names(row: SourceRow) -> list[str]:
     return [] if row.values.get("images") is None else row.texts("images")
 
 
-def _stored(name: str, folder: Path, images: ImageStore) -> StoredImage:
+def _path_of(name: str, folder: Path, row: SourceRow) -> Path:
+    """Return the path of an image; SourceError for one that not everyone may see to whom the folder may be shown."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
+        raise row.error(f"its image {name} is outside of {folder} or in a prepared dataset; put a copy into the folder")
+    return path
+
+
+def _stored(path: Path, name: str, images: ImageStore) -> StoredImage:
     try:
-        return images.add_file(folder / name)
+        return images.add_file(path)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise _Unusable(f"its image {name} is missing") from error
     except UnreadableImage as error:

@@ -29,7 +29,7 @@ from medtasks.data.image_store import ImageStore
 from medtasks.data.json_tables import read_json
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
-from medtasks.data.source_files import SourceFile, required_file, unpacking
+from medtasks.data.source_files import SourceFile, open_archive, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.table_recipe import ReadFile, TableReader, by_name
 from medtasks.data.tables import SourceRow, Table, csv_table, hub_table
@@ -92,21 +92,23 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
             where.setdefault(path.name, path.read_bytes)
         archives = sorted(source.rglob("*.zip"))
     with contextlib.ExitStack() as opened:
-        for archive in archives:
-            with unpacking(archive):
-                _add(archive, opened.enter_context(zipfile.ZipFile(archive)), where, opened)
+        for path in archives:
+            with unpacking(path):
+                archive = opened.enter_context(open_archive(path))
+                _add(path, archive, where)
+                for member in archive.namelist():  # archives in these are not opened: they could go on without end
+                    if member.endswith(".zip"):
+                        inner = open_archive(path, opened.enter_context(_unpacked(archive, member)))
+                        _add(path, opened.enter_context(inner), where)
         yield opened.enter_context(by_name(where))
 
 
-def _add(path: Path, archive: zipfile.ZipFile, where: dict[str, _Reader], opened: contextlib.ExitStack) -> None:
+def _add(path: Path, archive: zipfile.ZipFile, where: dict[str, _Reader]) -> None:
     """Add the images of an archive; ``path`` is the file it lies in."""
     for member in archive.namelist():
         name = PurePosixPath(member).name
         if name.endswith(_ENDING):
             where.setdefault(name, functools.partial(_read, path, archive, member))
-        elif name.endswith(".zip"):
-            inner = zipfile.ZipFile(opened.enter_context(_unpacked(archive, member)))
-            _add(path, opened.enter_context(inner), where, opened)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """The Hub's token, who can read replies, and models on other machines and data that must not go there."""
 
+from pathlib import Path
+
 import pytest
 
 from medtasks.audit.doctor.credentials import hub_token, readable_replies, remote_models
@@ -47,7 +49,7 @@ def test_no_replies():
     assert list(readable_replies()) == []
 
 
-@pytest.mark.parametrize("name", [REPLIES, JOURNAL])
+@pytest.mark.parametrize("name", [REPLIES, JOURNAL, f"datasets/{PRIVATE}"])
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode", "state"),
     [
@@ -64,7 +66,16 @@ def test_permissions(name, file_mode, folder_mode, state):
     file.write_text("{}\n")
     file.chmod(file_mode)
     file.parent.chmod(folder_mode)
-    expect(only(readable_replies()), state, called=name, fix="chmod -R go= " if state is State.WARNING else "")
+    file.parents[1].chmod(0o755)
+    expect(
+        only(readable_replies()), state, called=Path(name).name, fix="chmod -R go= " if state is State.WARNING else ""
+    )
+
+
+def test_public_data_may_be_open():
+    (home() / "datasets" / PUBLIC).mkdir(parents=True)
+    (home() / "datasets" / PUBLIC / "manifest.json").touch(0o644)
+    assert list(readable_replies()) == []
 
 
 def test_replies_as_they_are_saved():

@@ -6,6 +6,7 @@ from typing import Any
 
 from PIL import Image
 
+from medtasks.data.catalogue import Access
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
@@ -15,7 +16,7 @@ from medtasks.data.store import publish, work_folder
 
 def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access: str = "public") -> None:
     """Publish a dataset whose columns are empty where a row does not fill them."""
-    with work_folder(name) as work:
+    with work_folder(name, Access(access)) as work:
         images = ImageStore(work)
         documents = []
         for number, row in enumerate(rows):

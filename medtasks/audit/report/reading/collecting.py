@@ -27,7 +27,7 @@ from medtasks.extract.registry import Kind
 from medtasks.harness.documents import access_of_task, private_datasets, task_documents
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import lost_folders, scored_task, task_config, task_file, task_files
+from medtasks.harness.task_files import scored_task, task_config, task_file, task_files
 from medtasks.harness.task_index import mapping_in
 from medtasks.harness.thinking import THINKING
 from medtasks.metrics.metric import Role
@@ -140,8 +140,6 @@ def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
         if dataset
         else f"It {cause or 'is no task of medtasks'}: scores and standard errors are as the harness recorded them."
     )
-    if not cause and lost_folders():
-        what = f"{what} If it is your own: {lost_folders()}."
     report = TaskReport(
         name=recorded.name,
         describes=str(recorded.metadata.get("description") or ""),

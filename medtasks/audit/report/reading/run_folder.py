@@ -3,7 +3,6 @@
 Results files and manifests also say what is known of a run as a whole: versions, settings, and tasks without results.
 """
 
-import json
 import math
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask
 from medtasks.audit.report.words import moment
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
 from medtasks.harness.redaction import HIDDEN, redacted, without_home
@@ -147,7 +147,7 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
 def _results(folder: Path, notes: list[str]) -> Iterator[_Results]:
     for path in sorted(folder.rglob(f"*{RESULTS}")):
         try:
-            content: Any = json.loads(path.read_text(encoding="utf-8"))
+            content: Any = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             damaged = "it is cut off or damaged"
             cause = (error.strerror or type(error).__name__) if isinstance(error, OSError) else damaged

@@ -3,7 +3,6 @@
 A samples file is read as far as it can be read: a report says what is missing, and does not stop.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from medtasks.audit.report.reading.recorded import (
     without_metrics,
 )
 from medtasks.data.catalogue import Access
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
@@ -62,10 +62,10 @@ def read_samples(
     found = Samples()
     for line in _lines(path):
         try:
-            sample: Any = json.loads(line)
+            sample: Any = parse_json(line)
             doc_id = _doc_id(sample, documents)
             reply = recorded_reply(sample, likelihoods=task.compares_likelihoods)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             found.torn += 1
             continue
         except IndexError as error:
