@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import re
+import signal
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -62,6 +63,8 @@ def _login_name() -> str:
 def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
     from medtasks.curate.review_server import doorway, listening
 
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
     with listening(file, port, seed) as server, doorway(server) as door, contextlib.suppress(KeyboardInterrupt):
         say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
         say("Open it in a browser on this machine; Ctrl-C ends the review.")

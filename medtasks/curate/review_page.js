@@ -1,6 +1,6 @@
 "use strict";
 
-const TYPING_MS = 150, RETRY_MS = 2000, WHOLE = 100, STEP = 10;
+const TYPING_MS = 150, RETRY_MS = 2000, PROOF_MS = 10000, WHOLE = 100, STEP = 10;
 const FILTERS = ["all", "unscored", "below"];
 const GLYPHS = { true: "✓", false: "✗", null: "–" };
 
@@ -13,6 +13,7 @@ let captions = false;
 let light = { brightness: WHOLE, contrast: WHOLE };
 let zoom = 1;
 
+let key = null; // by which the server proves that it is the one this page came from
 const unsaved = new Set();
 let trouble = ""; // why nothing can be saved at all
 let saving = false;
@@ -36,15 +37,27 @@ const isPair = () => study.kind === "pairs";
 
 /* ---- Loading and saving ---------------------------------------------------------------------------------------- */
 
-async function load() {
-  const reply = await fetch("study", { cache: "no-store" });
+const bytes = (text) => new TextEncoder().encode(text);
+
+/** Sends a request once the server has proved that it is ours: after its end another program may listen at its port. */
+async function ask(path, options = {}) {
+  const nonce = crypto.randomUUID();
+  const proof = await fetch(`/proof?${nonce}`, { cache: "no-store", signal: AbortSignal.timeout(PROOF_MS) });
+  const ours = await crypto.subtle.verify("HMAC", key, await proof.arrayBuffer(), bytes(nonce));
+  if (!ours) throw new Error("another program listens here");
+  return fetch(path, { cache: "no-store", ...options });
+}
+
+async function load(from = ask) {
+  const reply = await from("study");
   if (!reply.ok) throw new Error(String(reply.status));
   return reply.json();
 }
 
 async function start() {
   try {
-    study = await load();
+    study = await load(fetch);
+    key = await crypto.subtle.importKey("raw", bytes(study.key), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
   } catch {
     return warn("The server does not answer. Start 'medtasks curate review' and open the address that it prints.");
   }
@@ -111,11 +124,11 @@ async function save(item) {
   let status = 0, content = {};
   try {
     const headers = { "Content-Type": "application/json" };
-    const reply = await fetch("save", { method: "POST", headers, body, cache: "no-store" });
+    const reply = await ask("save", { method: "POST", headers, body });
     [status, content] = [reply.status, await reply.json()];
   } catch {
-    trouble = "The server does not answer. Start the same command again and keep this page open: what is not saved " +
-      "stays in it, and it tries again all the time. If the command prints another address, copy it from here.";
+    trouble = "The server has ended or does not answer. Keep this page open, start the same command again and open " +
+      "the address that it prints. Then copy what is not saved here, and paste it there with Ctrl+V.";
     return false;
   }
   if (trouble) all(".figure").forEach((made_, place) => fillImage(made_, current().draft.images[place]));
@@ -133,9 +146,7 @@ async function save(item) {
   } else if (status === 409) {
     item.conflict = content;
   } else {
-    trouble = status === 403
-      ? "The server was started anew at another address. Open that one, and copy from here what is not saved."
-      : content.error;
+    trouble = content.error;
     return false;
   }
   showProgress();
@@ -150,7 +161,7 @@ function showState() {
   state.textContent = bad ? "Not saved" : unsaved.size ? "Saving …" : "Saved";
   state.className = bad ? "bad" : unsaved.size ? "busy" : "good";
   const number = unsaved.size === 1 ? "1 question is" : `${unsaved.size} questions are`;
-  if (trouble) warn(`${number} not saved. ${trouble}`);
+  if (trouble) warn(`${number} not saved. ${trouble}`, button("Copy", copyUnsaved));
   else if (conflict) warnOfConflict(conflict);
   else if (refused) warnOfRefused(refused);
   else one("#alert").hidden = true;
@@ -172,6 +183,23 @@ function warnOfRefused(item) {
   const place = items.indexOf(item);
   const why = [...new Set(Object.values(item.refused))].join("; ");
   warn(`Question ${place + 1} is not saved: ${why}.`, ...(place === at ? [] : [button("Go there", () => show(place))]));
+}
+
+function copyUnsaved() {
+  navigator.clipboard.writeText(JSON.stringify([...unsaved].map(({ id, version, said }) => ({ id, version, said }))));
+}
+
+/** Takes over what the page of a server that has ended could not save. */
+function pasteUnsaved(text) {
+  let copied = [];
+  try { copied = JSON.parse(text); } catch { return; }
+  for (const { id, version, said } of Array.isArray(copied) ? copied : []) {
+    const item = items.find((each) => each.id === id && each.said.digest === said?.digest);
+    if (!item) continue;
+    Object.assign(item, { version, said });
+    changed(item);
+  }
+  render();
 }
 
 function warnOfConflict(item) {
@@ -341,7 +369,7 @@ function picture(name) {
 }
 
 function fetched(name) {
-  return fetch(`image?id=${encodeURIComponent(name)}`).then(async (reply) => {
+  return ask(`image?id=${encodeURIComponent(name)}`).then(async (reply) => {
     if (!reply.ok) return { error: (await reply.json()).error };
     const note = decodeURIComponent(reply.headers.get("X-Conversions") ?? "");
     return { url: URL.createObjectURL(await reply.blob()), note };
@@ -593,6 +621,9 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
+document.addEventListener("paste", (event) => {
+  if (study !== null && !event.target.closest("input, textarea")) pasteUnsaved(event.clipboardData.getData("text"));
+});
 document.addEventListener("input", (event) => {
   if (event.target.matches("[data-field]")) edited(event.target);
 });

@@ -1,23 +1,29 @@
 """A page on this machine in which an expert reviews a study; nothing of it can be reached from elsewhere.
 
-It listens on the loopback alone and answers nobody who lacks the random token of its address, nor a page of another
+It listens on the loopback alone and answers no one who lacks the random token of its address, nor a page of another
 site whose name was bound to the loopback (DNS rebinding). The page loads nothing from outside and may not.
 
 =============================  =====================================================================================
-``GET  /TOKEN/``               the page; ``review_page.js`` and ``review_page.css`` beside it
-``GET  /TOKEN/study``          drafts, texts of images and what was said, as JSON
+``GET  /TOKEN/``               the page; ``review_page.js`` and ``review_page.css`` next to it
+``GET  /TOKEN/study``          drafts, texts of images, the review so far and the key of the proof, as JSON
 ``GET  /TOKEN/image?id=``      an image of the study, as models see it, in PNG
-``POST /TOKEN/save``           what is said of one draft; answered with what the file holds, or why it cannot be kept;
+``POST /TOKEN/save``           the review of one draft; answered with what the file holds, or why it cannot be kept;
                                409 where it was changed elsewhere, 507 where the file cannot be written
+``GET  /proof?NONCE``          HMAC-SHA256 of the nonce under the key, without a token
 =============================  =====================================================================================
 
-After a crash the same command takes the same address, so that a page which is still open goes on saving.
+Once the server has ended, any user of the machine can listen at its port while the page is still open. Therefore the
+page asks for a proof before each request, and token and key are new at each start.
 """
 
 import contextlib
+import hmac
 import json
 import secrets
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -38,6 +44,7 @@ from medtasks.errors import MedTasksError
 
 HOST = "127.0.0.1"
 LARGEST_BODY = 1_000_000
+_PROOF = "/proof"
 _PAGE = {
     "": ("review_page.html", "text/html; charset=utf-8"),
     "review_page.js": ("review_page.js", "text/javascript; charset=utf-8"),
@@ -54,14 +61,8 @@ _HEADERS = {
 }
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 _IDLE_SECONDS = 60
+_MOST_STRANGERS = 32  # connections that have not shown the token; a browser opens six
 _MOST_DIGITS = 9  # Python reads no number of thousands of them
-
-
-class Address(Record):
-    """Where a server was reached that has not ended in order."""
-
-    port: int
-    token: str
 
 
 class _Saving(Record):
@@ -77,12 +78,16 @@ class ReviewServer(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 64
+    allow_reuse_address = False  # after its end the system keeps the port from others for a minute, even after a crash
 
-    def __init__(self, file: ReviewerFile, address: Address, seed: int | None = None) -> None:
-        super().__init__((HOST, address.port), _Handler)
-        self.file, self.token = file, address.token
+    def __init__(self, file: ReviewerFile, port: int, seed: int | None = None) -> None:
+        super().__init__((HOST, port), _Handler)
+        self.file = file
+        self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.images = ReviewImages(file.images)
         self.order = file.order(seed)
+        self._strangers: dict[socket.socket, None] = {}  # the oldest first
+        self._counting = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -94,11 +99,41 @@ class ReviewServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection."""
+        try:
+            return super().get_request()
+        except OSError:  # no file descriptor is left: without a pause it would be tried again at once, for ever
+            time.sleep(0.05)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and disconnect the oldest stranger where there are too many."""
+        with self._counting:
+            self._strangers[request] = None
+            if len(self._strangers) > _MOST_STRANGERS:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.trust(request)
+        super().shutdown_request(request)
+
+    def trust(self, connection: socket.socket) -> None:
+        """Keep a connection that has shown the token, however many others there are."""
+        with self._counting:
+            self._strangers.pop(connection, None)
+
     def study(self) -> dict[str, Any]:
-        """Return all that the page shows but images."""
+        """Return all that the page needs but images."""
         file = self.file
         used = {image for draft in file.drafts.values() for image in draft.images}
         return {
+            "key": self.key,
             "name": file.study.name,
             "kind": file.study.kind,
             "reviewer": file.reviewer,
@@ -157,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(json.dumps(refused.content).encode(), "application/json", {}, refused.status)
 
     def _asked_for(self) -> tuple[str, str]:
-        """Return path after the token and query, once it is sure that our own page asks."""
+        """Return the path after the token, and the query, of a request that comes from our own page."""
         here = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         try:
             address = urlsplit(self.path)
@@ -171,9 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
         foreign = (
             self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
         )
-        if not (known and ours) or foreign:
+        if not (known or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
-        return path, address.query
+        if known:
+            self.server.trust(self.connection)
+        return path if known else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:
         if path in _PAGE:
@@ -183,6 +220,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(json.dumps(self.server.study()).encode(), "application/json")
         elif path == "image":
             self._send_image("".join(parse_qs(query).get("id", [])))
+        elif path == _PROOF:
+            proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
+            self._send(proof, "application/octet-stream")
         else:
             raise _Refused(404, error="there is no such page")
 
@@ -238,17 +278,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-@contextlib.contextmanager
-def listening(file: ReviewerFile, port: int | None = None, seed: int | None = None) -> Iterator[ReviewServer]:
-    """Yield a server for a reviewer's file, at a port or any free one; a MedTasksError says that it is taken.
+def listening(file: ReviewerFile, port: int | None = None, seed: int | None = None) -> ReviewServer:
+    """Return a server for a reviewer's file, at a port or any free one; a MedTasksError says that it is taken.
 
-    ``seed`` shuffles the drafts. The address is forgotten when the block ends, and kept when it fails.
+    ``seed`` shuffles the drafts. Use it in a ``with`` block, which ends it.
     """
-    last = file.path.with_name(f".{file.reviewer}.address")
-    with _bound(file, port, seed, last) as server:
-        write_private(last, Address(port=server.server_port, token=server.token).model_dump_json())
-        yield server
-    last.unlink(missing_ok=True)
+    try:
+        return ReviewServer(file, port or 0, seed)
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -263,15 +303,3 @@ def doorway(server: ReviewServer) -> Iterator[Path]:
         yield door
     finally:
         door.unlink(missing_ok=True)
-
-
-def _bound(file: ReviewerFile, port: int | None, seed: int | None, last: Path) -> ReviewServer:
-    new = Address(port=port or 0, token=secrets.token_urlsafe(24))
-    with contextlib.suppress(OSError, ValueError):
-        crashed = Address.model_validate_json(last.read_text(encoding="utf-8"))
-        if port in (None, crashed.port):
-            return ReviewServer(file, crashed, seed)
-    try:
-        return ReviewServer(file, new, seed)
-    except OSError as error:
-        raise MedTasksError(f"cannot listen on port {port}: {error.strerror or error}; give another --port") from None

@@ -1,6 +1,9 @@
 """Reviewing on the page in a real browser, by keys alone."""
 
+import contextlib
+import http.server
 import stat
+import threading
 import time
 
 import pytest
@@ -51,8 +54,13 @@ class Expert(Reader):
         """Replace the text that is being edited."""
         from selenium.webdriver import ActionChains
 
-        ActionChains(self.browser).key_down(CONTROL).send_keys("a").key_up(CONTROL).send_keys(DELETE).perform()
-        ActionChains(self.browser).send_keys(text).perform()
+        self.press_with_control("a")
+        ActionChains(self.browser).send_keys(DELETE, text).perform()
+
+    def press_with_control(self, key):
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.browser).key_down(CONTROL).send_keys(key).key_up(CONTROL).perform()
 
     @property
     def state_of_saving(self):
@@ -142,9 +150,8 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
         expert.wait(lambda: expert.all(".figure") and expert.images_are_shown())
         assert (expert.one("#item").text, expert.pressed("#item"), expert.state) == shown
         assert expert.errors() == []
-        assert all(
-            url.startswith((server.url, f"blob:http://127.0.0.1:{server.server_port}/")) for url in expert.requests()
-        )
+        here = f"http://127.0.0.1:{server.server_port}/"
+        assert all(url.startswith((server.url, f"{here}proof?", f"blob:{here}")) for url in expert.requests())
 
 
 def test_a_browser_is_led_to_the_page_without_its_address(expert, tmp_path):
@@ -241,30 +248,87 @@ def test_a_question_that_another_tab_changed_is_not_written_over(expert, tmp_pat
         assert expert.one("[data-field=note]").get_attribute("value") == "mine"
 
 
-def test_a_killed_server_is_said_and_nothing_is_lost_when_it_is_started_again(expert, tmp_path):
+@contextlib.contextmanager
+def impostor(port):
+    """Listen at the port of a server that has ended, say yes to everything, and yield a list of all that arrives."""
+    arrived = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            arrived.append(f"{self.requestline}\n{self.headers}\n{body!r}")
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_POST = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield arrived
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_takes_over(expert, tmp_path):
     pairs_study(tmp_path)
-    process, address = start_review(tmp_path)
+    process, address = start_review(tmp_path, port_is_free_at_once=True)
     expert.open_review(address)
     expert.press("9")
     expert.wait_until_saved()
+    expert.run("Promise.all([...pictures.values()])")  # nothing is under way
+    key = expert.run("study.key")
     process.kill()
     process.communicate()
     assert file_of(tmp_path).items["p1"].judgements[0].score == 9
-    expert.press("7", "n", "5", "m")
-    expert.write("typed while it was gone")
-    expert.press(ESCAPE, "n")  # whose images were not asked for yet
-    expert.wait(lambda: "2 questions are not saved. The server does not answer." in expert.alert)
-    assert expert.state_of_saving == "Not saved"
-    process, again = start_review(tmp_path)
-    assert again == address
-    expert.wait_until_saved()
-    assert not expert.one("#alert").is_displayed()
-    expert.wait(expert.images_are_shown)
-    items = file_of(tmp_path).items
-    assert items["p1"].scores == (9, 7)
-    assert (items["p2"].judgements[0].score, items["p2"].note) == (5, "typed while it was gone")
+    with impostor(int(address.split(":")[2].split("/")[0])) as arrived:
+        expert.press("7", "n", "5", "m")
+        expert.write("Mrs Example")
+        expert.press(ESCAPE, "n")  # whose images were not asked for yet
+        expert.run("refresh()")
+        expert.wait(lambda: "2 questions are not saved. The server has ended or does not answer" in expert.alert)
+        seen = len(arrived)
+        expert.wait(lambda: len(arrived) > seen)  # it tries again
+        assert expert.state_of_saving == "Not saved"
+        assert {request.partition("?")[0] for request in arrived} == {"GET /proof"}
+        assert not [secret for secret in (*address.split("/")[3:4], key, "Example", "im") if secret in str(arrived)]
+        process, again = start_review(tmp_path)
+        expert.browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardSanitizedWrite"]})
+        expert.one("#alert button").click()
+        old = expert.browser.current_window_handle
+        expert.browser.switch_to.new_window("tab")
+        expert.open_review(again)
+        expert.press_with_control("v")
+        expert.wait(lambda: expert.one("#tally").text.startswith("1 of 3"))
+        expert.wait_until_saved()
+        items = file_of(tmp_path).items
+        assert items["p1"].scores == (9, 7)
+        assert (items["p2"].judgements[0].score, items["p2"].note) == (5, "Mrs Example")
+        expert.browser.close()
+        expert.browser.switch_to.window(old)
     process.kill()
     process.communicate()
+
+
+def test_a_server_that_was_only_held_up_is_asked_again(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        key, server.key = server.key, "another"
+        expert.press("n", "n", "8", "6")
+        expert.wait(lambda: "1 question is not saved. The server has ended or does not answer" in expert.alert)
+        server.key = key
+        expert.wait_until_saved()
+        assert not expert.one("#alert").is_displayed()
+        expert.wait(expert.images_are_shown)
+    assert file_of(tmp_path).items["p3"].scores == (8, 6)
 
 
 @pytest.mark.parametrize("kind", [StudyKind.VISUAL_CLOSED, StudyKind.VISUAL_OPEN, StudyKind.CONTEXTUAL])

@@ -1,5 +1,6 @@
 import contextlib
 import errno
+import hmac
 import http.client
 import io
 import itertools
@@ -277,7 +278,7 @@ def save_until_killed(address, acknowledged, enough):
                 enough.set()
 
 
-def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_its_address(tmp_path):
+def test_a_killed_review_has_lost_nothing_that_was_answered_and_its_token_is_worth_nothing(tmp_path):
     study = pairs_study(tmp_path)
     first, address = start_review(tmp_path)
     acknowledged: list[int] = []
@@ -289,12 +290,51 @@ def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_it
     first.communicate()
     thread.join()
     assert int(reviews.read_reviews(tmp_path, study)[0].items["p1"].note) >= acknowledged[-1]
-    second, again = start_review(tmp_path)
-    assert again == address
-    second.send_signal(signal.SIGINT)
-    out, err = second.communicate(timeout=300)
-    assert (second.returncode, err) == (0, "")
+    port, token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", address).groups()
+    with pytest.raises(OSError, match="already in use"):
+        socket.create_server(("127.0.0.1", int(port)))  # what a page still sends at the crash goes to no one
+    with reviewing(tmp_path) as again:
+        assert [ask(again, path, token=token)[0] for path in ("", "study", "image?id=im1")] == [403] * 3
+        assert ask(again, "study")[0] == 200
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_review_ends_in_order_and_leaves_only_the_reviewers_file(tmp_path, ending):
+    pairs_study(tmp_path)
+    process, _ = start_review(tmp_path)
+    process.send_signal(ending)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, "")
     assert out == f"anna: 0 of 3 drafts scored, 0 below 5; {tmp_path}/reviews/anna.json\n"
-    assert not list((tmp_path / "reviews").glob("*address"))
-    with opened(tmp_path, "anna") as file, listening(file) as new:
-        assert new.token not in address
+    assert {path.name for path in (tmp_path / "reviews").iterdir()} <= {".anna.lock"}
+
+
+def test_the_server_proves_itself_anew_each_time_and_only_with_the_key_of_the_page(server):
+    key = json.loads(ask(server, "study")[2])["key"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/proof?nonce") as reply:
+        assert reply.read() == hmac.digest(key.encode(), b"nonce", "sha256")
+    with reviewing(server.file.folder, "other") as other:
+        assert other.key != key
+
+
+def test_connections_of_strangers_do_not_keep_the_reviewer_out(tmp_path):
+    """Attack with more idle connections than the server may have files, and go on working."""
+    pairs_study(tmp_path)
+    process, address = start_review(tmp_path, files=128)
+    port = int(address.split(":")[2].split("/")[0])
+    own = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    path = address.partition(str(port))[2]
+    with contextlib.ExitStack() as strangers:
+        strangers.callback(process.kill)
+        strangers.enter_context(contextlib.closing(own)).request("GET", f"{path}study")
+        assert own.getresponse().read()
+        idle = [strangers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(300)]
+        for line in idle[::2]:
+            line.sendall(b"GET /proof HTTP/1.1\r\n")  # a request without an end
+        with urllib.request.urlopen(f"{address}study", timeout=300) as reply:
+            assert reply.status == 200
+        idle[0].settimeout(300)
+        assert idle[0].recv(1) == b""
+        own.request("GET", f"{path}image?id=im1")  # the connection of the page is still the same
+        assert own.getresponse().status == 200
+    process.communicate()
