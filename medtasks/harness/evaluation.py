@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.data.home import dataset_holding
+from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
@@ -122,6 +123,8 @@ def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
     datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
     datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
+    if hasattr(lm, "quote_errors"):
+        lm.quote_errors(allowed=not any(map(is_private, datasets)))
     if datasets:
         from medtasks.harness.remote_models import refuse_remote_model
 
@@ -181,7 +184,7 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
         parts: list[Any] = [None] * distributed.get_world_size()
         distributed.all_gather_object(parts, opened)
         opened = {key: image for part in parts for key, image in part.items()}
-    if results is None:
+    if results is None or not opened:
         return
     if warning := flat_warning(opened):
         say_last(warning)
