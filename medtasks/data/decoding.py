@@ -28,7 +28,7 @@ import re
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,9 @@ from medtasks.errors import MedTasksError
 
 AS_STORED = "8 bits as stored"
 """What is said of an image with which nothing was done."""
+NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
+"""What is said of an image of which a model sees next to nothing, after what was done with it."""
+_LEAST_SPAN = 32
 
 _BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
 _PLAIN = ("1", "L", "RGB", "LA", "RGBA", "La", "RGBa")
@@ -124,7 +127,8 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
     """
     try:
         with strict_decoding():
-            return _decoded(source, decoding, side)
+            seen = _decoded(source, decoding, side)
+            return replace(seen, conversions=(*seen.conversions, *flat_mark(seen.pixels)))
     except (FileNotFoundError, UnreadableImage):
         raise
     except _BROKEN as error:
@@ -146,6 +150,12 @@ def mend_of(error: OSError) -> str | None:
     if isinstance(error, UnclearRange):
         return "nothing says which values of an image are black and white; save it with 8 bits"
     return str(error) if isinstance(error, NoReader) else None
+
+
+def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
+    """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range; else nothing."""
+    spans = (high - low for low, high in (pixels.getchannel(band).getextrema() for band in pixels.getbands()))
+    return (NEARLY_FLAT,) if all(span < _LEAST_SPAN for span in spans) else ()
 
 
 def is_whole_image(source: Source) -> bool:

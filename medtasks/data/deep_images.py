@@ -10,9 +10,9 @@ and an overexposed image look the same:
 - JPEG 2000, PGM: 16 bits, to which Pillow stretches whatever the file has.
 - Floats from 0 to 1: this range.
 
-Floats beyond 0 to 1, signed values and 32 bits say nothing of what is black and white. Nor, in truth, does a file of 16
-bits whose values all lie in the lowest quarter of these: mostly it holds 10 to 14 bits, and a model would see it almost
-black. Both are refused; the range can be given.
+Floats beyond 0 to 1, signed values and 32 bits say nothing of what is black and white. Nor, in truth, does a file whose
+values span less than a quarter of its range: mostly it holds 10 to 14 of 16 bits, or Hounsfield units with an offset,
+and a model would see it almost flat. Both are refused; the range can be given.
 
 Pillow itself reads 16 bits per colour as 8 by dropping the low byte. Here both bytes count.
 """
@@ -46,7 +46,7 @@ def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) ->
         (low, high), done = given, f"more than 8 bits scaled from {given[0]:g}..{given[1]:g}, as given"
     else:
         (low, high), done = _file_range(image, values, depths)
-        refuse_if_dark(values, low, high, done)
+        _refuse_if_narrow(values, low, high, done)
     share = to_unit(values, low, high)
     if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
         share = 1 - share
@@ -71,12 +71,12 @@ def from_unit(share: Any) -> Image.Image:
     return Image.fromarray((share * 255 + 0.5).astype(np.uint8))
 
 
-def refuse_if_dark(values: Any, low: float, high: float, done: str) -> None:
-    """Raise UnclearRange for values that all lie in the lowest part of their range and are not all the same."""
+def _refuse_if_narrow(values: Any, low: float, high: float, done: str) -> None:
+    """Raise UnclearRange for values that span little of their range and are not all the same."""
     least, largest = _ends(values)
-    if least < largest < low + (high - low) * _LEAST_USED:
+    if 0 < largest - least < (high - low) * _LEAST_USED:
         raise UnclearRange(
-            f"its values go from {least:g} to {largest:g} only, so that a model would see it almost black ({done})",
+            f"its values go from {least:g} to {largest:g} only, so that a model would see it almost flat ({done})",
             (least, largest),
         )
 

@@ -2,7 +2,9 @@
 
 Stored values become the modality's (Hounsfield units for CT), then grey values by the file's VOI lookup table or,
 without one, by its first window (DICOM PS3.3 C.11.2); ``MONOCHROME1`` is inverted. A file with neither is scaled from
-the range of its ``BitsStored``. Colours come as they are.
+its least to its largest value, padding (``PixelPaddingValue`` to ``PixelPaddingRangeLimit``) left out: CT scanners
+store 16 bits and use a fraction of them, so that the range of the bits would show an almost flat grey. Grey of up to 8
+unsigned bits is ready to be shown and keeps the range of its bits, as colours do.
 
 Uncompressed and RLE-compressed files need only ``pydicom``; JPEG 2000 needs ``pylibjpeg-openjpeg`` too. The extra
 ``dicom`` installs both.
@@ -18,10 +20,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from medtasks.data.deep_images import from_unit, refuse_if_dark, to_unit
-from medtasks.data.strict_pillow import NoReader, Range, Source, UnreadableImage
+from medtasks.data.deep_images import from_unit, to_unit
+from medtasks.data.strict_pillow import NoReader, Range, Source, UnclearRange, UnreadableImage
 from medtasks.errors import MedTasksError
 
+_READY_BITS = 8
 _BROKEN = (AttributeError, EOFError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
@@ -51,7 +54,7 @@ def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str
     ``given`` are values of the modality that are black and white, in place of the file's own window.
 
     Raises:
-        UnclearRange: It has no window, and its values use little of the range of their bits.
+        UnclearRange: It has no window, and all its values are the same.
         UnreadableImage: See :func:`reading_dicom`; also where it holds several frames, or ``pydicom`` is missing.
     """
     try:
@@ -64,7 +67,9 @@ def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str
             if kind == "PALETTE COLOR":
                 stored = pydicom.pixels.apply_color_lut(stored, dataset)
             if stored.ndim == 3:
-                return from_unit(stored / np.iinfo(stored.dtype).max), ["DICOM colours"]
+                from_table = kind == "PALETTE COLOR"
+                white = np.iinfo(stored.dtype).max if from_table else 2 ** int(dataset.BitsStored) - 1
+                return from_unit(to_unit(stored, 0, white)), ["DICOM colours"]
             share, done = _grey(pydicom.pixels, dataset, stored, given)
     except MedTasksError as missing:
         raise NoReader(str(missing)) from missing
@@ -82,21 +87,28 @@ def _grey(pixels: Any, dataset: Any, stored: Any, given: Range | None) -> tuple[
         return _in_table(values, dataset), "DICOM VOI table applied"
     if all(dataset.get(name) not in (None, "") for name in ("WindowCenter", "WindowWidth")):
         return _in_window(values, dataset), "DICOM window applied"
-    low, high = _stored_range(dataset)
-    done = f"DICOM without a window scaled from the {dataset.BitsStored} bits stored"
-    refuse_if_dark(values, low, high, done)
-    return to_unit(values, low, high), done
+    if int(dataset.get("BitsStored", 64)) <= _READY_BITS and not dataset.PixelRepresentation:
+        ends = np.array([0, 2**dataset.BitsStored - 1], stored.dtype)
+        low, high = sorted(map(float, pixels.apply_modality_lut(ends, dataset)))
+        return to_unit(values, low, high), f"DICOM without a window scaled from the {dataset.BitsStored} bits stored"
+    shown = values[~_is_padding(stored, dataset)]
+    if not shown.size:
+        raise UnreadableImage("all of its pixels are padding")
+    low, high = float(shown.min()), float(shown.max())
+    if low == high:
+        raise UnclearRange(f"it has no window, and all its values are {low:g}", (low, high))
+    return to_unit(values, low, high), "DICOM without a window scaled from its least to its largest value"
 
 
-def _stored_range(dataset: Any) -> Range:
-    """Return the modality's values of the least and the largest value that the stored bits can have."""
-    if dataset.get("ModalityLUTSequence"):
-        return 0, 2 ** int(dataset.ModalityLUTSequence[0].LUTDescriptor[2]) - 1
-    bits, signed = int(dataset.BitsStored), int(dataset.PixelRepresentation)
-    ends = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    slope, intercept = float(dataset.get("RescaleSlope", 1)), float(dataset.get("RescaleIntercept", 0))
-    low, high = sorted(end * slope + intercept for end in ends)
-    return low, high
+def _is_padding(stored: Any, dataset: Any) -> Any:
+    """Return which stored values only fill the image up (DICOM PS3.3 C.7.5.1.1.2), as booleans."""
+    padding = dataset.get("PixelPaddingValue")
+    if padding is None or stored.dtype.kind not in "iu":
+        return np.zeros(stored.shape, bool)
+    limit = dataset.get("PixelPaddingRangeLimit")
+    # Some files write a negative padding as an unsigned number.
+    ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
+    return (stored >= ends.min()) & (stored <= ends.max())
 
 
 def _in_table(values: Any, dataset: Any) -> Any:

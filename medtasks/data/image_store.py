@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
-from medtasks.data.decoding import REFERENCE, DecodedImage, Decoding, decoded, is_dicom
+from medtasks.data.decoding import REFERENCE, DecodedImage, Decoding, decoded, flat_mark, is_dicom
 from medtasks.data.volume_files import ENDING, volume_digests
 
 FOLDER = "images"
@@ -74,7 +74,8 @@ class ImageStore:
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
         """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` says how they were made."""
-        facts = ImageFacts(pixels_sha256(image.convert("RGB")), () if conversion is None else (conversion,))
+        conversions = (*(() if conversion is None else (conversion,)), *flat_mark(image))
+        facts = ImageFacts(pixels_sha256(image.convert("RGB")), conversions)
         buffer = io.BytesIO()
         tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
         image.save(buffer, "PNG", compress_level=0 if tiny else 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.decoding import AS_STORED, LINEAR, Decoding, ImageRule, decoded
+from medtasks.data.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule, decoded
 from medtasks.data.home import dataset_folder, dataset_holding
 from medtasks.data.image_store import VOLUME, ImageFacts, image_facts
 from medtasks.data.volume_files import is_volume, volume_digests
@@ -76,7 +76,7 @@ def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, Imag
         "images": len(images),
         "text_sha256": text_fingerprint(documents),
         "pixels_sha256": pixels_fingerprint(images),
-        "image_conversions": counted_conversions(images.values()),
+        "image_conversions": counted_conversions(facts.conversions for facts in images.values()),
     }
 
 
@@ -114,10 +114,13 @@ def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def counted_conversions(images: Iterable[ImageFacts]) -> dict[str, int]:
+def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
     """Return what is done with how many images, the most frequent first."""
-    found = Counter(done for facts in images for done in facts.conversions or (AS_STORED,))
-    return dict(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
+    counts: Counter[str] = Counter()
+    for conversions in images:
+        counts.update(conversions)
+        counts[AS_STORED] += set(conversions) <= {NEARLY_FLAT}
+    return dict(sorted((+counts).items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def described_images(data: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_S = 120.0
 """A server that asks for a longer pause than this is not waited for."""
 _LONGEST_CONNECTING_S = 15.0
+_CLOSED = ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")  # of the HTTP library
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 
 
@@ -72,6 +73,8 @@ class RemoteTrouble(Exception):
     retry: bool  # whether another try can help
     outage: bool  # whether it says something about the endpoint, so that it would meet the next sample as well
     wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
+    status: int | None = None  # of HTTP; None without an answer
+    reached: bool = True  # whether there was a connection
 
 
 class CircuitBreaker:
@@ -114,10 +117,11 @@ class CircuitBreaker:
             return True
 
 
-def trouble_of(error: Exception, server: Server) -> RemoteTrouble:
+def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTrouble:
     """Classify an exception of the ``openai`` SDK.
 
-    The server's own message is never quoted, for it may repeat the prompt or the key; only its short error code is.
+    The server's own message may repeat the prompt or the key: only its short error code is quoted, and ``words`` that a
+    caller has found fit.
     Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried, and is no outage because
     waiting mends it, unless the quota is used up; 401, 403, 404 and redirects are outages that no retry mends; every
     other status is a fault of this one request.
@@ -125,13 +129,16 @@ def trouble_of(error: Exception, server: Server) -> RemoteTrouble:
     import openai
 
     if type(error.__cause__).__name__ == "ConnectTimeout":
-        return RemoteTrouble(f"{server.name} could not be reached (no connection in time)", retry=True, outage=True)
+        cause = f"{server.name} could not be reached (no connection in time)"
+        return RemoteTrouble(cause, retry=True, outage=True, reached=False)
     if isinstance(error, openai.APITimeoutError):
         return RemoteTrouble(f"{server.name} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
     if isinstance(error, openai.APIConnectionError):
-        return RemoteTrouble(f"{server.name} could not be reached{_system_reason(error)}", retry=True, outage=True)
+        reached = type(error.__cause__).__name__ in _CLOSED
+        what = "closed the connection without a complete answer" if reached else "could not be reached"
+        return RemoteTrouble(f"{server.name} {what}{_system_reason(error)}", retry=True, outage=True, reached=reached)
     if isinstance(error, openai.APIStatusError):
-        return _status_trouble(error, server)
+        return _status_trouble(error, server, words)
     return unreadable(server)
 
 
@@ -169,10 +176,11 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def _status_trouble(error: "APIStatusError", server: Server) -> RemoteTrouble:
+def _status_trouble(error: "APIStatusError", server: Server, words: str) -> RemoteTrouble:
     status, where = error.status_code, server.name
     code = error.code if error.code and _CODE.fullmatch(error.code) else None
     label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
+    label += f": {words}" if words else ""
     if status in server.refusals:
         return RemoteTrouble(
             f"{where} refused the request ({label}); {server.refusals[status]}", retry=False, outage=True
@@ -187,7 +195,7 @@ def _status_trouble(error: "APIStatusError", server: Server) -> RemoteTrouble:
     if wait_s is not None and wait_s > _LONGEST_WAIT_S:
         return RemoteTrouble(f"{where} asks to wait {wait_s:.0f} s ({label})", retry=False, outage=False, wait_s=wait_s)
     cause = f"{where} limits the rate of requests" if status == 429 else f"{where} failed"
-    return RemoteTrouble(f"{cause} ({label})", retry=True, outage=status != 429, wait_s=wait_s)
+    return RemoteTrouble(f"{cause} ({label})", retry=True, outage=status != 429, wait_s=wait_s, status=status)
 
 
 def _system_reason(error: BaseException) -> str:

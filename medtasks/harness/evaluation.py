@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.data.home import dataset_holding
+from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
@@ -61,6 +62,8 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
 
         with journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
             results = evaluate(*args, **kwargs)
+        if ours:  # but for shards, which share images, so that their counts would not add up
+            _record_images(results, ours if shard is None else {})
         if results is not None:  # only the first of several processes has them
             if shard is not None:
                 mark(results, shard, rows)
@@ -120,6 +123,8 @@ def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
     datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
     datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
+    if hasattr(lm, "quote_errors"):
+        lm.quote_errors(allowed=not any(map(is_private, datasets)))
     if datasets:
         from medtasks.harness.remote_models import refuse_remote_model
 
@@ -164,6 +169,32 @@ def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:
         say_last(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+
+
+def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) -> None:
+    """Count in the results of tasks without a prepared dataset what was done with images; warn of nearly flat ones."""
+    from torch import distributed
+
+    from medtasks.data.manifest import counted_conversions
+    from medtasks.prompts.images import OPENED, flat_warning, image_keys
+
+    opened = dict(OPENED)
+    OPENED.clear()
+    if distributed.is_initialized():
+        parts: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(parts, opened)
+        opened = {key: image for part in parts for key, image in part.items()}
+    if results is None or not opened:
+        return
+    if warning := flat_warning(opened):
+        say_last(warning)
+    for name, task in tasks.items():
+        config = results["configs"][name]
+        metadata = config.get("metadata") or {}
+        if "data" not in metadata and (keys := image_keys(task) & opened.keys()):
+            rules = sorted({decoding.rule for _, decoding in keys})
+            counts = counted_conversions(opened[key].conversions for key in keys)
+            config["metadata"] = {**metadata, "data": {"image_rule": " and ".join(rules), "image_conversions": counts}}
 
 
 def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:

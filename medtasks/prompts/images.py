@@ -1,15 +1,15 @@
 """Images of a document, for ``doc_to_visual``."""
 
-import functools
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from loguru import logger
 from PIL import Image
 
 from medtasks.data.blanks import blank_image, blank_volume
-from medtasks.data.decoding import LINEAR, Decoding, decoded
+from medtasks.data.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
 from medtasks.data.embedded_images import embedded_path
 from medtasks.data.manifest import manifest_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
@@ -18,10 +18,26 @@ from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.strict_pillow import UnclearRange
 from medtasks.data.variants import BLANK, BLIND, COLUMN
-from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.families.templates import filled
 
 _MARK = "<image>"
+
+
+_NAMED = 4
+Key = tuple[Path, Decoding]
+
+
+class OpenedImage(NamedTuple):
+    """An image as models saw it."""
+
+    name: str  # the first sample that showed it, and its file unless the data are private
+    conversions: tuple[str, ...]  # as of DecodedImage
+
+
+OPENED: dict[Key, OpenedImage] = {}
+"""Images that prompts of this process have shown since the last results."""
+_LOGGED: set[str] = set()  # conversions
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
@@ -102,15 +118,35 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
             # Without the cause, which names the file: whoever catches this may log both.
             raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None
         raise SourceError(f"image {path} of sample {doc.get('doc_id', '?')} {what}{fix}") from error
-    for done in seen.conversions:
-        _tell_once(done, decoding.rule)
+    if (path, decoding) not in OPENED:
+        private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
+        sample = hidden_id("doc", doc.get("doc_id")) if private else doc.get("doc_id", "?")
+        name = f"sample {sample}" if private else f"{path} of sample {sample}"
+        OPENED[path, decoding] = OpenedImage(name, seen.conversions)
+        for done in seen.conversions:
+            if done not in _LOGGED:
+                _LOGGED.add(done)
+                text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
+                logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
     return seen.pixels
 
 
-@functools.cache
-def _tell_once(done: str, rule: str) -> None:
-    """Say what is done with images: those of a task of one's own are in no manifest."""
-    logger.info(f"Some images are not shown to the model as they are stored (image_rule {rule}): {done}.")
+def flat_warning(opened: Mapping[Key, OpenedImage]) -> str:
+    """Return one sentence about the images of which a model sees next to nothing; empty without any."""
+    flat = [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]
+    more = f" and {len(flat) - _NAMED} more" if len(flat) > _NAMED else ""
+    return f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({', '.join(flat[:_NAMED])}{more})" if flat else ""
+
+
+def image_keys(task: Any) -> set[Key]:
+    """Return by what :data:`OPENED` knows the images of one of the harness's tasks."""
+    keys: set[Key] = set()
+    settings = task.lmms_eval_specific_kwargs or {}
+    for doc in task.eval_docs_no_media:
+        with contextlib.suppress(MedTasksError):  # of which the sample failed
+            decoding = image_decoding(doc, settings)
+            keys |= {(image_path(file, doc, settings), decoding) for file in Sample(doc).images}
+    return keys
 
 
 # ---- which of several images, and where ----

@@ -19,20 +19,20 @@ from .requests import Request, Sample, SampleReader
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Other messages may quote the prompt, a file of a patient or the document itself.
-_SAFE_MESSAGES = (MedTasksError, torch.OutOfMemoryError)
 _NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
 
 
 def cause_of(error: BaseException) -> str:
-    """Describe an error for logs and results: its type and place, and its message where that cannot hold sample text.
+    """Describe an error for logs and results: one of ours by its message, or by its ``loggable`` message if it has one.
 
-    The place is the innermost line of code that raised, without its content. An error may bring a message for this
-    purpose as ``loggable``.
+    Other messages may quote the prompt, a file of a patient or the document itself. Of these errors it is the type, and
+    the innermost line of code that raised, without its content.
     """
+    if isinstance(error, MedTasksError):
+        return str(getattr(error, "loggable", error))
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    message = f": {getattr(error, 'loggable', error)}" if isinstance(error, _SAFE_MESSAGES) else ""
+    message = f": {error}" if isinstance(error, torch.OutOfMemoryError) else ""
     return f"{type(error).__name__}{place}{message}"
 
 
@@ -65,6 +65,14 @@ class FailureLog:
             self._first = self._first or request.name
             logger.warning("{} failed on {}: {}", self._kind, request.name, cause)
         return cause
+
+    def check_first(self, done: int, enough: int) -> None:
+        """End the run where so many requests are done and all of them failed, unless all may fail."""
+        if done >= enough and self._causes.total() == done and self._max_failed < 1:
+            cause, times = self._causes.most_common(1)[0]
+            raise MedTasksError(
+                f"the first {done} {self._kind} requests all failed, so the run stops; most often ({times}x) {cause}"
+            )
 
     def settle(self) -> None:
         """Close the call: with more failures than are allowed, the run ends."""

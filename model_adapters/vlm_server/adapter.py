@@ -39,6 +39,7 @@ Result = TypeVar("Result")
 _BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
 _BIDIRECTIONAL_TYPES = frozenset({"gemma3", "paligemma"})
 _STOPPING = (ServerGone, LikelihoodsMissing)
+_FIRST = 8  # requests; where these all fail, so would the rest
 
 
 class VlmServer(HarnessAdapter):
@@ -68,6 +69,10 @@ class VlmServer(HarnessAdapter):
         self._tokenizer = Tokenizer(self.pool, self.model)
         self._scorer: OptionScorer | SglangScorer | None = None
         self._special: dict[str, bool] = {}
+
+    def quote_errors(self, *, allowed: bool) -> None:
+        """Set whether messages quote what servers say of an error, which may repeat text of a sample."""
+        self.pool.quotes = allowed
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -196,6 +201,7 @@ class VlmServer(HarnessAdapter):
                 for position, outcome in zip(unit, outcomes, strict=True):
                     is_lost = isinstance(outcome, Exception)
                     results[position] = fallback(failures.record(requests[position], outcome)) if is_lost else outcome
+                failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
                 bar.update(len(unit))
 
             self.loop.run(self._saying_what_is_kept(_each(streams, do, self.arguments.concurrency)))
@@ -220,7 +226,7 @@ class VlmServer(HarnessAdapter):
             journal = self.pool.journal
             kept = "no answer was kept" if journal is None else f"the answers so far are in {journal.journal.path}"
             raise ServerGone(
-                f"{error}; the run stops, and {kept}. Once that is mended, give the same command again"
+                f"{error}; the run stops, and {kept}. Once that is fixed, give the same command again"
             ) from None
 
     # ---- the servers ----
@@ -236,12 +242,11 @@ class VlmServer(HarnessAdapter):
         return str(facts[0]["id"]), facts[0]
 
     async def _facts(self, at: int) -> dict[str, Any]:
-        server, listed = self.pool.servers[at].name, await self.pool.get(at, "models")
+        server, listed = self.pool.servers[at].name, await self.pool.models(at)
         version = await self.pool.get(at, "/version")
         if listed is None and version is not None:
             raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
-        cards = listed.get("data") if isinstance(listed, dict) else None
-        models = {str(card["id"]): card for card in cards or () if isinstance(card, dict) and card.get("id")}
+        models = listed or {}
         name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
         if not name:
             known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""

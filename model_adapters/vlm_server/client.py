@@ -1,4 +1,8 @@
-"""Requests to one or several servers: some at once, tried again, journalled, and stopped where a server is gone."""
+"""Requests to one or several servers: some at once, tried again, journalled, and stopped where a server is gone.
+
+A server is gone where several requests in a row get no answer, or errors, and it never answered before; or where a
+gateway says so. One that answered and then gives HTTP 500 has trouble with that request: it alone fails.
+"""
 
 import asyncio
 import math
@@ -7,12 +11,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
+from loguru import logger
 from openai import DEFAULT_CONNECTION_LIMITS, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from medtasks.data.journal import AsyncJournal, Entry, digest_of
 from medtasks.data.remote import CircuitBreaker, RemoteTrouble, Server, build_of, trouble_of, unreadable
@@ -23,6 +28,7 @@ from .prompts import ImageUrls, ServedPrompt
 CHAT = "chat/completions"
 _BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
 _IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
+_QUOTED = 200  # characters
 _CONNECTIONS = 32  # of a client: with each request it looks at all of them
 _STOPPING = (401, 403)
 _MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
@@ -119,8 +125,11 @@ class ServerPool:
         self._limit, self._attempts = AdaptiveLimit(concurrency), attempts
         self._breakers = [CircuitBreaker(_IN_A_ROW) for _ in servers]
         self._lost: list[set[str]] = [set() for _ in servers]  # what failed since a server's last answer
+        self._answered: list[set[str]] = [set() for _ in servers]  # paths
+        self._lacking: set[tuple[int, str]] = set()  # servers and paths that never answered
+        self._waiting = self._retries = 0  # requests that wait for another try; tries of the run after a first one
+        self.quotes = False  # whether messages may hold what a server says of an error, which can repeat the prompt
         self._urls = ImageUrls()
-        self._backoff = wait_exponential_jitter(initial=_BACKOFF_S, max=_LONGEST_BACKOFF_S, jitter=_BACKOFF_S)
 
     async def chat(
         self, prompt: ServedPrompt, fields: Mapping[str, Any], read: Read, continued: str | None = None
@@ -158,9 +167,14 @@ class ServerPool:
         asked: set[int] = set()
         while True:
             at = self._server_for(place, asked)
+            if (at, path) in self._lacking:
+                raise Refused(f"{self._named(at, path).name} gives no answers")
             try:
                 return await self._tried(at, path, body(urls), read, what)
             except RemoteTrouble as trouble:
+                if path in _MAY_LACK and trouble.reached and trouble.retry and path not in self._answered[at]:
+                    self._lacking.add((at, path))
+                    raise Refused(trouble.cause) from None
                 asked.add(at)
                 self._note(at, place, trouble, asked)
 
@@ -179,15 +193,26 @@ class ServerPool:
         """
         try:
             return await self._client(at).get(self._address(at, path), cast_to=object)
-        except APIStatusError as error:
-            is_beside = (
-                path.startswith("/") and error.status_code in _STOPPING
-            )  # of a gateway that closes what it lacks
-            if error.status_code in (404, 405, 501) or is_beside:
-                return None
-            raise ServerGone(trouble_of(error, self.servers[at]).cause) from None
         except (OpenAIError, ValueError) as error:
-            raise ServerGone(trouble_of(error, self.servers[at]).cause) from None
+            status = error.status_code if isinstance(error, APIStatusError) else None
+            # A gateway closes what it lacks.
+            if status in (404, 405, 501) or (path.startswith("/") and status in _STOPPING):
+                return None
+            raise ServerGone(trouble_of(error, self._named(at, path)).cause) from None
+
+    async def models(self, at: int) -> dict[str, Mapping[str, Any]] | None:
+        """Return what one server says of each of its models, by name; None where it has no list of them.
+
+        Raises MedTasksError where something else answers.
+        """
+        listed, server = await self.get(at, "models"), self.servers[at]
+        if listed is None:
+            return None
+        cards = listed.get("data", []) if isinstance(listed, dict) else None
+        if not isinstance(cards, list):
+            fix = f"{server.mend_address}, which often ends with /v1"
+            raise MedTasksError(f"what answers at {server.base_url} is no server of models; {fix}")
+        return {str(card["id"]): card for card in cards if isinstance(card, dict) and card.get("id")}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -198,10 +223,13 @@ class ServerPool:
         return self.clients[at * self._lanes + self.sent % self._lanes]
 
     def _address(self, at: int, path: str) -> str:
-        if not path.startswith("/"):
-            return path
-        parts = urlsplit(self.servers[at].base_url)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))
+        base = self.servers[at].base_url
+        above = base.removesuffix("/v1") if urlsplit(base).path else base
+        return f"{above}{path}" if path.startswith("/") else f"{base}/{path}"
+
+    def _named(self, at: int, path: str) -> Server:
+        """Return a server as sentences about one of its paths name it."""
+        return replace(self.servers[at], base_url=self._address(at, path))
 
     def _server_for(self, place: str, asked: Collection[int]) -> int:
         """Return the server of what belongs together, or the next one where those already asked could not answer."""
@@ -216,9 +244,10 @@ class ServerPool:
         What belongs together counts once: one question that a server cannot bear does not make it gone.
         """
         breaker = self._breakers[at]
+        is_request_to_blame = trouble.status == 500 and CHAT in self._answered[at]  # gateways: 502 to 504
         if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
             breaker.trip(trouble.cause)
-        elif trouble.retry and place not in self._lost[at]:
+        elif trouble.retry and not is_request_to_blame and place not in self._lost[at]:
             self._lost[at].add(place)
             breaker.failed(trouble.cause)
         causes = [breaker.cause for breaker in self._breakers]
@@ -228,19 +257,29 @@ class ServerPool:
             raise BadAnswer(trouble.cause)
 
     async def _tried(self, at: int, path: str, body: Record, read: Read, what: tuple[str, Record]) -> Record:
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(self._attempts),
-            wait=self._wait_s,
-            retry=retry_if_exception(lambda error: isinstance(error, RemoteTrouble) and error.retry),
-            reraise=True,
-        )
-        record: Record = await retrying(self._send, at, path, body, read, what)
-        return record
+        for tries in range(1, self._attempts):
+            try:
+                return await self._send(at, path, body, read, what)
+            except RemoteTrouble as trouble:
+                if not trouble.retry:
+                    raise
+                backoff_s = min(_BACKOFF_S * 2 ** (tries - 1), _LONGEST_BACKOFF_S)
+                pause_s = (backoff_s if trouble.wait_s is None else trouble.wait_s) + random.uniform(0.0, _BACKOFF_S)
+                cause = trouble.cause
+            self._waiting += 1
+            self._retries += 1
+            if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
+                logger.info("retrying {} request{}: {}", self._waiting, "s" * (self._waiting > 1), cause)
+            try:
+                await asyncio.sleep(pause_s)
+            finally:
+                self._waiting -= 1
+        return await self._send(at, path, body, read, what)
 
     async def _send(self, at: int, path: str, body: Record, read: Read, what: tuple[str, Record]) -> Record:
         # A slot is held until the answer is on the disk: a kill costs no more answers than there are slots.
         async with self._limit:
-            breaker, begun = self._breakers[at], time.monotonic()
+            breaker, begun, server = self._breakers[at], time.monotonic(), self._named(at, path)
             if breaker.cause is not None:
                 raise RemoteTrouble(breaker.cause, retry=False, outage=True)
             self.sent += 1
@@ -249,13 +288,13 @@ class ServerPool:
             except APIStatusError as error:
                 if error.status_code in (429, 503):
                     self._limit.overloaded(begun)
-                raise _of_status(error, self.servers[at], path) from None
+                raise _of_status(error, server, path, quotes=self.quotes) from None
             except (OpenAIError, ValueError) as error:
-                raise trouble_of(error, self.servers[at]) from None
+                raise trouble_of(error, server) from None
             if not isinstance(answer, dict) or answer.get("error"):
-                server = self.servers[at]
                 raise Refused(f"{server.name} has no {path}") if path in _MAY_LACK else unreadable(server)
             self._limit.answered()
+            self._answered[at].add(path)
             breaker.answered()
             self._lost[at].clear()
             if path == CHAT:
@@ -280,43 +319,44 @@ class ServerPool:
                 f"({self.build}), and its answers may be others"
             )
 
-    def _wait_s(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, RemoteTrouble) and error.wait_s is not None:
-            return error.wait_s + random.uniform(0.0, _BACKOFF_S)
-        return self._backoff(state)
 
-
-def _of_status(error: APIStatusError, server: Server, path: str) -> Exception:
-    """Return the trouble of a status; the server's words only choose between sentences of ours."""
-    status, said = error.status_code, _words(error)
+def _of_status(error: APIStatusError, server: Server, path: str, *, quotes: bool) -> Exception:
+    """Return the trouble of a status; the server's words choose between sentences of ours, and may be quoted."""
+    status, words = error.status_code, _words(error)
+    quoted = _quotation(words, server) if quotes else ""
     if status == 403 and path != CHAT:  # which the key does not mend: vLLM has such routes closed
-        return Refused(f"{server.name} has {path} closed (HTTP {status})")
+        return Refused(f"{server.name} is closed (HTTP {status})")
     if status in _STOPPING or 300 <= status < 400 or (status == 404 and _is_about_model(error)):
-        return trouble_of(error, server)
+        return trouble_of(error, server, quoted)
     if status not in (408, 429) and status < 500:
-        return _refusal(server.name, status, said)
-    return trouble_of(error, server)
+        return _refusal(server.name, status, words, f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}")
+    return trouble_of(error, server, quoted)
 
 
 def _words(error: APIStatusError) -> str:
     body = error.body
-    return str(body.get("message") or "") if isinstance(body, dict) else str(body or "")
+    return str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
+
+
+def _quotation(words: str, server: Server) -> str:
+    """Return the beginning of a server's words on one line, without the key; nothing of a web page."""
+    plain = " ".join("".join(one if one.isprintable() else " " for one in words[: 4 * _QUOTED]).split())
+    plain = plain.replace(server.api_key, "***") if server.api_key else plain
+    return "" if plain.startswith("<") else plain[:_QUOTED]
 
 
 def _is_about_model(error: APIStatusError) -> bool:
     return error.param == "model" or error.code == "model_not_found" or "model" in _words(error).lower()
 
 
-def _refusal(server: str, status: int, said: str) -> BadAnswer:
-    if _TOO_LONG.search(said):
-        mend = "serve it with a larger --max-model-len"
-        return BadAnswer(f"{server} has no room for the prompt in its context (HTTP {status}); {mend}")
-    if limit := _TOO_MANY_IMAGES.search(said):
-        mend = "serve it with a larger --limit-mm-per-prompt"
-        return BadAnswer(f"{server} takes fewer images per prompt, at most {limit[1]} (HTTP {status}); {mend}")
+def _refusal(server: str, status: int, words: str, label: str) -> BadAnswer:
+    if _TOO_LONG.search(words):
+        return BadAnswer(f"{server} has no room for the prompt ({label}); serve it with a larger --max-model-len")
+    if limit := _TOO_MANY_IMAGES.search(words):
+        fix = "serve it with a larger --limit-mm-per-prompt"
+        return BadAnswer(f"{server} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}")
     if status == 413:
-        return BadAnswer(f"{server} takes no request of this size (HTTP {status})")
-    if _BAD_IMAGE.search(said):
-        return BadAnswer(f"{server} cannot read an image (HTTP {status})")
-    return Refused(f"{server} refused the request (HTTP {status})")
+        return BadAnswer(f"{server} takes no request of this size ({label})")
+    if _BAD_IMAGE.search(words):
+        return BadAnswer(f"{server} cannot read an image ({label})")
+    return Refused(f"{server} refused the request ({label})")

@@ -50,7 +50,8 @@ def test_what_is_done_with_images_is_said(medtasks, folder):
             Image.new("L", (6, 4), ord(name[0])).save(folder / name)
     samples = [{"question": "?", "answer": "!", "images": [name]} for name in ("a.png", "b.png", "c.png")]
     (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
-    said = "linear: 8 bits as stored (2), 16 bits scaled from 0..65535 (1)"
+    flat = "nearly flat: values span less than 32 of 255 (2)"
+    said = f"linear: 8 bits as stored (2), {flat}, 16 bits scaled from 0..65535 (1)"
     ran = medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
     assert ran.out.splitlines()[1] == f"Models see its images by the rule {said}"
     assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()

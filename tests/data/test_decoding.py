@@ -12,7 +12,7 @@ from loguru import logger
 from PIL import Image, ImageFile
 
 from medtasks.data.catalogue import Access
-from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, decoded
+from medtasks.data.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.data.manifest import Manifest, described_images
 from medtasks.data.prepared import prepared_folder, provenance
@@ -21,7 +21,7 @@ from medtasks.data.store import load_documents
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.variants import BLANK, COLUMN
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.prompts.images import _tell_once, images
+from medtasks.prompts.images import _LOGGED, OPENED, flat_warning, images
 from medtasks.tasks.own_tasks import prepare_own
 
 from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
@@ -29,10 +29,12 @@ from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
 CASES = image_cases()
 FLOATS = tiff((ramp(4000) - 1000).astype("<f4"), 32)
 UNCLEAR = {
-    "12 of 16 bits.png": (png(ramp(4095), 16, 0), "from 0 to 4095 only, so that a model would see it almost black"),
+    "12 of 16 bits.png": (png(ramp(4095), 16, 0), "from 0 to 4095 only, so that a model would see it almost flat"),
     "14 of 16 bits.tif": (tiff(ramp(16383).astype("<u2"), 16), "from 0 to 16383 only"),
     "statistic.tif": (tiff(ramp(3187).astype("<u2"), 16, tags={281: ("H", [3187])}), "from 0 to 3187 only"),
     "dark.tif": (tiff((ramp(100) / 1000).astype("<f4"), 32), "from 0 to 0.1 only"),
+    "offset.png": (png(ramp(4000) + 31768, 16, 0), "from 31768 to 35768 only"),  # Hounsfield units, made unsigned
+    "grey.tif": (tiff((ramp(100) / 1000 + 0.45).astype("<f4"), 32), "from 0.45 to 0.55 only"),
     "floats.tif": (FLOATS, "its floats go from -1000 to 3000, and no bit depth gives their range"),
     "signed.tif": (tiff((ramp(4000) - 1000).astype("<i2"), 16), "its signed or 32-bit values go from -1000 to 3000"),
     "long.tif": (tiff(ramp(4000).astype("<u4"), 32), "its signed or 32-bit values go from 0 to 4000"),
@@ -115,7 +117,7 @@ def test_the_rule_of_published_sets_is_what_pillow_does(prepared, name):
         ("L.png", ()),
         ("RGBA opaque.png", ()),
         ("I;16.png", ("more than 8 bits cut off at 255",)),
-        ("F.tif", ("more than 8 bits cut off at 255",)),
+        ("F.tif", ("more than 8 bits cut off at 255", NEARLY_FLAT)),
         ("RGBA 16 bits.png", ("low byte of 16 bits dropped", "transparency dropped")),
         ("PA.tif", ("transparency dropped", "palette to its colours")),
         ("CMYK Adobe.jpg", ("CMYK to RGB",)),
@@ -157,9 +159,10 @@ def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, name):
     assert all(part in str(refused.value) for part in (complaint, mend))
 
     manifest = prepare_own(put(folder, {name: data}, image_range=[-100, 2000]))
-    assert (manifest.image_range, manifest.image_conversions) == (
-        (-100, 2000),
-        {"more than 8 bits scaled from -100..2000, as given": 1},
+    assert manifest.image_range == (-100, 2000)
+    is_flat = name in ("dark.tif", "grey.tif", "offset.png")
+    assert manifest.image_conversions == dict.fromkeys(
+        ["more than 8 bits scaled from -100..2000, as given", *([NEARLY_FLAT] if is_flat else [])], 1
     )
     (from_folder,) = images(load_documents(manifest.name)[0])
     from_yaml = shown(name, image_root=str(folder), image_range=[-100, 2000])
@@ -198,7 +201,7 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
         for decoding in (LINEAR, REFERENCE):
             seen = decoded(tmp_path / "a", decoding)
             assert seen.pixels.getextrema() == ((50, 50),) * 3
-            assert seen.conversions[-1:] == ("first of several frames",)
+            assert seen.conversions[-2:] == ("first of several frames", NEARLY_FLAT)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,8 @@ def test_settings_do_not_change_what_a_prepared_dataset_shows(prepared):
 def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
     told = []
     handler = logger.add(told.append, format="{message}")
-    _tell_once.cache_clear()
+    OPENED.clear()
+    _LOGGED.clear()
     for name in ("EXIF 6.png", "EXIF 8.png", "L.png", "I;16.png", "EXIF 6.png"):
         shown(name, image_root=str(prepared[0]))
     logger.remove(handler)
@@ -240,7 +244,25 @@ def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
     assert {before for before, _, _ in told} == {
         "Some images are not shown to the model as they are stored (image_rule linear)"
     }
-    assert [done for _, _, done in told] == ["EXIF orientation applied.", "16 bits scaled from 0..65535."]
+    first = f"; the first is {prepared[0]}"
+    assert [done for _, _, done in told] == [
+        f"EXIF orientation applied{first}/EXIF 6.png of sample q",
+        f"16 bits scaled from 0..65535{first}/I;16.png of sample q",
+    ]
+
+
+def test_an_image_of_which_next_to_nothing_is_seen_is_named(tmp_path):
+    OPENED.clear()
+    for number, grey in enumerate([(100, 131), (100, 132), (0, 255), (7, 7), (7, 9), (1, 2), (3, 4)]):
+        (tmp_path / f"{number}.png").write_bytes(png(np.array([grey]), 8, 0))
+        shown(tmp_path / f"{number}.png")
+        shown(tmp_path / f"{number}.png")
+    names = [f"{tmp_path}/{number}.png of sample q" for number in (0, 3, 4, 5)]
+    assert flat_warning(OPENED) == f"5 of 7 images are {NEARLY_FLAT} ({', '.join(names)} and 1 more)"
+    manifest = prepare_own(put(tmp_path, {"0.png": (tmp_path / "0.png").read_bytes()}), access=Access.PUBLIC)
+    assert manifest.image_conversions == {"8 bits as stored": 1, NEARLY_FLAT: 1}
+    OPENED.clear()
+    assert flat_warning(OPENED) == ""
 
 
 def test_the_grey_stand_in_is_as_large_as_what_the_model_sees(tmp_path):

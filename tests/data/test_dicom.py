@@ -1,6 +1,7 @@
 """DICOM files through their window; values and expectations are made here, files with pydicom."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 pydicom = pytest.importorskip("pydicom")
 
 from medtasks.data.catalogue import Access  # noqa: E402
-from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, decoded  # noqa: E402
+from medtasks.data.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded  # noqa: E402
 from medtasks.data.store import load_documents  # noqa: E402
 from medtasks.data.strict_pillow import UnclearRange  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
@@ -84,12 +85,49 @@ def test_a_lookup_table_goes_before_a_window(tmp_path):
     assert done == ("DICOM VOI table applied",)
 
 
-def test_without_a_window_the_bits_stored_are_the_range(tmp_path):
-    grey, done = seen(write(tmp_path / "a.dcm", **CT, WindowCenter=None, WindowWidth=None))
-    assert (grey == in_8_bits(STORED, 0, 4095)).all()
-    assert done == ("DICOM without a window scaled from the 12 bits stored",)
-    with pytest.raises(UnclearRange, match="from 0 to 4095 only, so that a model would see it almost black"):
-        seen(write(tmp_path / "a.dcm", stored=16))
+SIGNED = (STORED - 1024).astype(np.int16)
+SCALED = ("DICOM without a window scaled from its least to its largest value",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "padding"),
+    [
+        ({}, None),
+        ({"PixelPaddingValue": -2000}, -2000),  # as CT scanners fill up what is outside of their circle
+        ({"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -3000}, -2500),
+    ],
+)
+def test_without_a_window_the_values_are_the_range(tmp_path, fields, padding):
+    values = SIGNED.copy()
+    if padding is not None:
+        values[5, :5] = padding
+    expected = in_8_bits(values, -1024, 3071)  # padding is black
+    blank = {"WindowCenter": None, "WindowWidth": None}
+    grey, done = seen(write(tmp_path / "a.dcm", values, stored=16, PixelRepresentation=1, **blank, **fields))
+    assert (grey == expected).all()
+    assert done == SCALED
+
+
+def test_a_scan_that_pydicom_ships_is_not_grey():
+    grey, done = seen(Path(pydicom.data.get_testdata_file("CT_small.dcm", download=False)))
+    assert (grey.min(), grey.max(), done) == (0, 255, SCALED)
+    assert grey.std() > 30
+
+
+def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path):
+    grey, done = seen(write(tmp_path / "a.dcm", (ramp() // 2).astype(np.uint8), stored=8))
+    assert (grey == (ramp() // 2)[..., None]).all()
+    assert done == ("DICOM without a window scaled from the 8 bits stored",)
+    with pytest.raises(UnclearRange, match=r"no window, and all its values are 7; say .* image_range: \[LOW, HIGH\]"):
+        seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7)))
+    with pytest.raises(OSError, match="all of its pixels are padding"):
+        seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7), PixelPaddingValue=7))
+
+
+@pytest.mark.parametrize("window", [(5000, 100), (1000, 60000)])
+def test_a_window_that_shows_next_to_nothing_is_marked(tmp_path, window):
+    _, done = seen(write(tmp_path / "a.dcm", STORED, WindowCenter=window[0], WindowWidth=window[1]))
+    assert done == ("DICOM window applied", NEARLY_FLAT)
 
 
 def test_a_range_of_ones_own_goes_before_the_window(tmp_path):
@@ -99,15 +137,16 @@ def test_a_range_of_ones_own_goes_before_the_window(tmp_path):
     assert done == ("DICOM scaled from -160..240, as given",)
 
 
-def test_colours(tmp_path):
-    rgb = colours().astype(np.uint8)
-    path = write(tmp_path / "a.dcm", ramp().astype(np.uint8), stored=8)
+@pytest.mark.parametrize("stored", [8, 12])
+def test_colours(tmp_path, stored):
+    rgb = colours(2**stored - 1).astype(np.uint8 if stored == 8 else np.uint16)
+    path = write(tmp_path / "a.dcm", rgb[..., 0], stored=stored)
     dataset = pydicom.dcmread(path)
     dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PlanarConfiguration = 3, "RGB", 0
     dataset.PixelData = rgb.tobytes()
     dataset.save_as(path)
     grey, done = seen(path)
-    assert (grey == rgb).all()
+    assert (grey == in_8_bits(rgb, 0, 2**stored - 1)).all()
     assert done == ("DICOM colours",)
 
 

@@ -54,6 +54,17 @@ def test_the_main_metric_sorts_first(evaluate):
     assert sorted(results["results"]["mediconfusion"])[:2] == ["set_accuracy,robust", "confusion,robust"]
 
 
+@pytest.mark.parametrize(
+    ("dataset", "allowed"), [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)]
+)
+def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, dataset, allowed):
+    lm = Model()
+    lm.quote_errors = lambda *, allowed: setattr(lm, "quotes", allowed)
+    monkeypatch.setattr("medtasks.harness.remote_models.refuse_remote_model", lambda *_: None)
+    evaluate(lm=lm, documents=[{"dataset": dataset}])
+    assert lm.quotes is allowed
+
+
 @pytest.mark.parametrize(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
 def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lost, words):
     said = []

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from medtasks.data.decoding import NEARLY_FLAT
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.harness.task_files import including, task_file
@@ -70,7 +71,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copyfile(next(PUBLISHED.iterdir()), folder / "medvlthinker_eval.parquet")
     for copy in range(COPIES):
         for name in range(1, 5):
-            Image.new("RGB", (40, 30), (80 * copy, 50 * name, 0)).save(folder / "images" / f"{copy}{name}.png")
+            image = Image.new("RGB", (40, 30), (80 * copy, 50 * name, 0))
+            image.putpixel((0, 0), (80 * copy, 50 * name, 255 * (name == 1)))  # the others are one colour
+            image.save(folder / "images" / f"{copy}{name}.png")
     weights = project / "weights"
     for name, path in WEIGHTS.items() if GOLDEN.is_dir() else ():
         origin, target = GOLDEN / path, weights / name
@@ -237,6 +240,15 @@ def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None
     text = page.read_text()
     assert "On which side is the effusion?" in text
     assert text.count("data:image") >= 4 * COPIES
+    counts = f"8 bits as stored ({2 * COPIES}), {NEARLY_FLAT} ({COPIES})"  # two questions, each on its own image
+    assert choice["image_conversions"] == f"linear: {counts}"
+    assert re.search(rf"Images as models see them.*?{re.escape(counts)}", text, re.DOTALL)
+
+
+def test_images_of_which_nothing_is_seen_are_named(project: Path, medtasks: Any) -> None:  # noqa: F811
+    found = medtasks("data", "verify", "own_choice", "--include_path", project / "my_tasks")
+    first = project / "my_tasks" / "images" / "02.png"
+    assert f"{COPIES} of {2 * COPIES} images are {NEARLY_FLAT} ({first} of sample 1, " in found.out
 
 
 def test_the_folder_of_a_run_is_named_and_not_read(ran: Path, project: Path, medtasks: Any, fails: Any) -> None:  # noqa: F811

@@ -16,6 +16,7 @@ from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
 
+from ..local_server import LocalServer, QuietHandler, serving
 from ..warm_python import run_fresh
 from .served_model import CHAT, POSITIONS, image_of
 from .test_vlm_server_scores import adapter_for, assert_right, docs_with, scores
@@ -397,3 +398,16 @@ def test_no_file_of_a_run_holds_the_key(finished):
     assert len(files) >= 4
     assert not any(SECRET.encode() in file.read_bytes() for file in files)
     assert SECRET not in ran.stdout + ran.stderr
+
+
+def test_what_answers_with_pages_is_no_server_of_models(no_certificates):
+    class Page(QuietHandler):
+        def do_GET(self):
+            self.reply(200, b"<html>sign in</html>", Content_Type="text/html")
+
+    words = "is no server of models; check base_url= in --model_args, which often ends with /v1"
+    with (
+        serving(LocalServer(Page)) as server,
+        pytest.raises(MedTasksError, match=f"what answers at {server.url} {words}"),
+    ):
+        VlmServer(base_url=server.url)

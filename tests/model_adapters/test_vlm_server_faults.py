@@ -25,6 +25,7 @@ SECRET = "Jane Doe"
 DOCS = [{"question": f"{number}: {SECRET}?", "image": noise(number)} for number in range(5)]
 OPTIONS = ("yes", "B")
 KINDS = ("generation", "scoring")
+KEY_TEXT = "key-of-the-test"
 LONG = "This model's maximum context length is 9 tokens"
 
 
@@ -411,6 +412,84 @@ def test_a_route_that_answers_everything_is_no_dead_server(right):
         assert asked(adapter(server, docs=docs), "generation", docs) == right["generation"]
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_tail_of_errors_over_single_requests_is_no_dead_server(concurrency, right, log):
+    """Six questions are answered, whichever come first, and all others never are."""
+    docs = [{**DOCS[0], "image": noise(number)} for number in range(16)]
+
+    able = set()
+
+    class Choosy(FaultyModel):
+        def _before(self, handler, path, body):
+            with self.lock:
+                question = json.dumps(body["messages"])
+                if len(able) < 6:
+                    able.add(question)
+            return CONNECTIONS["500"](handler) if question not in able else False
+
+    with serving(Choosy()) as server:
+        got = asked(adapter(server, docs=docs, concurrency=concurrency), "generation", docs)
+    assert sorted(map(is_failed, got)) == [False] * 6 + [True] * 10
+    assert all(is_failed(reply) or reply == right["generation"][0] for reply in got)
+    retries = [line for line in log if line.startswith("INFO retrying ")]
+    assert len(retries) == 5, "at the 1st, 2nd, 4th, 8th and 16th of 20"
+    assert f"retrying 1 request: the server at {server.base_url}/chat/completions failed (HTTP 500)" in retries[0]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "label", "words"),
+    [
+        (
+            status(500, f"CUDA out\n of memory, {KEY_TEXT}"),
+            "failed (HTTP 500",
+            f": CUDA out of memory, *** {SECRET} yes B",
+        ),
+        (status(500, "x" * 500), "failed (HTTP 500", f": {'x' * 200}"),
+        (status(502, kind="text/html"), "failed (HTTP 502", ""),
+        (status(400, "Bad"), "refused the request (HTTP 400", f": Bad {SECRET} yes B"),
+    ],
+)
+def test_a_servers_own_words_are_shown_where_they_may_be(fault, label, words, allowed, log, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_SERVER_API_KEY", KEY_TEXT)
+    monkeypatch.setitem(CONNECTIONS, "500", fault)
+    with serving(FaultyModel("500", range(1, 10))) as server:
+        lm = adapter(server, docs=DOCS[:2])
+        lm.quote_errors(allowed=allowed)
+        cause = failure_cause(asked(lm, "generation", DOCS[:2])[1])
+    for line in (cause, *(line for line in log if "retrying" in line)):
+        assert f"{label}{words * allowed})" in line
+
+
+def test_a_route_that_drops_its_connections_is_gone_without(right, log):
+    docs = [{**doc, "question": f"{doc['question']} <b{number}>"} for number, doc in enumerate(DOCS)]
+
+    class Dropping(FaultyModel):
+        def _before(self, handler, path, body):
+            return path != CHAT and closed()(handler)
+
+    with serving(Dropping()) as server:
+        assert asked(adapter(server, docs=docs), "generation", docs) == right["generation"]
+        assert len(server.bodies("/tokenize")) == 3, "the tries of the first text"
+    cause = f"retrying 1 request: the server at {server.url}/tokenize closed the connection without a complete answer"
+    assert cause in log[0]
+
+
+@pytest.mark.parametrize("max_failed", [0.5, 1])
+def test_a_run_whose_first_requests_all_fail_stops(max_failed):
+    docs = [{**DOCS[0], "image": noise(number)} for number in range(12)]
+    with serving(FaultyModel("400m", range(10**6))) as server:
+        lm = adapter(server, docs=docs, max_failed=max_failed)
+        if max_failed < 1:
+            with pytest.raises(
+                MedTasksError, match=r"the first 8 .* all failed.* most often \(8x\) the server at .*400"
+            ):
+                asked(lm, "generation", docs)
+        else:
+            assert all(map(is_failed, asked(lm, "generation", docs)))
+    assert server.count == (8 if max_failed < 1 else 12)
+
+
 # ---- servers that go ----
 
 
@@ -436,7 +515,7 @@ def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest
     docs = DOCS * 4
     with serving(Going(10)) as server:
         given = {"journal": str(tmp_path), "docs": docs, "concurrency": 4}
-        with pytest.raises(MedTasksError, match=r"could not be reached.*; the run stops, and the answers so far"):
+        with pytest.raises(MedTasksError, match=r"closed the connection .*; the run stops, and the answers so far"):
             asked(adapter(server, **given), kind, docs)
         answered, before = server.bodies()[:10], len(server.bodies())
         server.left = 10**6

@@ -144,14 +144,9 @@ async def _names(server: Server) -> list[str]:
     """Return the models a server lists, none where it has no list; a MedTasksError where something else answers."""
     pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
     try:
-        found = await pool.get(0, "models")
+        return list(await pool.models(0) or ())
     finally:
         await pool.close()
-    cards = found.get("data", []) if isinstance(found, dict) else [] if found is None else None
-    if not isinstance(cards, list):
-        mend = f"{server.mend_address}, which often ends with /v1"
-        raise MedTasksError(f"what answers at {server.base_url} is no server of models; {mend}")
-    return [str(card["id"]) for card in cards if isinstance(card, dict) and card.get("id")]
 
 
 def _built(given: Mapping[str, Any], server: Server) -> VlmServer:

@@ -195,7 +195,7 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         dataset=task.dataset or "",
         access=access_of_task(task, reading.documents),
         # Where no data are recorded, those that the replies were matched to.
-        **_facts_of(recorded.data or reading.data),
+        **_facts_of({**reading.data, **recorded.data}),
         decoding=_decoding(config),
         withheld=reading.withheld,
         documents=documents,
