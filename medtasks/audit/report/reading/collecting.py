@@ -5,6 +5,7 @@ compared with its sanity variants in the same run, question by question.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -99,7 +100,11 @@ def _title(model: str) -> str:
     Example:
         >>> _title("medtasks_hf_vlm pretrained=/models/med-vlm,dtype=bfloat16")
         'medtasks_hf_vlm: med-vlm'
+        >>> _title("org/m (vlm_server) likelihood=tokens")
+        'org/m (vlm_server)'
     """
+    if served := re.match(r"\S+ \(\S+\)", model):
+        return served.group()
     name, _, arguments = model.partition(" ")
     for argument in arguments.split(","):
         for key in _WEIGHTS:
