@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.reading.run_folder import read_run
-from medtasks.errors import RepliesError
+from medtasks.audit.report.reading.run_folder import read_run, recorded_model
+from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.running import RESULTS
 from medtasks.harness.task_files import lost_folders, task_files, variant_of
 from medtasks.harness.task_index import mapping_in
@@ -34,6 +34,16 @@ def samples_by_task(source: Source) -> dict[str, Path]:
     if not named:
         raise RepliesError(f"{source.path} does not say which task it answers; name the task before the runs")
     return {task: source.path}
+
+
+def model_of(source: Source) -> str:
+    """Return the model of a run; empty where none is recorded, as of a file of replies."""
+    if not source.path.is_dir():
+        return recorded_model(results_beside(source.path))
+    try:
+        return read_run(source.path, source.model).model
+    except MedTasksError:
+        return ""
 
 
 def replies_to(task: str, source: Source) -> Path:

@@ -350,3 +350,15 @@ def difference(value: float, *, share: bool) -> str:
     if not math.isfinite(value):
         return NOT_DEFINED
     return f"{100 * value:+.2f} pts" if share else f"{value:+.4f}"
+
+
+def ends(low: float, high: float, *, share: bool) -> str:
+    """Return the two ends of the interval of a difference.
+
+    Example:
+        >>> ends(-0.012, 0.1, share=True), ends(math.nan, math.nan, share=True)
+        ('-1.20 to +10.00 pts', 'n/a')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOT_DEFINED
+    return f"{difference(low, share=share).removesuffix(' pts')} to {difference(high, share=share)}"

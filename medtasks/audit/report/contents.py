@@ -249,6 +249,7 @@ class ComparedScore:
     p: float  # two-sided p-value
     p_holm: float  # corrected for all tests of the report
     detectable: float  # smallest true difference found with 80 % power; NaN where the samples do not tell
+    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
 
 
 @dataclass(frozen=True)

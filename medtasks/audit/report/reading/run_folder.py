@@ -59,8 +59,7 @@ class _Results:
 
     @property
     def model(self) -> str:
-        config, served = mapping_in(self.content, "config"), mapping_in(self.content, SERVED_MODEL)
-        return model_label(config.get("model"), config.get("model_args"), served.get("id"))
+        return recorded_model(self.content)
 
     @property
     def made(self) -> datetime | None:
@@ -244,6 +243,12 @@ def _stamp(path: Path) -> str:
 def _whole(value: Any) -> int:
     """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+
+
+def recorded_model(results: Mapping[str, Any]) -> str:
+    """Return the identity of the model of a results file."""
+    config, served = mapping_in(results, "config"), mapping_in(results, SERVED_MODEL)
+    return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
 
 def model_label(name: object, arguments: object, served: object = None) -> str:
