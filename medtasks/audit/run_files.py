@@ -51,7 +51,7 @@ def replies_to(task: str, source: Source) -> Path:
 
     RepliesError: the run has no samples of the task.
     """
-    if not source.path.is_dir() or not any(source.path.rglob(f"*{RESULTS}")):
+    if not any(any(source.path.rglob(f"*{kind}*")) for kind in (RESULTS, _SAMPLES)):  # of a file there are none
         return source.path
     found = samples_by_task(source)
     if task not in found:

@@ -192,6 +192,7 @@ class Item:
     losses: tuple[float, ...] = ()  # mean negative log-likelihood per option; empty for replies in words
     answers: Mapping[str, ReadAnswer] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column, such as medical areas
+    facts: tuple[str, ...] = ()  # image files and the user's own columns; empty where withheld
 
 
 @dataclass(frozen=True)
