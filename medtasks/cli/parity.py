@@ -12,7 +12,7 @@ from medtasks.audit.parity.agreement import NEAR_TIE, LikelihoodAgreement, TextA
 from medtasks.audit.parity.records import Difference
 from medtasks.audit.parity.runs import FIRST, SECOND, Parity
 from medtasks.audit.parity.runs import parity as parity_of
-from medtasks.audit.parity.verdict import MetricParity, TaskParity, Verdict, explanation, kinds, lacking
+from medtasks.audit.parity.verdict import MetricParity, TaskParity, Verdict, explanation, lacking
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
 from medtasks.audit.scoring import difference, ends, is_share, number
@@ -104,8 +104,6 @@ def _print_verdict(found: Parity, margin: str) -> None:
         say(f"\nEquivalent: the 90 % interval lies within {margin} to both sides (two one-sided tests at {ALPHA:.0%}).")
         say(f"Different: the paired test rejects (Holm, {tests} tests), and the interval does not lie within.")
     say(f"\nVerdict on the scores: {found.verdict}")
-    if look := kinds(list(found.tasks.values())):
-        say(f"What the differences look like: {look}")
 
 
 def _print_task(task: TaskParity) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from medtasks import __version__
+from medtasks.audit.doctor.weights import fetch_command
 from medtasks.audit.run_files import Source, replies_to
 from medtasks.audit.scoring import (
     PAIR_METRICS,
@@ -116,7 +117,12 @@ def _problems(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[s
         again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}"
     failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
-    yield from (f"{name} could not be computed: {cause}" for name, cause in failures.items())
+    fetch = fetch_command(failures)
+    names_by_cause: dict[str, list[str]] = {}
+    for name, cause in failures.items():
+        why = f"weights are missing; run: {fetch}" if fetch and "medtasks weights fetch" in cause else cause
+        names_by_cause.setdefault(why, []).append(name)
+    yield from (f"{', '.join(names)} could not be computed: {why}" for why, names in names_by_cause.items())
 
 
 def _worst(rules: Mapping[str, RowScores]) -> SampleCounts:

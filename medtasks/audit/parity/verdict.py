@@ -172,15 +172,6 @@ def overall(tasks: Sequence[TaskParity]) -> Verdict:
 # ---- in words ----
 
 
-def kinds(tasks: Sequence[TaskParity]) -> str:
-    """Return what the differences of all tasks look like, by kind; empty where there is none."""
-    found: dict[Kind, list[str]] = {}
-    for one in tasks:
-        found.setdefault(one.kind, []).append(one.task)
-    found.pop(Kind.NONE, None)
-    return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in found.items())
-
-
 _LOOK_AT = {
     Kind.SPACES: "White space: replies differ in nothing else.",
     Kind.ROUNDING: "Rounding: small differences, to both sides.",

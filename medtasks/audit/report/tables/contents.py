@@ -26,7 +26,6 @@ from medtasks.audit.report.words import (
 )
 
 _SHOWN = 12  # characters of a fingerprint, enough to tell data apart
-_VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones stand in the table of the run
 
 
 @dataclass(frozen=True)
@@ -315,12 +314,6 @@ def _about(task: TaskReport) -> str:
     return f"{described} Data: {task.dataset}, {fingerprint}.".lstrip()
 
 
-def _versions(report: RunReport) -> tuple[str, ...]:
-    recorded = report.facts.get("versions", "").split(", ")
-    named = [version for version in recorded if version.partition(" ")[0] in _VERSIONS]
-    return (f"Versions: {', '.join(named)}.",) if named else ()
-
-
 def _summary(report: RunReport) -> Table:
     rows = []
     for row in report_rows.summary(report):
@@ -339,7 +332,6 @@ def _summary(report: RunReport) -> Table:
         notes=(
             INTERVALS,
             "Image gain: the score minus that of the same model without the image, where that was run.",
-            *_versions(report),
             *report.notes,
         ),
     )
