@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.audit.report.contents import ComparedScore, RunComparison
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.run_files import (
     Source,
     check_fingerprints,
     check_is_ours,
+    model_of,
     nothing_in_common,
     replies_to,
     samples_by_task,
@@ -50,6 +50,7 @@ class Comparison:
     metric: str
     result: PairedResult
     holm: float  # the p-value corrected for all tests of the call
+    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,13 @@ class RunValues:
 
 
 def compare_runs(
-    task: TaskFile, documents: Documents, runs: Mapping[str, Replies], metrics: Sequence[str] = ()
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Replies],
+    metrics: Sequence[str] = (),
+    rules: Sequence[str] = (),
 ) -> ComparedRuns:
-    """Compare every two runs of a task.
+    """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
     The value of a sample is the metric of that sample alone. A metric that is not the mean of these values, such as
     macro F1 or BLEU-4 of a corpus, is not compared. Clusters are patients, else images, else documents; for paired
@@ -93,29 +98,45 @@ def compare_runs(
 
     Failed replies are as if they were not there. Without names of ``metrics`` the task's main ones are compared.
     RepliesError: two runs answered no document in common, were read by different rules, or do not fit the task.
+    UnknownName: there is no such metric or row.
     """
     chosen = chosen_metrics(task, metrics)
     runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
-    rules: Mapping[str, str] = {}
+    versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
-    overlaps, results = {}, {}
+    overlaps, tests = {}, []
     for first, second in combinations(runs, 2):
         overlaps[first, second] = overlap_of(runs[first], runs[second], len(documents))
         before, after = values_of_both(task, documents, runs, (first, second), chosen)
-        rules = before.rules
-        left_out = {**before.skipped, **after.skipped}
+        if unknown := [rule for rule in rules if rule not in before.rules]:
+            raise unknown_name("rule", unknown[0], before.rules)
+        versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
+        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key[0] in versions}
+        seen: list[tuple[str, str]] = []
         for rule, metric in before.values:
-            if (rule, metric) in left_out:
+            if rule not in versions or (rule, metric) in left_out:
                 continue
-            result = compared_values(before.values[rule, metric], after.values[rule, metric])
-            if result is None:
+            values = before.values[rule, metric], after.values[rule, metric]
+            if (result := compared_values(*values)) is None:
                 left_out[rule, metric] = f"has no sample with a value in both {first} and {second}"
-            else:
-                results[first, second, rule, metric] = result
+                continue
+            alike = (
+                one for one, of in seen if of == metric and values == (before.values[one, of], after.values[one, of])
+            )
+            tests.append(Comparison(first, second, rule, metric, result, result.p, next(alike, "")))
+            seen += [] if tests[-1].same_as else [(rule, metric)]
         skipped |= left_out
-    corrected = holm([result.p for result in results.values()])
-    comparisons = [Comparison(*key, result, p) for (key, result), p in zip(results.items(), corrected, strict=True)]
-    return ComparedRuns(comparisons, overlaps, rules, skipped)
+    return ComparedRuns(_corrected([tests])[0], overlaps, versions, skipped)
+
+
+def _corrected(tests: Sequence[Sequence[Comparison]]) -> list[list[Comparison]]:
+    """Return tests with p-values corrected (Holm) for all of them; rules with the same values are one test."""
+    p_values = iter(holm([test.result.p for group in tests for test in group if not test.same_as]))
+    corrected = []
+    for group in tests:
+        known = {(t.first, t.second, t.rule, t.metric): next(p_values) for t in group if not t.same_as}
+        corrected.append([replace(t, holm=known[t.first, t.second, t.same_as or t.rule, t.metric]) for t in group])
+    return corrected
 
 
 def overlap_of(first: Replies, second: Replies, documents: int) -> Overlap:
@@ -241,13 +262,16 @@ class ComparedTask:
     found: ComparedRuns
     documents: int  # how many documents the task has
     data: Mapping[str, Any]  # provenance of the prepared dataset
+    main: str  # the metric that says most of how good the answers are, of those compared
 
 
-def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[str] = ()) -> ComparedTask:
-    """Compare runs of one task, by default in its main metrics.
+def compare_task(
+    task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[str] = (), rules: Sequence[str] = ()
+) -> ComparedTask:
+    """Compare runs of one task, by default in its main metrics and under all its rows.
 
     RepliesError: the task is a group, replies cannot be read, or were made on other data. DatasetNotPrepared: its
-    dataset is not there. UnknownName: the task has no such metric.
+    dataset is not there. UnknownName: the task has no such metric or row.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -256,11 +280,14 @@ def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[s
     files = {name: replies_to(task.name, source) for name, source in runs.items()}
     check_fingerprints(list(files.values()), task.name, data["fingerprint"])
     replies = {name: read_replies(file, documents) for name, file in files.items()}
-    return ComparedTask(compare_runs(task, documents, replies, metrics), len(documents), data)
+    found = compare_runs(task, documents, replies, metrics, rules)
+    names = [test.metric for test in found.comparisons]
+    main = next((one.name for one in main_metrics(task) if one.name in names), "".join(names[:1]))
+    return ComparedTask(found, len(documents), data, main)
 
 
 def compare_all(
-    runs: Mapping[str, Source], metrics: Sequence[str] = ()
+    runs: Mapping[str, Source], metrics: Sequence[str] = (), rules: Sequence[str] = ()
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests; sanity variants are left out.
 
@@ -276,7 +303,7 @@ def compare_all(
             continue
         try:
             check_is_ours(task)
-            compared[task] = compare_task(task_file(task), having, metrics)
+            compared[task] = compare_task(task_file(task), having, metrics, rules)
         except MedTasksError as error:
             causes[task] = str(error)
     if not compared:
@@ -306,32 +333,26 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
         tasks = {name: one for (path, name), one in corrected.items() if path == other}
         scores = tuple(score for name, one in tasks.items() for score in _scores(name, one.found))
         said = tuple(note for name, one in tasks.items() for note in _notes(name, one))
-        comparisons.append(RunComparison(_model_of(other), str(other), scores, notes[other] + said))
+        comparisons.append(
+            RunComparison(model_of(Source(other)) or other.name, str(other), scores, notes[other] + said)
+        )
     return tuple(comparisons)
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
     """Return comparisons with p-values corrected (Holm) for the tests of all of them."""
-    p_values = iter(holm([test.result.p for one in compared.values() for test in one.found.comparisons]))
-    corrected = {}
-    for key, task in compared.items():
-        tests = [replace(test, holm=next(p_values)) for test in task.found.comparisons]
-        corrected[key] = replace(task, found=replace(task.found, comparisons=tests))
-    return corrected
-
-
-def _model_of(path: Path) -> str:
-    try:
-        return read_run(path).model or path.name
-    except MedTasksError:
-        return path.name
+    tests = _corrected([one.found.comparisons for one in compared.values()])
+    return {
+        key: replace(task, found=replace(task.found, comparisons=corrected))
+        for (key, task), corrected in zip(compared.items(), tests, strict=True)
+    }
 
 
 def _scores(task: str, found: ComparedRuns) -> list[ComparedScore]:
     scores = []
     for test in found.comparisons:
         result = {name: value for name, value in asdict(test.result).items() if name != "mcnemar"}
-        scores.append(ComparedScore(task, test.rule, test.metric, p_holm=test.holm, **result))
+        scores.append(ComparedScore(task, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **result))
     return scores
 
 

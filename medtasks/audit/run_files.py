@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.audit.report.reading.run_folder import read_run, recorded_model
 from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import RepliesError
+from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.running import RESULTS
 from medtasks.harness.task_files import task_files, variant_of
 from medtasks.harness.task_index import mapping_in
@@ -36,12 +36,22 @@ def samples_by_task(source: Source) -> dict[str, Path]:
     return {task: source.path}
 
 
+def model_of(source: Source) -> str:
+    """Return the model of a run; empty where none is recorded, as of a file of replies."""
+    if not source.path.is_dir():
+        return recorded_model(results_beside(source.path))
+    try:
+        return read_run(source.path, source.model).model
+    except MedTasksError:
+        return ""
+
+
 def replies_to(task: str, source: Source) -> Path:
     """Return the samples file of a task in a run's folder; anything else is a file or folder of replies itself.
 
     RepliesError: the run has no samples of the task.
     """
-    if not source.path.is_dir() or not any(source.path.rglob(f"*{RESULTS}")):
+    if not any(any(source.path.rglob(f"*{kind}*")) for kind in (RESULTS, _SAMPLES)):  # of a file there are none
         return source.path
     found = samples_by_task(source)
     if task not in found:

@@ -44,6 +44,14 @@ Replies = Mapping[str, Reply]
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 _MAIN = "accuracy"
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
+# Columns that are shown as what they are, and a patient's, which is shown nowhere.
+_READ = frozenset(
+    {
+        *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
+        *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -292,16 +300,39 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:
             table = csv.writer(stream)
-            table.writerow(_EXPORTED)
+            own = list(
+                dict.fromkeys(key for found in wrong.values() for one in found for key in own_columns(one.document))
+            )
+            table.writerow(map(_cell, (*_EXPORTED, "images", *own)))
             for name, answers in wrong.items():
                 for one in answers:
                     options = " | ".join(one.document.get("options") or ())
                     kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
                     cells = [one.document["doc_id"], name, one.document.get("question"), options]
                     read = (one.score["target"], one.score["value"], one.score["reason"])
-                    table.writerow([*cells, *read, kind, "", one.reply])
+                    known = own_columns(one.document)
+                    cells += [*read, kind, "", one.reply, " | ".join(image_names(one.document))]
+                    table.writerow(map(_cell, [*cells, *(known.get(key, "") for key in own)]))
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a user's own file that no task reads; none of prepared data."""
+    further = {} if "dataset" in document else document
+    return {
+        key: str(value) for key, value in further.items() if isinstance(value, str | int | float) and key not in _READ
+    }
+
+
+def image_names(document: Mapping[str, Any]) -> list[str]:
+    """Return the image files of a document; an absolute path would say where they lie on this machine."""
+    return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]
+
+
+def _cell(value: Any) -> Any:
+    """Return what a cell holds; an apostrophe makes a text of a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _group_as_dict(group: Group) -> dict[str, Any]:
@@ -350,3 +381,10 @@ def difference(value: float, *, share: bool) -> str:
     if not math.isfinite(value):
         return NOT_DEFINED
     return f"{100 * value:+.2f} pts" if share else f"{value:+.4f}"
+
+
+def ends(low: float, high: float, *, share: bool) -> str:
+    """Return the two ends of the interval of a difference."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOT_DEFINED
+    return f"{difference(low, share=share).removesuffix(' pts')} to {difference(high, share=share)}"

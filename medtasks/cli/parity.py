@@ -12,12 +12,11 @@ from medtasks.audit.parity.agreement import NEAR_TIE, LikelihoodAgreement, TextA
 from medtasks.audit.parity.records import Difference
 from medtasks.audit.parity.runs import FIRST, SECOND, Parity
 from medtasks.audit.parity.runs import parity as parity_of
-from medtasks.audit.parity.verdict import MetricParity, TaskParity, Verdict, explanation, kinds, lacking
+from medtasks.audit.parity.verdict import MetricParity, TaskParity, Verdict, explanation, lacking
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
-from medtasks.audit.run_files import Source
-from medtasks.audit.scoring import difference, is_share, number
-from medtasks.cli.compare import task_and_runs
+from medtasks.audit.scoring import difference, ends, is_share, number
+from medtasks.cli.compare import Model, sources_of, task_and_runs
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
@@ -64,6 +63,7 @@ def parity(
         Required | None,
         typer.Option(help="Exit with 1 unless the verdict is this or better, and all tasks are compared."),
     ] = None,
+    model: Model = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
@@ -78,7 +78,7 @@ def parity(
     task, runs = task_and_runs(names)
     if len(runs) != 2:
         raise RepliesError(f"expected two runs, but got {len(runs)}")
-    found = parity_of(Source(runs[0]), Source(runs[1]), margin, metric or (), task)
+    found = parity_of(*sources_of(runs, model or ()), margin, metric or (), task)
     write_json(json_file, _as_dict(runs, margin, found))
     _print(runs, margin, found)
     if require is not None and (found.not_compared or found.verdict not in _MET[require]):
@@ -104,8 +104,6 @@ def _print_verdict(found: Parity, margin: str) -> None:
         say(f"\nEquivalent: the 90 % interval lies within {margin} to both sides (two one-sided tests at {ALPHA:.0%}).")
         say(f"Different: the paired test rejects (Holm, {tests} tests), and the interval does not lie within.")
     say(f"\nVerdict on the scores: {found.verdict}")
-    if look := kinds(list(found.tasks.values())):
-        say(f"What the differences look like: {look}")
 
 
 def _print_task(task: TaskParity) -> None:
@@ -176,14 +174,13 @@ _HEADS = ("  score", "values", "A", "B", "B - A", "90 % interval", "p, Holm", "p
 def _row(one: MetricParity) -> tuple[str, ...]:
     paired, tested = one.paired, one.equivalence
     share = all(is_share(one.metric, value) for value in (paired.first, paired.second))
-    low, high = (difference(end, share=share) for end in (tested.low, tested.high))
     return (
         f"  {one.metric} ({one.rule})",
         str(paired.samples),
         number(paired.first, share=share),
         number(paired.second, share=share),
         difference(paired.difference, share=share),
-        f"{low.removesuffix(' pts')} to {high}",
+        ends(tested.low, tested.high, share=share),
         p_value(one.p_holm),
         p_value(tested.p),
     )

@@ -9,6 +9,8 @@ import typer
 from rich.table import Table
 
 from medtasks import __version__
+from medtasks.audit.doctor.weights import fetch_command
+from medtasks.audit.run_files import Source, replies_to
 from medtasks.audit.scoring import (
     PAIR_METRICS,
     RowScores,
@@ -19,8 +21,17 @@ from medtasks.audit.scoring import (
     score_replies,
     with_error,
 )
-from medtasks.cli.output import IncludePath, JsonFile, look_into, number_table, out, print_state_of_data, write_json
-from medtasks.errors import MedTasksError
+from medtasks.cli.output import (
+    IncludePath,
+    JsonFile,
+    look_into,
+    number_table,
+    out,
+    print_state_of_data,
+    say,
+    write_json,
+)
+from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.documents import private_datasets, task_documents, task_provenance
 from medtasks.harness.replies import read_replies
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
@@ -34,7 +45,8 @@ def score(
     replies: Annotated[
         list[Path],
         typer.Argument(
-            help='Files of one run, or folders of them: lines of {"doc_id", "reply"}, or a samples file of the harness.'
+            help="Folder of a run (its --output_path), of which the newest results of TASK count; or files of one run: "
+            'samples files of the harness, or lines of {"doc_id", "reply"}.'
         ),
     ],
     metric: Annotated[
@@ -43,6 +55,7 @@ def score(
     export_errors: Annotated[
         Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
     ] = None,
+    model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
     max_failed: Annotated[
         str,
         typer.Option("--max-failed", help="Samples (5), or share of them (1%), that may be without reply or verdict."),
@@ -58,8 +71,11 @@ def score(
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, replies)
     chosen = scored_task(task)
+    if export_errors and not any(one.name == "accuracy" for one in chosen.metrics):
+        raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
-    recorded = read_replies(replies, documents)
+    files = [replies_to(task, Source(path, model)) for path in replies]
+    recorded = read_replies(files, documents)
     further = [name for name in metric or () if name not in {one.name for one in chosen.metrics}]
     rules = score_replies(chosen, documents, recorded, further)
     if export_errors:
@@ -69,6 +85,8 @@ def score(
     counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
     summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
     write_json(json_file, {**summary, "rules": {name: rule.as_dict() for name, rule in rules.items()}})
+    for file in sorted({*files} - {*replies}):
+        say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     if chosen.family.paired:
         _print_scores(title, rules, PAIR_METRICS)
@@ -99,7 +117,12 @@ def _problems(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[s
         again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}"
     failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
-    yield from (f"{name} could not be computed: {cause}" for name, cause in failures.items())
+    fetch = fetch_command(failures)
+    names_by_cause: dict[str, list[str]] = {}
+    for name, cause in failures.items():
+        why = f"weights are missing; run: {fetch}" if fetch and "medtasks weights fetch" in cause else cause
+        names_by_cause.setdefault(why, []).append(name)
+    yield from (f"{', '.join(names)} could not be computed: {why}" for why, names in names_by_cause.items())
 
 
 def _worst(rules: Mapping[str, RowScores]) -> SampleCounts:

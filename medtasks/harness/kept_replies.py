@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 """Environment variable that holds the manifest of the earlier run."""
 
-_HOW = frozenset(  # how requests are sent, not what is asked
+TRANSPORT = frozenset(
     {
-        *("api_base", "api_key", "base_url", "batch_size", "timeout", "max_retries", "retry_backoff_s", "max_failed"),
-        *("concurrency", "attempts", "journal"),
+        *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
         *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
-        *("concurrency", "attempts", "journal", "token_counts"),  # of vlm_server
+        *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
     }
 )
+"""Arguments of models that say how requests are sent, so that they change no answer."""
 _FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
 _VERSIONS = ("lmms_eval", "medtasks")
 
@@ -143,7 +143,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
 
 def what_is_asked(options: HarnessOptions) -> dict[str, str]:
     """Return the options by name that say what a model is asked, and not how; its own begin with ``model_args``."""
-    model = {f"model_args {name}": one for name, one in options.pairs("model_args").items() if name not in _HOW}
+    model = {f"model_args {name}": one for name, one in options.pairs("model_args").items() if name not in TRANSPORT}
     return {**{name: str(one) for name, one in options.given.items() if name not in _FREE}, **model}
 
 

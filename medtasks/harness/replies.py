@@ -41,8 +41,8 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
             reply = _reply(item, place)
             if replies.setdefault(doc_id, reply) != reply:
                 raise RepliesError(
-                    f"{place}: document {doc_id} has two different replies; keep one run per file, and name the files "
-                    f"of one run only"
+                    f"{place}: document {doc_id} has two different replies; name the files of one run only, or "
+                    f"the run's folder, of which the newest replies count"
                 )
     if not replies:
         raise RepliesError(f"{', '.join(map(str, given))} holds no replies; expected lines like {_FORM}")

@@ -126,9 +126,22 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
         worse = sum(right["A"][doc] and not right["B"][doc] for doc in keys)
         assert answers.result.mcnemar == scipy.stats.binomtest(better, better + worse).pvalue
         assert answers.result.difference == pytest.approx((better - worse) / 352)
-    # Four tests of which two are twins: Holm multiplies the smallest by four.
+    # Both rules read every reply alike, so that two of the four are the same tests: Holm multiplies by two.
     smallest = min(one.result.p for one in found.comparisons)
-    assert min(one.holm for one in found.comparisons) == 4 * smallest
+    assert min(one.holm for one in found.comparisons) == 2 * smallest
+    assert [one.same_as for one in found.comparisons] == ["", "", "reference", "reference"]
+
+
+def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):
+    task = task_file("mediconfusion")
+    right = texts(documents, lambda document: document["answer"])
+    vague = {**right, documents[0]["doc_id"]: Reply.of_text(f"I think it is {documents[0]['answer']}, clearly.")}
+    found = compare_runs(task, documents, {"A": right, "B": vague}).comparisons
+    assert [one.same_as for one in found] == [""] * 4
+    (alone,) = compare_runs(task, documents, {"A": right, "B": vague}, ["set_accuracy"], ["robust"]).comparisons
+    assert (alone.rule, alone.holm) == ("robust", alone.result.p)
+    with pytest.raises(UnknownName, match="unknown rule 'robst'"):
+        compare_runs(task, documents, {"A": right, "B": vague}, rules=["robst"])
 
 
 def test_only_common_documents_are_compared(documents):
@@ -388,7 +401,9 @@ def test_tests_of_all_tasks_are_one_family(runs, tmp_path):
     compared, _ = compare_all({"A": Source(first), "B": Source(other)})
     tests = [test for one in compared.values() for test in one.found.comparisons]
     assert list(compared) == ["mediconfusion", "mediconfusion_gd"]
-    assert [test.holm for test in tests] == holm([test.result.p for test in tests])
+    own = [test for test in tests if not test.same_as]
+    assert len(own) < len(tests)
+    assert [test.holm for test in own] == holm([test.result.p for test in own])
     alone = [holm([test.result.p for test in one.found.comparisons]) for one in compared.values()]
     assert [test.holm for test in tests] != [p for of_task in alone for p in of_task]
 
@@ -399,7 +414,8 @@ def test_section_of_a_report_is_one_family_over_all_other_runs(runs):
     assert [one.name for one in found] == ["bad", "third"]
     scores = [score for one in found for score in one.scores]
     assert len(scores) == 8
-    assert [score.p_holm for score in scores] == holm([score.p for score in scores])
+    own = [score for score in scores if not score.same_as]
+    assert [score.p_holm for score in own] == holm([score.p for score in own])
     assert {score.first for score in scores if score.metric == "set_accuracy"} == {
         compare_task(task_file("mediconfusion"), runs).found.comparisons[0].result.first
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.audit.scoring import (
+    WrongAnswer,
     by_group,
     count_kinds,
     export_wrong_answers,
@@ -277,3 +278,24 @@ def test_credentialed_text_is_not_exported(questions, tmp_path, monkeypatch):
 def test_scores_have_what_is_needed(questions):
     (score,) = scores_of(task_file("gmai_mmbench_val"), Row("robust_choice"), questions[:1], [Reply(text="A")])
     assert {"target", "value", "reason"} <= score.keys()
+
+
+def test_no_cell_of_an_export_is_a_formula(tmp_path):
+    """Replies, questions and the user's own columns, their names included; images are named without their folder."""
+    document = {
+        "doc_id": "=1+1",
+        "question": "@SUM(A1)",
+        "options": ["+1", "-1"],
+        "image_files": ["/secret/x/scan.png"],
+    }
+    document |= {"image_files": ["/secret/x/scan.png"], "site": "\tA", "=cmd": 7, "patient_id": "p1", "score": -3}
+    score = {"target": "A", "value": "-1", "reason": "ok"}
+    wrong = [WrongAnswer(document, score, "=cmd|'/c calc'!A0", ErrorClass.FOR_A_HUMAN)]
+    path = tmp_path / "errors.csv"
+    export_wrong_answers(path, [], {"robust": wrong})
+    with path.open(encoding="utf-8", newline="") as stream:
+        heads, cells = csv.reader(stream)
+    assert not [cell for cell in (*heads, *cells) if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    row = dict(zip(heads, cells, strict=True))
+    assert (row["reply"], row["images"], row["site"], row["'=cmd"]) == ("'=cmd|'/c calc'!A0", "scan.png", "'\tA", "7")
+    assert "patient_id" not in row

@@ -47,7 +47,15 @@ def test_table_and_json(medtasks, run_of, tmp_path):
     sets = found["comparisons"][0]
     assert (sets["samples"], sets["first"], sets["second"]) == (15, pytest.approx(7 / 15), 1)
     assert sets["p"] == pytest.approx(2 / 2**8)
-    assert sets["p_holm"] == pytest.approx(4 * sets["p"])
+    assert sets["p_holm"] == pytest.approx(2 * sets["p"])
+    assert [one["same_as"] for one in found["comparisons"]] == ["", "", "reference", "reference"]
+    assert found["summary"] == [
+        "On mediconfusion (15 pairs), B has set_accuracy 100.0% and A 46.7% under reference: difference +53.3 pts, "
+        "95 % interval +20.7 to +73.4 pts, p = 0.0078 (Holm 0.0156): B is higher."
+    ]
+    assert found["summary"][0] in ran.out
+    assert "robust gives every sample the same set_accuracy, individual_accuracy as reference" in ran.out
+    assert "corrected for all 2 tests" in ran.out
     assert f"{sets['p']:.4f}" in ran.out
     assert f"+{100 * sets['difference']:.2f} pts" in ran.out
     assert "46.67%" in ran.out
@@ -58,6 +66,8 @@ def test_identical_runs_and_json_without_nan(medtasks, run_of, tmp_path):
     ran = medtasks("compare", "mediconfusion", run, run, "--json", tmp_path / "found.json")
     assert ran.code == 0
     assert "n/a" in ran.out
+    assert "n/a to n/a" not in ran.out
+    assert "not shown to differ" in ran.out
     found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
     assert {(one["difference"], one["p"], one["p_holm"], one["detectable"]) for one in found["comparisons"]} == {
         (0, 1, 1, None)
@@ -68,7 +78,7 @@ def test_one_metric_of_three_runs(medtasks, run_of):
     runs = [run_of(str(shift), lambda row, shift=shift: row % 4 < shift) for shift in (1, 2, 4)]
     ran = medtasks("compare", "mediconfusion", *runs, "--metric", "set_accuracy")
     assert ran.code == 0
-    assert "corrected for all 6 tests" in ran.out
+    assert "corrected for all 3 tests" in ran.out
     assert "individual_accuracy" not in ran.out
     assert all(f"\n{pair}: " in ran.out for pair in ("A and B", "A and C", "B and C"))
 
@@ -129,3 +139,21 @@ def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
     fails(["compare", first, tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
     fails(["compare", "mediconfusio", first, second], "'mediconfusio' is neither", "did you mean 'mediconfusion'?")
     fails(["compare", "mediconfusion_blind", first, second], "holds no samples of 'mediconfusion_blind'")
+
+
+def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
+    """Two models in one folder can be compared, and are named where their numbers are."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for seed, name in enumerate(("good", "bad")):
+        write_run(runs / name, ("mediconfusion",), 0.9 - seed / 3, seed)
+    fails(["compare", runs, runs], "holds runs of several models: 'bad'; 'good'; choose one with --model")
+    ran = medtasks("compare", runs, runs, "--model", "bad", "--model", "good", "--rule", "robust")
+    assert (ran.code, ran.err) == (0, "")
+    assert f"A: {runs} (bad)\nB: {runs} (good)\n" in ran.out
+    assert "On mediconfusion (16 pairs), B (good) has set_accuracy" in ran.out
+    assert "reference" not in ran.out
+    fails(["compare", runs, runs, "--model", "bad", "--rule", "robst"], "did you mean 'robust'?")
+    fails(["compare", runs, runs, runs, *["--model", "bad"] * 2], "2 models for 3 runs; give --model once, or once per")
+    same = medtasks("parity", runs, runs, "--model", "good", "--require", "identical")
+    assert same.code == 0

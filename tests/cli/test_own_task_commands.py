@@ -300,6 +300,25 @@ def test_data_that_name_a_credentialed_dataset(medtasks, fails, folder, replies,
     fails(["score", "sides", replies(ANSWERS), *errors, *arguments], "'multimedeval_mimic_cxr_report' is credentialed")
 
 
+def test_images_and_own_columns_are_named_and_tasks_without_single_answers_refused(
+    medtasks, fails, folder, replies, tmp_path
+):
+    rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
+    own = [{**row, "site": f"site {place % 2}"} for place, row in enumerate(rows)]
+    (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, own)))
+    table, page = tmp_path / "errors.csv", tmp_path / "page.html"
+    assert (
+        medtasks("score", "sides", replies("A" * len(rows)), "--include_path", folder, "--export-errors", table).code
+        == 0
+    )
+    assert table.read_text().splitlines()[0].endswith(",reply,images,site")
+    shown = ["report", replies("A" * len(rows)), "--task", "sides", "--include_path", folder, "--html", page]
+    assert medtasks(*shown).code == 0
+    assert "site: site 1" in page.read_text()
+    reports = ["score", "iu_xray_report", tmp_path / "replies.jsonl", "--export-errors", table]
+    fails(reports, "'iu_xray_report' scores no single answers as right or wrong, so --export-errors would list none")
+
+
 def test_the_harness_names_the_column_before_any_prompt(folder, monkeypatch):
     pytest.importorskip("lmms_eval.tasks")
     from lmms_eval.tasks import ConfigurableTask

@@ -11,6 +11,7 @@ from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 
+from ..made_up_runs import write_run
 from ..tiny_medevalkit import put_source
 from .conftest import rows_of
 
@@ -110,6 +111,30 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
         assert rows_of(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00% ± 0.00%"] * 2
         assert f"reference ({rule} v1)" in ran.out
         assert "robust (untied v1)" in ran.out
+
+
+def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails, sample, tmp_path):
+    """Also after --only-failed, which leaves a second samples file; those of other tasks are not read."""
+    run = write_run(tmp_path / "run", ("mediconfusion", "mediconfusion_blind"), 0.5, 1)
+    again = write_run(tmp_path / "again", ("mediconfusion",), 1, 2)
+    for file in again.iterdir():
+        file.rename(run / file.name.replace("20260102", "20260203"))
+    (results,) = run.glob("20260203*_results.json")
+    results.write_text(results.read_text().replace('"again"', '"run"'))
+    ran = medtasks("score", "mediconfusion", run)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"Replies: {run / '20260203_030405_samples_mediconfusion.jsonl'}\n" in ran.out
+    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00% ± 0.00%"] * 2
+    fails(
+        ["score", "mediconfusion", *sorted(run.glob("*_samples_mediconfusion.jsonl"))], "or the run's folder, of which"
+    )
+    fails(["score", "mediconfusion_gd", run], "holds no samples of 'mediconfusion_gd'; it has mediconfusion, ")
+    results.write_text(results.read_text().replace('"run"', '"other"'))
+    fails(["score", "mediconfusion", run], "holds runs of several models: 'other'; 'run'")
+    assert "100.00% ± 0.00%" not in medtasks("score", "mediconfusion", run, "--model", "run").out
+    for file in run.glob("*_results.json"):  # of runs that were killed samples are left
+        file.unlink()
+    assert "100.00% ± 0.00%" in medtasks("score", "mediconfusion", run).out
 
 
 def test_wrong_tasks(fails, constant):

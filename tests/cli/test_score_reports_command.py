@@ -77,7 +77,8 @@ def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp
     shown = rows_of(ran.out)
     assert shown["chexbert_similarity"][0] == "n/a"
     assert shown["bleu_1"][0].startswith("-15.0000")
-    assert ran.err.strip() == f"medtasks: chexbert could not be computed: {MISSING['chexbert']}"
+    fetch = "medtasks weights fetch chexbert bert-base-uncased"
+    assert ran.err.strip() == f"medtasks: chexbert could not be computed: weights are missing; run: {fetch}"
     summary = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)["rules"]["reference"]
     assert summary["failures"] == MISSING
     assert summary["metrics"]["chexbert_similarity"] is None

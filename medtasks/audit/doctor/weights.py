@@ -1,7 +1,7 @@
 """Weights of the metrics that are models, WordNet, and the labeler of chest findings."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from medtasks.audit.doctor.findings import WEIGHTS as AREA
@@ -10,6 +10,7 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.errors import MedTasksError
 from medtasks.extract.labeler import VARIABLE as LABELER
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.metrics.weights import WEIGHTS, weights_path
 from medtasks.metrics.wordnet import load_wordnet
 
@@ -65,6 +66,15 @@ def _needed(scope: Scope) -> list[str]:
 
 def _missing(name: str, error: MedTasksError) -> Finding:
     return replace(of_error(AREA, name, State.WARNING, error), fix=f"medtasks weights fetch {name}")
+
+
+def fetch_command(metrics: Iterable[str]) -> str:
+    """Return the command that fetches what metrics of reports need and this machine lacks; empty if nothing."""
+    asked = set(metrics)
+    needed = [one for one in REPORT_METRICS.values() if asked & {one.name, *one.keys}]
+    names = dict.fromkeys(name for one in needed for name in (*one.weights, *[WORDNET] * one.wordnet))
+    missing = [name for name in names if weights_trouble(name)]
+    return f"medtasks weights fetch {' '.join(missing)}" if missing else ""
 
 
 def weights_trouble(name: str) -> MedTasksError | None:

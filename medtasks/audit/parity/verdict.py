@@ -172,27 +172,30 @@ def overall(tasks: Sequence[TaskParity]) -> Verdict:
 # ---- in words ----
 
 
-def kinds(tasks: Sequence[TaskParity]) -> str:
-    """Return what the differences of all tasks look like, by kind; empty where there is none."""
-    found: dict[Kind, list[str]] = {}
-    for one in tasks:
-        found.setdefault(one.kind, []).append(one.task)
-    found.pop(Kind.NONE, None)
-    return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in found.items())
+_LOOK_AT = {
+    Kind.SPACES: "White space: replies differ in nothing else.",
+    Kind.ROUNDING: "Rounding: small differences, to both sides.",
+    Kind.SYSTEMATIC: "Systematic: likelihoods or scores move to one side. Look at chat template, special tokens and "
+    "image preprocessing.",
+    Kind.ENDINGS: "One run stops earlier: {shorter} mostly gives the beginning of the other run's reply. Look at the "
+    "length limit and at what ends a reply.",
+    Kind.SCATTERED: "Scattered: larger differences than rounding, to both sides. Look for prompts, images or weights "
+    "that reached the model differently.",
+}
 
 
 def explanation(task: TaskParity) -> str:
-    """Return what kind of difference it looks like, in one or two plain sentences."""
-    kind, texts, likelihoods = task.kind, task.texts, task.likelihoods
-    if kind is Kind.NONE:
-        what = "likelihood is the same to the last digit" if texts is None else "reply is the same to the last byte"
+    """Describe the kind of difference in one or two sentences, without the numbers, which stand in the task's facts."""
+    if task.kind is Kind.NONE:
+        what = (
+            "likelihood is the same to the last digit" if task.texts is None else "reply is the same to the last byte"
+        )
         return f"Every {what}."
-    if kind is Kind.FAILURES:
+    if task.kind is Kind.FAILURES:
         return _of_failures(task)
-    if likelihoods is not None:
-        return f"{_of_likelihoods(kind, likelihoods)}{_on_answers(task)}"
-    assert texts is not None
-    return f"{_of_texts(kind, texts, task)}{_on_answers(task)}"
+    same = " All answers are equal, so that on these samples the scores are the same." * task.scores_are_same
+    shorter = "B" if task.texts and task.texts.second_is_beginning > task.texts.first_is_beginning else "A"
+    return f"{_LOOK_AT[task.kind].format(shorter=shorter)}{same}"
 
 
 def _of_failures(task: TaskParity) -> str:
@@ -205,67 +208,6 @@ def _of_failures(task: TaskParity) -> str:
         else "too few to move a score by the margin"
     )
     return f"Failures in one run ({sides}, of {task.overlap.both} samples): {consequence}."
-
-
-def _of_likelihoods(kind: Kind, found: LikelihoodAgreement) -> str:
-    if found.absolute is None:
-        return "No likelihood is finite in both runs: look at what the model server returns."
-    sizes = f"log-likelihoods differ by {found.absolute.median:.2g} (median) and at most {found.absolute.max:.2g}"
-    if kind is Kind.SYSTEMATIC:
-        side = "less" if found.mean_signed > 0 else "more"
-        return (
-            f"Systematic: B finds options {side} likely, by {abs(found.mean_signed):.2g} nats per token on average; "
-            f"rounding moves them to both sides. Look at chat template, special tokens and image preprocessing."
-        )
-    if not found.flips:
-        flips = "no choice flips"
-    elif found.near_ties == len(found.flips):
-        flips = f"choices flip at near ties only ({len(found.flips)}, margins up to {found.flips[0].margin:.2g})"
-    else:
-        flips = (
-            f"{len(found.flips) - found.near_ties} of {len(found.flips)} flipped choices are no near ties (margins up "
-            f"to {found.flips[0].margin:.2g})"
-        )
-    if kind is Kind.ROUNDING:
-        return f"Rounding: {sizes} nats per token, to both sides; {flips}."
-    return (
-        f"Scattered: {sizes} nats per token, more than rounding, to both sides; {flips}. Look for prompts, images or "
-        f"weights that reached the model differently."
-    )
-
-
-def _of_texts(kind: Kind, found: TextAgreement, task: TaskParity) -> str:
-    if kind is Kind.SPACES:
-        return "White space: replies differ in nothing else."
-    assert found.words is not None
-    some = f"{found.different} of {found.samples} replies differ"
-    if kind is Kind.ENDINGS:
-        first = found.first_is_beginning >= found.second_is_beginning
-        number = found.first_is_beginning if first else found.second_is_beginning
-        return (
-            f"One run stops earlier: {some}, and in {number} of them {'A' if first else 'B'} gives only the beginning "
-            f"of the other's. Look at the length limit and at what ends a reply."
-        )
-    if kind is Kind.SYSTEMATIC:
-        return (
-            f"Systematic: {some}, and scores move to one side. Look at chat template, special tokens, image "
-            f"preprocessing and what reads the replies."
-        )
-    if kind is Kind.SCATTERED:
-        return (
-            f"Scattered: {some}, {found.at_first_word} of them from the first word on. Look at chat template, special "
-            f"tokens and images; a likelihood task of the same benchmark tells more."
-        )
-    return (
-        f"Rounding, as far as texts tell: {some}, after {found.words.median:.3g} equal words (median), and scores do "
-        f"not move to one side: one near tie between two words changes all that follow."
-    )
-
-
-def _on_answers(task: TaskParity) -> str:
-    if not task.scores_are_same:
-        return ""
-    return " All answers are equal, so that on these samples the scores are the same."
 
 
 def lacking(task: TaskParity) -> str:

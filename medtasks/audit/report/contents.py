@@ -192,6 +192,7 @@ class Item:
     losses: tuple[float, ...] = ()  # mean negative log-likelihood per option; empty for replies in words
     answers: Mapping[str, ReadAnswer] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column, such as medical areas
+    facts: tuple[str, ...] = ()  # image files and the user's own columns; empty where withheld
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,7 @@ class ComparedScore:
     p: float  # two-sided p-value
     p_holm: float  # corrected for all tests of the report
     detectable: float  # smallest true difference found with 80 % power; NaN where the samples do not tell
+    same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
 
 
 @dataclass(frozen=True)

@@ -254,6 +254,12 @@ def finding(score: ComparedScore) -> str:
     return "the other run is higher" if score.difference > 0 else "this run is higher"
 
 
+def rules_of(scores: Sequence[ComparedScore], test: ComparedScore) -> str:
+    """Return the rules that a test is of: its own, and those with the same value of every sample."""
+    alike = [one.rule for one in scores if (one.task, one.metric, one.same_as) == (test.task, test.metric, test.rule)]
+    return ", ".join([test.rule, *alike])
+
+
 def anchor(name: str) -> str:
     """Return the name of a task as an id in the page.
 

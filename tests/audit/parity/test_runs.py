@@ -53,7 +53,8 @@ def test_flips_at_near_ties_are_rounding_and_equivalent(right, jitter, tmp_path)
     found = compared(tmp_path, "likely", first, shifted(first, jitter | flipped))
     assert (found.verdict, found.kind) == (Verdict.EQUIVALENT, Kind.ROUNDING)
     assert {flip.sample for flip in found.likelihoods.flips} == set(found.examples) == set(map(str, flipped))
-    assert "choices flip at near ties only (4, margins up to 0.005)" in explanation(found)
+    assert found.likelihoods.near_ties == 4
+    assert explanation(found) == "Rounding: small differences, to both sides."
     (metric,) = found.metrics
     assert (metric.paired.difference, metric.equivalence.shown) == (0, True)
 
@@ -63,7 +64,8 @@ def test_flips_at_wide_margins_are_not_rounding(right, jitter, tmp_path):
     flipped = {row: 1.5 if right[row] == "A" else -1.5 for row in (10, 21)}
     found = compared(tmp_path, "likely", first, shifted(first, jitter | flipped))
     assert found.kind is Kind.SCATTERED
-    assert "2 of 2 flipped choices are no near ties (margins up to 1)" in explanation(found)
+    assert (len(found.likelihoods.flips), found.likelihoods.near_ties) == (2, 0)
+    assert "Look for prompts, images or weights" in explanation(found)
 
 
 def test_a_shift_to_one_side_is_systematic_and_different(right, jitter, tmp_path):
@@ -73,7 +75,8 @@ def test_a_shift_to_one_side_is_systematic_and_different(right, jitter, tmp_path
     second = [one[::-1] if row % 10 == 0 else one for row, one in enumerate(second)]
     found = compared(tmp_path, "likely", first, second)
     assert (found.verdict, found.kind) == (Verdict.DIFFERENT, Kind.SYSTEMATIC)
-    assert explanation(found).startswith("Systematic: B finds options less likely, by 0.3 nats per token on average")
+    assert found.likelihoods.mean_signed == pytest.approx(0.3, abs=0.01)
+    assert explanation(found).startswith("Systematic: likelihoods or scores move to one side. Look at chat template")
     (metric,) = found.metrics
     assert metric.paired.difference == pytest.approx(-0.1)
     assert metric.p_holm < 1e-6
@@ -120,7 +123,8 @@ def test_what_texts_alone_tell(right, tmp_path):
     long = [f"{letter}. This is why." for letter in right]
     cut = compared(tmp_path, "letters", long, [f"{letter}. This" for letter in right])
     assert cut.kind is Kind.ENDINGS
-    assert "in 800 of them B gives only the beginning" in explanation(cut)
+    assert cut.texts.second_is_beginning == 800
+    assert "B mostly gives the beginning of the other run's reply" in explanation(cut)
     late = compared(tmp_path, "letters", long, [one.replace("why", "it") for one in long])
     assert (late.kind, late.texts.words.median) == (Kind.ROUNDING, 3)
     early = compared(tmp_path, "letters", long, [f"Answer: {letter}" for letter in right])

@@ -478,7 +478,17 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     assert rule.reasons == {"empty": len(documents) - len(documents) // 2, "ok": len(documents) // 2}
     assert [one.metric for one in rule.scores] == ["bleu_1", "bleu_4", "chexbert_similarity"]
     assert list(rule.failures) == ["bleu_4"]
-    assert "medtasks score multimedeval_mimic_cxr_report" in rule.failures["bleu_4"]
+    assert rule.failures["bleu_4"] == "It was not computed in the run."
+    (lacking,) = [one for one in task.missing if one.startswith("Not computed in the run")]
+    samples = next(tmp_path.rglob("*_samples_*.jsonl"))
+    assert lacking.endswith(f"failed: bleu_4. To compute them now: medtasks score {task_name} {samples}")
+    lost = dict.fromkeys(("chexbert_similarity,reference", "radgraph_partial,reference"), math.nan)
+    write_run(tmp_path, {task_name: replies}, rows={task_name: {"bleu_1,reference": 0.5, **lost}})
+    assert [one for one in only(collect_run(read_run(tmp_path))).missing if one.startswith("Not computed")] == [
+        "Not computed in the run, as a model, its weights or a judge was missing or failed: chexbert_similarity, "
+        "radgraph_partial. To compute them now: medtasks weights fetch chexbert bert-base-uncased radgraph pubmedbert; "
+        f"then: medtasks score {task_name} {samples}"
+    ]
     first, second = task.items[:2]
     assert (first.answers["reference"].reason, first.answers["reference"].value) == ("empty", None)
     assert second.answers["reference"].value == second.key == documents[1]["report"]

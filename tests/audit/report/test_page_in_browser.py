@@ -530,6 +530,32 @@ def test_the_selected_question_can_be_printed_alone(reader, pairs, tmp_path):
     assert not reader.run("document.body.classList.contains('print-item')")
 
 
+def test_each_task_is_shown_under_its_own_main_reading_with_its_files_and_columns(reader, folder, report):
+    first = report.tasks[0]
+    names = {"reference": "strict", "robust": "careful"}
+    items = [
+        replace(
+            item, answers={names[name]: one for name, one in item.answers.items()}, facts=("x/left.dcm", "site: north")
+        )
+        for item in first.items
+    ]
+    rules = tuple(replace(rule, name=names[rule.name]) for rule in first.rules)
+    write_page(
+        made_up.report_of(first, replace(first, name="own", rules=rules, items=tuple(items))), folder / "own.html"
+    )
+    reader.open(folder / "own.html", "#audit")
+    wrong = sum(outcome(item.answers["reference"]) == "wrong" for item in first.items)
+    assert reader.one("#rule option:checked").text == "main one of each task"
+    assert reader.one('[data-outcome="wrong"]').text == f"✗ wrong {2 * wrong}"
+    assert not reader.one('[data-outcome="unread"]').is_displayed()
+    reader.choose("task", "own")
+    assert reader.one("#rule option:checked").text == "strict"
+    assert "x/left.dcm · site: north" in reader.texts
+    reader.choose("task", "all tasks")
+    reader.type("left.dcm")
+    assert reader.tally.startswith("12 of 24 questions")
+
+
 def test_small_screens_fold_the_filters_and_bring_the_question_into_view(reader, pairs):
     reader.open(pairs, "#audit", size=NARROW)
     assert not reader.one("#rule").is_displayed()

@@ -109,9 +109,53 @@ def test_a_model_is_chosen_by_its_whole_name_first(tmp_path: Path) -> None:
 
 
 def test_secrets_that_the_harness_and_our_run_replaced_are_one_model(tmp_path: Path) -> None:
-    results(tmp_path, "one", args="api_key=[REDACTED]")
-    manifest(tmp_path, {"one": ("done", "")}, "finished", model={"name": "m", "arguments": "api_key=***"})
-    assert read_run(tmp_path).model == "m api_key=***"
+    results(tmp_path, "one", args="hub_token=[REDACTED]")
+    manifest(tmp_path, {"one": ("done", "")}, "finished", model={"name": "m", "arguments": "hub_token=***"})
+    assert read_run(tmp_path).model == "m hub_token=***"
+
+
+def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -> None:
+    """Also a run that failed before its results, and one whose arguments name the model."""
+    served = {"id": "org/m", "owned_by": "vllm", "root": None, "build": "fp_1"}
+    for stamp, args in (("1", "base_url=http://h:1/v1,concurrency=8"), ("2", "base_url=http://h:2/v1,model=org/m")):
+        results(tmp_path, "one", stamp=f"20260301_10150{stamp}", model="vlm_server", args=args, served_model=served)
+    lost = {"name": "vlm_server", "arguments": "base_url=http://h:3/v1,attempts=2", "unknown": "names no weights"}
+    manifest(tmp_path, {"two": ("failed", "no answer")}, model=lost)
+    run = read_run(tmp_path)
+    assert run.model == "org/m (vlm_server)"
+    assert list(run.missing) == ["two"]
+    assert run.facts["model arguments"] == "base_url=http://h:2/v1,model=org/m"
+    assert run.facts["served model"] == "id org/m, owned_by vllm, build fp_1"
+    assert run.facts["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
+
+
+@pytest.mark.parametrize(
+    ("args", "served", "label"),
+    [
+        ("base_url=http://h/v1", "other", "other (vlm_server)"),
+        (
+            'base_url=http://h/v1,chat_template_kwargs={"a":1,"b":2}',
+            "m",
+            'm (vlm_server) chat_template_kwargs={"a":1,"b":2}',
+        ),
+    ],
+)
+def test_another_name_or_template_is_another_served_model(tmp_path: Path, args: str, served: str, label: str) -> None:
+    results(tmp_path, "one", stamp="1", model="vlm_server", served_model={"id": "m"})
+    results(tmp_path, "one", stamp="2", model="vlm_server", args=args, served_model={"id": served})
+    with pytest.raises(MedTasksError, match=r"several models: 'm \(vlm_server\)'"):
+        read_run(tmp_path)
+    assert read_run(tmp_path, label).model == label
+
+
+def test_a_model_of_the_harness_behind_an_api_is_its_name_there(tmp_path: Path) -> None:
+    results(tmp_path, "one", model="async_openai", args="base_url=http://h/v1,model=gpt-4o,num_concurrent=4")
+    assert read_run(tmp_path).model == "gpt-4o (async_openai)"
+
+
+def test_the_commit_around_the_environment_is_not_the_harness_s(tmp_path: Path) -> None:
+    results(tmp_path, "one", git_hash="d9eb740", lmms_eval_version="main@d9eb740")
+    assert "d9eb740" not in str(read_run(tmp_path).facts)
 
 
 def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) -> None:
@@ -217,8 +261,8 @@ def test_answers_in_a_journal_are_mentioned_where_there_is_one(tmp_path: Path) -
     model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
     manifest(tmp_path, {"one": ("failed", "why")}, model=model)
     assert "journal" in read_run(tmp_path).missing["one"]
-    manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=x,journal=False"})
-    assert "journal" not in read_run(tmp_path, "journal=False").missing["one"]
+    manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=y,journal=False"})
+    assert "journal" not in read_run(tmp_path, "pretrained=y").missing["one"]
     command = ["medtasks", "run", "--journal"]
     manifest(tmp_path, {"one": ("failed", "why")}, model={"name": "openai", "arguments": ""}, command=command)
     assert "answers in the model's journal" in read_run(tmp_path, "openai").missing["one"]

@@ -140,10 +140,27 @@ def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
     assert row(text, "Both answered A") == ["Both answered A", "80", "80"]
     assert "Of 3 more pairs only one image was asked; they are in no score of pairs." in text
     assert row(text, "`mediconfusion`", "`robust`")[5:7] == ["25.0% (guessing)", r"+2.5 pts \[−2.0 to +10.0\]"]
-    assert "Model: medtasks_radfm" in text
-    assert "fingerprint 0123456789ab." in text
-    assert "Versions: medtasks 0.8.0, lmms_eval 0.7.3." in text
+    assert text.count("fingerprint 0123456789ab.") == 1
+    assert row(text, "versions")[1].startswith("medtasks 0.8.0, lmms_eval 0.7.3")
     assert "reference: reference_rule v1. Reads the letter of an option." in text
+
+
+def test_every_caption_names_task_and_model_and_no_more():
+    task = replace(small_reports.paired_task(), describes="Which side is it?")
+    captions = re.findall(r"\*\*Table \d+.\*\* (.*)", markdown(replace(REPORT, tasks=(task,), comparisons=())))
+    assert len(captions) > 4
+    assert captions[1] == (
+        f"Scores. {task.name}, {REPORT.title}. Which side is it? Data: mediconfusion, fingerprint 0123456789ab."
+    )
+    assert all(f" {task.name}, {REPORT.title}." in caption for caption in captions[1:-2])
+    assert REPORT.model not in "".join(captions)
+
+
+def test_lines_break_in_long_names_only():
+    assert latex_text("a_short/name and one of_many_words_and/ten_folders/in_it", breakable=True) == (
+        r"a\_short/name and one of\_\allowbreak{}many\_\allowbreak{}words\_\allowbreak{}and/\allowbreak{}"
+        r"ten\_\allowbreak{}folders/\allowbreak{}in\_\allowbreak{}it"
+    )
 
 
 def test_published_results_are_below_ours_with_their_remarks():
@@ -185,7 +202,7 @@ def test_comparisons_have_corrected_p_values():
         "exact McNemar",
         "0.0123",
         "0.0246",
-        "8.0%",
+        "8.0 pts",
     ]
     assert "mmmu_val has no samples." in markdown(REPORT)
 

@@ -225,6 +225,7 @@ def _texts(item: Item, texts: Mapping[str, int], pictures: Mapping[str, int], wi
         "k": item.key,
         "c": named_options(item.key, item.options),
         "r": texts[item.reply],
+        "f": list(item.facts),
     }
 
 

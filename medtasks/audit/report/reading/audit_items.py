@@ -10,6 +10,7 @@ from pathlib import Path
 
 from medtasks.audit.report.contents import Item
 from medtasks.audit.report.reading.task_reading import Document, TaskReading
+from medtasks.audit.scoring import image_names, own_columns
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values
@@ -65,6 +66,7 @@ def _item(reading: TaskReading, document: Document, columns: Sequence[str]) -> I
         losses=reply.losses or (),
         answers=_answers(reading, document, reply),
         groups={column: tuple(found) for column in columns if (found := values(document, column))},
+        facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
     )
 
 

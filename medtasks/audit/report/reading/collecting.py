@@ -5,6 +5,7 @@ compared with its sanity variants in the same run, question by question.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.comparing import compared_values, main_metrics, run_values
+from medtasks.audit.doctor.weights import fetch_command
 from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport, Thinking
 from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
-from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask, recorded_values, rule_reports
-from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task
+from medtasks.audit.report.reading.recorded import (
+    NOT_COMPUTED,
+    RecordedRun,
+    RecordedTask,
+    recorded_values,
+    rule_reports,
+)
+from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
 from medtasks.audit.report.reading.thinking import thinking_of
 from medtasks.data.decoding import Decoding
 from medtasks.data.manifest import described_images
@@ -99,7 +107,11 @@ def _title(model: str) -> str:
     Example:
         >>> _title("medtasks_hf_vlm pretrained=/models/med-vlm,dtype=bfloat16")
         'medtasks_hf_vlm: med-vlm'
+        >>> _title("org/m (vlm_server) likelihood=tokens")
+        'org/m (vlm_server)'
     """
+    if served := re.match(r"\S+ \(\S+\)", model):
+        return served.group()
     name, _, arguments = model.partition(" ")
     for argument in arguments.split(","):
         for key in _WEIGHTS:
@@ -256,6 +268,13 @@ def _not_recorded(reading: TaskReading, rules: Sequence[RuleReport]) -> list[str
         found.append(f"The run only collected replies (--predict_only){here}.")
     elif reading.recorded.samples and not reading.recorded.scores:
         found.append(f"The run left samples without results, as it was stopped or failed before it wrote them{here}.")
+    lost = dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED)
+    if lost:
+        steps = filter(None, (fetch_command(lost), score_command_of(reading)))
+        found.append(
+            f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
+            f"compute them now: {'; then: '.join(steps)}"
+        )
     if 0 < known < asked:
         found.append(f"The samples file holds replies to only {known} of the {asked} questions that were asked.")
     if reading.withheld:

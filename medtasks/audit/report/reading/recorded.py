@@ -26,7 +26,6 @@ from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import included_option
 from medtasks.harness.task_index import mapping_in
 from medtasks.metrics.metric import Estimate, Metric, evaluate
 from medtasks.metrics.metric import Score as SampleScore
@@ -34,6 +33,8 @@ from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pai
 from medtasks.stats.intervals import interval
 
 CATEGORIES = "categories"
+NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
+NOT_COMPUTED = "It was not computed in the run."
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # what the harness writes with --predict_only
 _NO_FILTER = "none"  # what the harness calls the filter of a task that names none
@@ -232,7 +233,7 @@ def rule_reports(
         scores = tuple(_scores(recorded, task, row, again))
         known = again.failures
         undefined = {
-            one.metric: known.get(one.metric) or _why_undefined(task, one.metric)
+            one.metric: known.get(one.metric) or (NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED)
             for one in scores
             if math.isnan(one.value)
         }
@@ -289,12 +290,3 @@ def _same(first: float, second: float) -> bool:
 
 def _number(value: float, error: float) -> str:
     return f"{value:.12g}" if math.isnan(error) else f"{value:.12g} (standard error {error:.12g})"
-
-
-def _why_undefined(task: TaskFile | None, metric: str) -> str:
-    if task is None or task.is_computed:
-        return "It is not defined for these replies: none of them counts for it."
-    return (
-        f"It was not computed in the run, as a model, its weights or a judge was missing or failed; the log of the run "
-        f"says which. To compute it now: medtasks score {task.name} REPLIES{included_option(task.name)}"
-    )

@@ -16,22 +16,24 @@ from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask
 from medtasks.audit.report.words import moment
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, unknown_name
+from medtasks.harness.harness_options import HarnessOptions
+from medtasks.harness.kept_replies import TRANSPORT
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
+from medtasks.harness.model_places import PLACES
 from medtasks.harness.redaction import HIDDEN, redacted, without_home
 from medtasks.harness.repeats import repeat_folders
-from medtasks.harness.running import RESULTS, samples_file
+from medtasks.harness.running import RESULTS, SERVED_MODEL, samples_file
 from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_files import included_option
-from medtasks.harness.task_index import mapping_in
+from medtasks.harness.task_index import harness_folder, mapping_in
 
 _SAMPLES = "_samples_"
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
 _ENDED = ("finished", "finished with failures")
 _OF_TASK = ("n-samples", "configs", "higher_is_better", "versions", "group_subtasks")  # parts of a results file
+_SERVER = "vlm_server"
 _SETTINGS = {
-    "harness": "lmms_eval_version",
-    "harness commit": "git_hash",
     "wall time of the harness, s": "total_evaluation_time_seconds",
     "system instruction": "system_instruction",
 }
@@ -57,8 +59,7 @@ class _Results:
 
     @property
     def model(self) -> str:
-        config = mapping_in(self.content, "config")
-        return model_label(config.get("model"), config.get("model_args"))
+        return recorded_model(self.content)
 
     @property
     def made(self) -> datetime | None:
@@ -244,14 +245,29 @@ def _whole(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
 
 
-def model_label(name: object, arguments: object) -> str:
-    """Return a model with its arguments as one text without secrets, the same whoever replaced them.
+def recorded_model(results: Mapping[str, Any]) -> str:
+    """Return the identity of the model of a results file."""
+    config, served = mapping_in(results, "config"), mapping_in(results, SERVED_MODEL)
+    return model_label(config.get("model"), config.get("model_args"), served.get("id"))
+
+
+def model_label(name: object, arguments: object, served: object = None) -> str:
+    """Return the identity of a model: its name and the arguments that can change an answer, without secrets.
+
+    A model on a server is known by its ``served`` name, or the one in its arguments, wherever the server listens.
 
     Example:
-        >>> model_label("qwen", "pretrained=q,api_key=[REDACTED]"), model_label("qwen", "pretrained=q,api_key=abcdef")
-        ('qwen pretrained=q,api_key=***', 'qwen pretrained=q,api_key=***')
+        >>> model_label("qwen", "pretrained=q,batch_size=8")
+        'qwen pretrained=q'
+        >>> model_label("vlm_server", "base_url=http://127.0.0.1:8000/v1,concurrency=8", "org/m")
+        'org/m (vlm_server)'
     """
-    return _shown(f"{name or ''} {arguments or ''}").strip()
+    given = HarnessOptions({"model_args": arguments}).model_arguments()
+    if str(name).removesuffix("_compatible") in (_SERVER, *PLACES):
+        named = [given.pop(key, None) for key in ("model", "model_version")]
+        served = served or named[0] or named[1]
+    rest = ",".join(f"{key}={value}" for key, value in given.items() if key not in TRANSPORT)
+    return _shown(f"{served} ({name}) {rest}" if served else f"{name or ''} {rest}").strip()
 
 
 def _shown(text: str) -> str:
@@ -259,17 +275,30 @@ def _shown(text: str) -> str:
 
 
 def label_of(manifest: RunManifest, models: Mapping[Path, str]) -> str:
-    """Return the model of a manifest as its own results files (``models``) call it, else as it does itself."""
+    """Return the model of a manifest as its own results files (``models``) call it, else as it does itself.
+
+    A run that ended before its results does not say what its server calls the model; the only one of the folder counts.
+    """
     folder = manifest.path.parent if manifest.path else Path()
     written = (folder / record.results for record in manifest.tasks.values() if record.results)
     own = model_label(manifest.model.name, manifest.model.arguments)
-    return next((models[path] for path in written if path in models), own)
+    unnamed = own.replace(_SERVER, f" ({_SERVER})", 1) if own.startswith(_SERVER) else own
+    alike = {label for label in models.values() if label.endswith(unnamed)}
+    return next((models[path] for path in written if path in models), alike.pop() if len(alike) == 1 else own)
 
 
 def facts(results: Mapping[str, Any], manifest: RunManifest | None) -> dict[str, str]:
     """Return what a results file and a manifest say about a run, by name; what is not recorded is not in it."""
     config = mapping_in(results, "config")
     recorded: dict[str, Any] = {} if manifest is None else _of_manifest(manifest)
+    recorded |= {"model arguments": config["model_args"]} if config.get("model_args") else {}
+    if served := mapping_in(results, SERVED_MODEL):
+        recorded["served model"] = ", ".join(f"{name} {value}" for name, value in served.items() if value is not None)
+        build = f" (build {served['build']})" if served.get("build") else ""
+        recorded["fingerprint of the weights"] = f"not known: the weights are on the server{build}"
+    installed = harness_folder()
+    if installed and (installed.parents[1] / ".git").exists():  # else it records the clone around its environment
+        recorded |= {"harness": results.get("lmms_eval_version"), "harness commit": results.get("git_hash")}
     recorded |= {name: results.get(key) for name, key in _SETTINGS.items()}
     recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
     return {name: _shown(str(value)) for name, value in recorded.items() if value not in _NOTHING}
@@ -286,6 +315,7 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
         "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
         "wall time, s": manifest.seconds,
         "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
+        "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
         "fingerprints of the data": ", ".join(f"{name} {found or 'not known'}" for name, found in data.items()),

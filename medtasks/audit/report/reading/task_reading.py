@@ -164,7 +164,7 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
             groups = _aggregated(task, one.report.rule, (), one.samples).report.groups
             found.computed[name] = replace(one, report=replace(one.report, groups=groups))
     if not task.is_computed:
-        found.missing.append(_later(found, _NEEDS))
+        found.missing.append(f"Scores are not computed here, because {_NEEDS}; use 'medtasks score' on these replies.")
     return found
 
 
@@ -277,6 +277,10 @@ def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
 
 
 def _later(found: TaskReading, cause: str) -> str:
+    return f"Scores are not computed here, because {cause}; run: {score_command_of(found)}"
+
+
+def score_command_of(found: TaskReading) -> str:
+    """Return the command that scores the replies of a reading."""
     kept = found.recorded.samples if found.samples.replies else replies_folder(found.task.name) / "FILE"
-    again = f"medtasks score {found.task.name} {kept or 'REPLIES'}{included_option(found.task.name)}"
-    return f"Scores are not computed here, because {cause}; run: {again}"
+    return f"medtasks score {found.task.name} {kept}{included_option(found.task.name)}"

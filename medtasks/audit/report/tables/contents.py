@@ -19,13 +19,13 @@ from medtasks.audit.report.words import (
     moment,
     number,
     p_value,
+    points,
     questions,
     scored,
     warnings,
 )
 
 _SHOWN = 12  # characters of a fingerprint, enough to tell data apart
-_VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones stand in the table of the run
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def _scores(task: TaskReport) -> Table:
         for metric in report_rows.metrics_of(task)
     ]
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
-    failures = [
-        f"{metric} under {rule.name} has no value: {why.rstrip('.')}."
-        for rule in task.rules
-        for metric, why in rule.failures.items()
-    ]
+    causes: dict[tuple[str, str], list[str]] = {}
+    for rule in task.rules:
+        for metric, why in rule.failures.items():
+            causes.setdefault((rule.name, why.rstrip(".")), []).append(metric)
+    failures = [f"{', '.join(metrics)} under {rule} has no value: {why}." for (rule, why), metrics in causes.items()]
     withheld = ["Credentialed data: only scores are shown."] if task.withheld else []
     return Table(
         label=label(task.name, "scores"),
@@ -295,31 +295,23 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     comparisons = [_comparison(report, other, position) for position, other in enumerate(report.comparisons, 1)]
     sections = [("Summary", [_summary(report), *comparisons])]
     for task in report.tasks:
-        about = f"{task.name}: {_about(report, task)}"
-        tables = task_tables(task)
-        said = [replace(one, caption=f"{one.caption} {about}", warnings=warnings(task)) for one in tables]
-        sections.append((task.name, said))
+        tables = [
+            replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=warnings(task))
+            for table in task_tables(task)
+        ]
+        tables[0] = replace(tables[0], caption=f"{tables[0].caption} {_about(task)}".rstrip())
+        sections.append((task.name, tables))
     sections.append(("Run", [_missing(report), _facts(report)]))
     filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
     return [(heading, tables) for heading, tables in filled if tables]
 
 
-def _about(report: RunReport, task: TaskReport) -> str:
-    described = [f"{task.describes.rstrip('.')}." if task.describes else "", _model(report)]
-    if task.dataset:
-        fingerprint = f"fingerprint {task.fingerprint[:_SHOWN]}" if task.fingerprint else "fingerprint not recorded"
-        described.append(f"Data: {task.dataset}, {fingerprint}.")
-    return " ".join(text for text in [*described, _versions(report)] if text)
-
-
-def _model(report: RunReport) -> str:
-    return f"Model: {report.model or 'not recorded'}."
-
-
-def _versions(report: RunReport) -> str:
-    recorded = report.facts.get("versions", "").split(", ")
-    named = [version for version in recorded if version.partition(" ")[0] in _VERSIONS]
-    return f"Versions: {', '.join(named)}." if named else ""
+def _about(task: TaskReport) -> str:
+    described = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
+    if not task.dataset:
+        return described
+    fingerprint = f"fingerprint {task.fingerprint[:_SHOWN]}" if task.fingerprint else "fingerprint not recorded"
+    return f"{described} Data: {task.dataset}, {fingerprint}.".lstrip()
 
 
 def _summary(report: RunReport) -> Table:
@@ -332,7 +324,7 @@ def _summary(report: RunReport) -> Table:
         rows.append(cells(*names, scored(row.score), number(row.invalid), baseline, gain, questions(row.task)))
     return Table(
         label=label("summary"),
-        caption=f"Main scores. {_model(report)} {_versions(report)}".rstrip(),
+        caption=f"Main scores: {report.title}.",
         columns="lllrrrrr",
         headings=cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"),
         rows=rows,
@@ -351,16 +343,16 @@ def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
 
 def _comparison(report: RunReport, other: RunComparison, position: int) -> Table:
     rows = []
-    for one in other.scores:
+    for one in [score for score in other.scores if not score.same_as]:
         share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric)
-        names = map(name_cell, (one.task, one.rule, one.metric))
+        names = map(name_cell, (one.task, report_rows.rules_of(other.scores, one), one.metric))
         values = (number(one.first, share), number(one.second, share))
         found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
         samples = f"{count(one.samples)} ({count(one.units)})"
-        rows.append(cells(*names, samples, *values, *found, number(one.detectable, share)))
+        rows.append(cells(*names, samples, *values, *found, points(one.detectable, share)))
     return Table(
         label=label("comparison", str(position)),
-        caption=f"{other.name} compared with this run. {_model(report)} {_versions(report)}".rstrip(),
+        caption=f"{other.name} compared with this run, {report.title}.",
         columns="lllrrrrlrrr",
         headings=cells(
             *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),

@@ -78,7 +78,8 @@ _ACCENTS = {
     "\u0323": "d",
     "\u0327": "c",
 }
-_BREAK_AFTER = "/_,=.:"
+_BREAK_AFTER = "/_"
+_LONG = re.compile(r"\S{31,}")  # names and paths in which a line has to break
 
 
 def markdown(report: RunReport) -> str:
@@ -224,7 +225,7 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:
-    r"""Return a text as LaTeX source; lines may break inside ``breakable`` names and paths, which hold no blanks.
+    r"""Return a text as LaTeX source; lines may break inside long names and paths of a ``breakable`` one.
 
     Letters with an accent become accent commands; what LaTeX's basic fonts lack becomes its code point. White space
     becomes a blank; invisible characters go.
@@ -234,11 +235,13 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
         "50 \\% of a\\_b, \\'{e}, \\texttt{U+80BA}"
     """
     parts: list[str] = []
-    for character in unicodedata.normalize("NFC", text):
+    text = unicodedata.normalize("NFC", text)
+    places = {place for found in _LONG.finditer(text) for place in range(*found.span())} if breakable else set()
+    for place, character in enumerate(text):
         part = _of_character(character)
         if part == "-" and parts and parts[-1].endswith("-"):
             part = "{}-"  # two make a dash
-        if breakable and character in _BREAK_AFTER:
+        if place in places and character in _BREAK_AFTER:
             part += r"\allowbreak{}"
         parts.append(part)
     return "".join(parts)

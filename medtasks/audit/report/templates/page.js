@@ -62,7 +62,7 @@
     units[unitAt.get(name)].items.push(item);
   }
 
-  const answerOf = (item, rule) => item.a[taskOf(item).rules.indexOf(rule)] ?? null;
+  const answerOf = (item, rule) => item.a[rule ? taskOf(item).rules.indexOf(rule) : 0] ?? null;
   const outcomeOf = (answer) => {
     if (!answer) return "unread";
     if (answer[1] !== "ok") return "invalid";
@@ -75,16 +75,16 @@
   };
   const reasonWord = (reason) => (data.reasons[reason] ? data.reasons[reason][0] : reason);
   const haystackOf = (item) => {
-    const parts = [item.id, item.u, text(item.q), text(item.r), ...(item.o || []).map(text)];
+    const parts = [item.id, item.u, text(item.q), text(item.r), ...(item.o || []).map(text), ...(item.f || [])];
     return (item.hay ??= parts.join("\n").toLowerCase());
   };
 
   // --------------------------------------------------------------------------------------------- state
 
-  const allRules = [...new Set(data.tasks.flatMap((task) => task.rules))];
   const fresh = () => ({
-    task: "", rule: allRules[0] || "", show: new Set(), reason: "", disagree: false, column: "", group: "", q: "",
+    task: "", rule: "", show: new Set(), reason: "", disagree: false, column: "", group: "", q: "",
   });
+  // An empty rule is each task's own main reading, its first.
   let state = fresh();
   let shown = []; // units in the list
   let selected = null;
@@ -99,8 +99,7 @@
     const found = new URLSearchParams(location.hash.slice(1));
     state = fresh();
     if (data.tasks.some((task) => task.name === found.get("task"))) state.task = found.get("task");
-    const rules = rulesInView();
-    state.rule = rules.includes(found.get("rule")) ? found.get("rule") : rules[0] || "";
+    if (rulesInView().includes(found.get("rule"))) state.rule = found.get("rule");
     for (const one of (found.get("show") || "").split(",")) if (one in OUTCOMES) state.show.add(one);
     state.reason = found.get("reason") || "";
     state.disagree = found.get("disagree") === "1";
@@ -119,7 +118,7 @@
     if (bare) return;
     const parts = new URLSearchParams();
     if (state.task) parts.set("task", state.task);
-    if (state.rule && state.rule !== rulesInView()[0]) parts.set("rule", state.rule);
+    if (state.rule) parts.set("rule", state.rule);
     if (state.show.size) parts.set("show", [...state.show].join(","));
     if (state.reason) parts.set("reason", state.reason);
     if (state.disagree) parts.set("disagree", "1");
@@ -207,8 +206,9 @@
     fillSelect("task", [["", "all tasks"], ...data.tasks.map((task) => [task.name, task.name])], state.task);
     byId("task-field").hidden = data.tasks.length < 2;
     const rules = rulesInView();
-    if (!rules.includes(state.rule)) state.rule = rules[0] || "";
-    fillSelect("rule", rules.map((rule) => [rule, rule]), state.rule);
+    if (!rules.includes(state.rule)) state.rule = "";
+    const own = new Set(tasksInView().map((task) => task.rules[0])).size > 1 ? [["", "main one of each task"]] : [];
+    fillSelect("rule", [...own, ...rules.map((rule) => [rule, rule])], state.rule || (own.length ? "" : rules[0]));
     byId("rule-field").hidden = rules.length < 2;
     byId("disagree-field").hidden = !tasksInView().some((task) => task.rules.length > 1);
     const reasons = countsBy((item) => {
@@ -445,6 +445,7 @@
     const matches = unit.matched.length === unit.items.length || unit.matched.includes(item);
     return make("section", { class: "card", "data-id": item.id, "aria-label": title },
       make("h4", {}, title, mark(outcomeOf(answerOf(item, state.rule)), false), matches ? null : make("small", {}, "(not in the filter)")),
+      item.f && item.f.length ? make("p", { class: "shot-note" }, item.f.join(" · ")) : null,
       shots(item, drawn),
       !sharedQuestion && question ? make("p", { class: "asked" }, question) : null,
       ...[options(item), key(item), reply(item), losses(item), readout(item)].flatMap((part) => part || []),
