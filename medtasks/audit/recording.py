@@ -125,7 +125,7 @@ class RunRecording:
         self._change(tasks=tasks, processes=tuple(outcome.processes))
 
     def _end_state(self) -> RunState:
-        lost = any(record.outcome is not TaskOutcome.DONE for record in self.manifest.tasks.values())
+        lost = any(record.outcome is not TaskOutcome.DONE or record.reason for record in self.manifest.tasks.values())
         return RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
 
     def over_limit(self) -> dict[str, SampleCounts]:
@@ -168,7 +168,7 @@ def _after(name: str, record: TaskRecord, outcome: Outcome, folder: Path) -> Tas
         samples = samples_file(results, name)
         changes: dict[str, Any] = {
             "outcome": TaskOutcome.DONE,
-            "reason": "",
+            "reason": without_home(outcome.reasons.get(name, "")),
             "results": results.relative_to(folder).as_posix(),
             "samples": samples.relative_to(folder).as_posix() if samples.is_file() else None,
         }

@@ -40,21 +40,10 @@ _INTERRUPTED = 130
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
+_START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("select")(select.select)
 data.app.command("tree")(tree.tree)
 data.app.command("duplicates")(duplicates.duplicates)
-app.add_typer(data.app, name="data")
-app.command("tasks")(tasks.list_tasks)
-app.command("path")(tasks.show_path)
-app.command("run", context_settings=run.PASSES_ON)(run.run)
-app.command("merge")(merge.merge)
-app.command("score")(score.score)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("parity")(parity.parity)
-app.command("metrics")(metrics.metrics)
-app.add_typer(models.app, name="models")
-app.add_typer(weights.app, name="weights")
 curate.app.command("pairs")(curate_pairs.pairs)
 curate.app.command("hallucination")(curate_hallucination.hallucination)
 curate.app.command("draft")(curate_draft.draft)
@@ -62,10 +51,22 @@ curate.app.command("review")(curate_review.review)
 curate.app.command("publish")(curate_publish.publish)
 curate.app.command("patterns")(curate_patterns.patterns)
 curate.app.command("show")(curate.show)
-app.add_typer(curate.app, name="curate")
-app.command("parse")(parse.parse)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
+app.command("demo", rich_help_panel=_START)(demo.demo)
+app.command("doctor", rich_help_panel=_START)(doctor.doctor)
+app.command("tasks", rich_help_panel=_START)(tasks.list_tasks)
+app.command("run", rich_help_panel=_RUN, cls=run.RunCommand, context_settings=run.PASSES_ON)(run.run)
+app.command("merge", rich_help_panel=_RUN)(merge.merge)
+app.add_typer(models.app, name="models", rich_help_panel=_RUN)
+app.add_typer(weights.app, name="weights", rich_help_panel=_RUN)
+app.command("path", rich_help_panel=_RUN)(tasks.show_path)
+app.command("report", rich_help_panel=_LOOK)(report.report)
+app.command("score", rich_help_panel=_LOOK)(score.score)
+app.command("compare", rich_help_panel=_LOOK)(compare.compare)
+app.command("parity", rich_help_panel=_LOOK)(parity.parity)
+app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
+app.command("parse", rich_help_panel=_LOOK)(parse.parse)
+app.add_typer(data.app, name="data", rich_help_panel=_BUILD)
+app.add_typer(curate.app, name="curate", rich_help_panel=_BUILD)
 
 
 def _version(value: bool) -> None:
@@ -82,7 +83,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command; an error the user can mend is one sentence and exit code 1, Ctrl-C is exit code 130."""
+    """Run the command; an error the user can fix is one sentence and exit code 1, Ctrl-C is exit code 130."""
     try:
         app(prog_name="medtasks")
     except MedTasksError as error:

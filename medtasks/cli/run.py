@@ -1,31 +1,34 @@
 """``medtasks run``: the harness with true exit codes, in which a task that cannot run costs that task alone."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say
 from medtasks.data.shards import SHARD_VARIABLE, Shard
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, near_match
 from medtasks.harness.documents import Selection, select
+from medtasks.harness.guarded_run import warn
 from medtasks.harness.guards import check
-from medtasks.harness.harness_options import HarnessOptions, read_options
+from medtasks.harness.harness_options import HarnessOptions, option_names, read_options
 from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
-from medtasks.harness.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome
+from medtasks.harness.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
 from medtasks.harness.recipes import expansion
-from medtasks.harness.redaction import redacted_arguments
+from medtasks.harness.redaction import redacted, redacted_arguments
 from medtasks.harness.repeats import REPEATS, repeat_folder, repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import included_option, including
 
 Launcher = Annotated[
-    str, typer.Option(help="Command in front of '-m lmms_eval', such as 'accelerate launch --num_processes 4'.")
+    str, typer.Option(help="Command that starts several processes, such as 'accelerate launch --num_processes 4'.")
 ]
 MaxFailed = Annotated[
     str, typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply.")
@@ -63,10 +66,41 @@ BackendName = Annotated[
 Repeats = Annotated[
     int,
     typer.Option(
-        REPEATS, min=1, help="Run everything as often, each time with another seed; mean, spread, majority vote."
+        REPEATS, min=1, help="Repeat the run N times, with a new seed each time; mean, spread, majority vote."
     ),
 ]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _passed_on(name: str, text: str) -> Any:
+    return typer.Option("", name, help=text, rich_help_panel="Options of lmms-eval (passed on)")
+
+
+def _harness_options(
+    model: str = _passed_on("--model", "Name of the model; 'lmms-eval models' lists all."),
+    model_args: str = _passed_on("--model_args", "Arguments of the model: key=value,key=value."),
+    limit: str = _passed_on("--limit", "Ask only the first N samples of each task, for a try."),
+    include_path: str = _passed_on("--include_path", "Folder with task files of your own."),
+    batch_size: str = _passed_on("--batch_size", "Number of samples that the model answers at once."),
+    num_fewshot: str = _passed_on("--num_fewshot", "Number of solved examples in each prompt."),
+    gen_kwargs: str = _passed_on("--gen_kwargs", "Settings of generation, before the task's: temperature=0,top_p=1."),
+    log_samples: bool = _passed_on("--log_samples", "Keep every reply; this command always does."),
+    device: str = _passed_on("--device", "Device of the model, such as cuda or cpu."),
+    seed: str = _passed_on("--seed", "Random seed."),
+    verbosity: str = _passed_on("--verbosity", "Level of the log, such as WARNING or DEBUG."),
+) -> None:
+    """Hold the options that the help shows; the harness reads them."""
+
+
+class RunCommand(TyperCommand):
+    """The command, whose help also shows options of the harness."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help with the options that are passed on."""
+        shown = typer.Typer(add_completion=False)
+        shown.command(add_help_option=False)(_harness_options)
+        self.params += typer.main.get_command(shown).params
+        return super().get_help(ctx)
 
 
 def run(
@@ -82,7 +116,7 @@ def run(
     backend: BackendName = "",
     repeats: Repeats = 1,
 ) -> None:
-    """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
+    """Run tasks with lmms-eval; its other options are passed on.
 
     Tasks whose dataset is not prepared, or damaged, are named and left out; a task that fails does not take the others
     with it. Options that would spoil the scores are refused or warned of. The exit code is 0 only if every task has
@@ -105,12 +139,13 @@ def run(
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     named, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *named])
+    _refuse_unknown(options, [name for param in context.command.params for name in param.opts])
     # Without samples nobody can tell later which replies failed, or read them again.
     arguments = [*context.args, *named, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
     selection = _selected(asked)
     others, variables = _journaling(options) if journal else ((), {})
-    others = [*others, *repeat_notices(selection.ready or asked, options, repeats)]
+    others = [*others, *_other_runs(output), *repeat_notices(selection.ready or asked, options, repeats)]
     notices = _checked(selection.ready or asked, arguments, part, others)
     this = _Run(tasks, asked, command, selection, notices, part, facts, start, limit, only_failed)
     with stopping_by_signal():
@@ -189,12 +224,33 @@ def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, st
     return journal_notices(options), {JOURNAL_VARIABLE: "true"}
 
 
+def _refuse_unknown(options: HarnessOptions, own: Sequence[str]) -> None:
+    """Raise for the first argument that neither this command nor the harness has."""
+    for argument in options.unknown[:1]:
+        name = argument.partition("=")[0]
+        if not name.startswith("-"):
+            raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
+        hint = near_match(name, [*own, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
+        raise MedTasksError(f"there is no option '{name}'{hint}")
+
+
+def _other_runs(output: Path) -> Iterator[Notice]:
+    for path in manifest_files(output):
+        with suppress(MedTasksError):
+            earlier = RunManifest.read(path)
+            if earlier.standing == "still running":
+                yield warn(
+                    f"another run (process {earlier.process.pid}) is still writing into {output}; reports would mix "
+                    f"the two: give this one another --output_path"
+                )
+
+
 def _refuse_lost(recording: RunRecording, command: Sequence[str], limit: FailureLimit) -> None:
     """Raise if a task lost more samples than may fail."""
     if counted := "; ".join(f"{name}: {counts}" for name, counts in recording.over_limit().items()):
         raise MedTasksError(
             f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); all "
-            f"replies are kept; once the cause is mended, ask only for the missing ones: "
+            f"replies are kept; once the cause is fixed, ask only for the missing ones: "
             f"{shlex.join([*redacted_arguments(command), '--only-failed'])}"
         )
 
@@ -235,7 +291,7 @@ def _show(manifest: RunManifest, output: Path) -> None:
         say(f"results: {output / results}")
     for task, record in manifest.tasks.items():
         if record.outcome is TaskOutcome.FAILED:
-            say(f"failed: {task}; its error is in the log above ({record.reason})")
+            say(f"failed: {task}: {record.reason}")
         elif record.outcome is TaskOutcome.NOT_RUN:
             say(f"not run: {task}")
         elif record.outcome is TaskOutcome.LEFT_OUT:
@@ -244,11 +300,15 @@ def _show(manifest: RunManifest, output: Path) -> None:
 
 
 def _conclude(manifest: RunManifest, tasks: str) -> None:
-    """Raise unless every task has results."""
-    outcomes = [record.outcome for record in manifest.tasks.values()]
+    """Raise unless every task has results and all its samples."""
+    records = manifest.tasks.values()
+    outcomes = [record.outcome for record in records]
     lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)
     if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
         raise MedTasksError(f"none of the tasks in '{tasks}' can run, for the reasons above")
     if lost:
         others = "; the others are complete" if lost < len(outcomes) else ""
-        raise MedTasksError(f"{lost} of {len(outcomes)} tasks without results{others}")
+        causes = dict.fromkeys(record.reason for record in records if record.outcome is TaskOutcome.FAILED)
+        raise MedTasksError("; ".join([f"{lost} of {len(outcomes)} tasks without results{others}", *causes]))
+    if incomplete := "; ".join(record.reason for record in records if record.reason):
+        raise MedTasksError(f"{incomplete}; the scores are kept")

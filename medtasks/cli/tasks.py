@@ -11,6 +11,9 @@ from medtasks.harness.task_index import lm_eval_tasks_folder, tasks_folder
 
 def list_tasks(
     context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="List only those whose line holds all these words.")
+    ] = None,
     sanity: Annotated[
         bool, typer.Option("--sanity", help="List the sanity variants of image tasks: <task>_blind and so on.")
     ] = False,
@@ -25,9 +28,13 @@ def list_tasks(
         made = [*(variants_of(task) if sanity else ()), *(thinking_variants_of(task) if thinking else ())]
         if made:
             endings = [f"_{one.variant}" for one in made] + [TAG_ENDING] * bool(sanity and task.variants)
-            print(f"{task.name:<{width}}  {' '.join(endings)}")  # noqa: T201
-        elif not (sanity or thinking):
-            print(f"{task.name:<{width}}  {task.kind:<5}  {task.description}")  # noqa: T201
+            line = f"{task.name:<{width}}  {' '.join(endings)}"
+        elif sanity or thinking:
+            continue
+        else:
+            line = f"{task.name:<{width}}  {task.kind:<5}  {task.description}"
+        if all(word.lower() in line.lower() for word in words or ()):
+            print(line)  # noqa: T201
 
 
 def show_path(

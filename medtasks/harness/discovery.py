@@ -61,13 +61,8 @@ def _matching_as_meant(match: AnyFunction) -> AnyFunction:
     def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
         found = match(self, task_list, *args, **kwargs)
         wanted = [task_list] if isinstance(task_list, str) else task_list
-        with contextlib.suppress(Exception):  # neither of these is worth a failed run
+        with contextlib.suppress(Exception):  # a pattern is not worth a failed run
             found = _as_meant(self, wanted, found)
-        with contextlib.suppress(Exception):
-            from medtasks.harness.last_words import hint_at_models, hint_at_tasks
-
-            hint_at_tasks(self, wanted, found)
-            hint_at_models(sys.modules["lmms_eval.models"])
         return found
 
     return match_tasks

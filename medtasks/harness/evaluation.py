@@ -6,9 +6,7 @@ but for the journal that a user asks for, and a shard, which asks a part of the 
 
 import contextlib
 import inspect
-import math
 import os
-import traceback
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from types import ModuleType
@@ -18,11 +16,9 @@ from medtasks.data.home import dataset_holding
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
-from medtasks.extract.failure import failure_cause
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.last_words import say_last
+from medtasks.harness.last_words import ERROR_VARIABLE, end_after, say_last
 from medtasks.harness.own_columns import is_our_hook
-from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.running import SERVED_MODEL
 from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
@@ -40,10 +36,8 @@ def guard_evaluation(module: ModuleType) -> None:
     missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
-    if wrap_once(module, "evaluate", _guarded):
-        _keep_failures_out_of(module)
-        if hasattr(module, "simple_evaluate"):
-            wrap_once(module, "simple_evaluate", _mended_run)
+    if wrap_once(module, "evaluate", _guarded) and hasattr(module, "simple_evaluate"):
+        wrap_once(module, "simple_evaluate", _mended_run)
 
 
 def _guarded(evaluate: AnyFunction) -> AnyFunction:
@@ -57,10 +51,16 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         }
         shard = Shard.from_environment()
         refuse_other_parts(shard, evaluate, call.arguments)
-        _refuse(lm, tasks, ours)
+        datasets = _datasets(tasks, ours)
+        refuse_examples(ours)
         from medtasks.harness.answer_journal import journaled
+        from medtasks.harness.private_calls import private_calls
+        from medtasks.harness.remote_models import refuse_remote_model
 
-        with journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
+        refuse_remote_model(lm, datasets)
+        if hasattr(lm, "quote_errors"):
+            lm.quote_errors(allowed=not any(map(is_private, datasets)))
+        with private_calls(lm, datasets), journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
             results = evaluate(*args, **kwargs)
         if ours:  # but for shards, which share images, so that their counts would not add up
             _record_images(results, ours if shard is None else {})
@@ -80,10 +80,10 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
 
 
 def _mended_run(simple_evaluate: AnyFunction) -> AnyFunction:
-    """Find tasks that a folder hides, and end a process of torchrun with code 1 after an error.
+    """Find tasks that a folder hides, and end a process of torchrun or ``medtasks run`` with code 1 after an error.
 
-    The harness prints the error and ends with 0, which its agent takes for success: a process whose neighbour was
-    killed would not be started again, and the neighbour would wait for it in vain.
+    The harness prints the error and ends with 0, which torchrun's agent takes for success: a process whose neighbour
+    was killed would not be started again, and the neighbour would wait for it in vain.
     """
 
     def ended(*args: Any, **kwargs: Any) -> Any:
@@ -91,11 +91,10 @@ def _mended_run(simple_evaluate: AnyFunction) -> AnyFunction:
             kwargs["tasks"] = _named_like_a_folder(kwargs.get("cli_args"), kwargs.get("task_manager"))
         try:
             return simple_evaluate(*args, **kwargs)
-        except Exception:
-            if _UNDER_AGENT not in os.environ:
+        except Exception as error:
+            if {_UNDER_AGENT, ERROR_VARIABLE}.isdisjoint(os.environ):
                 raise
-            traceback.print_exc()
-            raise SystemExit(1) from None
+            end_after(error, debug=kwargs.get("verbosity") == "DEBUG")
 
     return ended
 
@@ -118,17 +117,10 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> contextlib.AbstractContextMan
     return watched(lm, ours, KeptReplies.from_environment(ours))
 
 
-def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    refuse_examples(ours)
+def _datasets(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
     paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
     datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
-    datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
-    if hasattr(lm, "quote_errors"):
-        lm.quote_errors(allowed=not any(map(is_private, datasets)))
-    if datasets:
-        from medtasks.harness.remote_models import refuse_remote_model
-
-        refuse_remote_model(lm, datasets)
+    return datasets | {str(name) for task in ours.values() for name in _named(task) if name}
 
 
 def refuse_examples(tasks: Mapping[str, Any]) -> None:
@@ -226,21 +218,3 @@ def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
         key.place = places[name.partition(",")[0]]
         placed[key] = value
     return placed
-
-
-def _keep_failures_out_of(module: ModuleType) -> None:
-    """Have the harness's ``--use_cache`` ask again for what failed, instead of keeping the mark as a reply."""
-    cache = getattr(module, "ResponseCache", None)
-    is_valid = getattr(cache, "_is_valid_response", None)
-    if cache is None or is_valid is None:
-        return
-
-    def is_valid_reply(response: Any, request_type: str) -> bool:
-        text = getattr(response, "text", response)
-        text = text[0] if isinstance(text, tuple) and text and isinstance(text[0], str) else text  # with token counts
-        failed = isinstance(text, str) and failure_cause(text) is not None
-        if request_type == "loglikelihood":
-            failed = math.isnan(parse_loglikelihood(text)[0])
-        return not failed and bool(is_valid(response, request_type))
-
-    cache._is_valid_response = staticmethod(is_valid_reply)

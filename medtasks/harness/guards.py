@@ -5,7 +5,6 @@ import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from importlib import metadata
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -17,10 +16,10 @@ from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import Notice
 from medtasks.harness.model_places import destinations
-from medtasks.harness.redaction import redacted
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset, row_shard
 from medtasks.harness.task_files import (
+    INCLUDE,
     TAG_ENDING,
     including,
     task_config,
@@ -31,9 +30,8 @@ from medtasks.harness.task_files import (
 )
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
 
-_BROKEN_WANDB = "0.7.3"
 _PLUGINS = "LMMS_EVAL_PLUGINS"
-_OUR_MODELS = "medtasks."
+_OURS = "medtasks."
 _NO = ("", "0", "false", "none")
 
 
@@ -60,12 +58,10 @@ def _notices(run: GuardedRun) -> Iterator[Notice]:
         row_shard,
         _leaking_options,
         _remote_model,
-        _trackers,
-        _unknown,
         cut_rows,
         _until,
     )
-    others = (_few_shot, _batch_size, _system_instruction, _stale_caches, _predict_only)
+    others = (_few_shot, _system_instruction, _stale_caches)
     names = (_unknown_tasks, _unknown_model)  # last, so that the other spelling is the last that is read
     for rule in (*rules, *others, *names):
         yield from rule(run)
@@ -100,8 +96,10 @@ def _until(run: GuardedRun) -> Iterator[Notice]:
 def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
     """Return whether the harness ends this task's replies at the first blank line, because its file sets no ``until``.
 
-    A task may have settings for one model alone.
+    A task may have settings for one model alone. Tasks with hooks of others are as their authors want them.
     """
+    if not str(config.get("process_results", _OURS)).startswith(_OURS):
+        return False
     if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
         return False
     if config.get("fewshot_delimiter", "\n\n") != "\n\n":
@@ -115,17 +113,13 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
     examples = run.options.number("num_fewshot")
     if not examples or examples < 0:
         return
-    index = _harness_index() if _foreign_names(run) else TaskIndex()
-    foreign = [task for name in _foreign_names(run) for task in index.tasks_of(name)]
-    theirs = {task: index.configs[task] for task in foreign if task in index.configs}
-    configs = {**theirs, **{task: task_config(task) for task in run.ours}, **run.configs}
+    configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
     ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
-    failing = [t for t, config in configs.items() if t not in ignoring and config.get("fewshot_config") is None]
     if ignoring:
         twins = [twin for task in ignoring if (twin := f"{task}_5shot") in task_files()]
         instead = f"choose {listed(twins)} instead" if twins else "leave it out"
         yield refuse(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
-    if failing:
+    if failing := [t for t, config in configs.items() if t not in ignoring and not config.get("fewshot_config")]:
         yield refuse(
             f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
             f"fewshot_config; leave it out"
@@ -133,57 +127,10 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
-    if not run.options.text("system_instruction"):
-        return
-    configs = run.configs.items()
-    failing = [task for task, config in configs if config.get("description") and not config.get("fewshot_config")]
-    if failing:
+    if run.options.text("system_instruction") and run.published:
         yield warn(
-            f"--system_instruction makes {listed(failing)} fail (no attribute 'sampler'), because its file has a "
-            f"description and no fewshot_config; leave it out, or put it into the description"
-        )
-    if _is_chat(run):
-        yield warn(
-            f"--system_instruction has no effect: the harness does not hand it to chat models such as "
-            f"{run.options.text('model') or 'hf'}; look for an argument of the model, or leave it out"
-        )
-    elif run.published:
-        yield warn(
-            f"--system_instruction is put in front of every prompt of {listed(run.published)} without a blank, so that "
-            f"scores are to other prompts than the published ones; leave it out to compare"
-        )
-
-
-def _is_chat(run: GuardedRun) -> bool:
-    from lmms_eval.models import MODEL_REGISTRY_V2
-
-    with contextlib.suppress(ValueError):
-        model = MODEL_REGISTRY_V2.resolve(run.options.text("model") or "hf", run.options.flag("force_simple"))
-        return str(model.model_type) == "chat"
-    return False
-
-
-def _trackers(run: GuardedRun) -> Iterator[Notice]:
-    if run.options.flag("wandb_log_samples") and metadata.version("lmms_eval") == _BROKEN_WANDB:
-        yield refuse(
-            f"--wandb_log_samples uploads nothing in lmms-eval {_BROKEN_WANDB}: it fails over samples that the harness "
-            f"has already emptied; leave it out, and upload the samples files of the results folder yourself"
-        )
-
-
-def _unknown(run: GuardedRun) -> Iterator[Notice]:
-    if run.options.unknown:
-        first = redacted(run.options.unknown[0])
-        yield warn(
-            f"lmms-eval 0.7.3 has no argument '{first}' and ends before the first task; see lmms_eval --help, and mind "
-            f"that a value with blanks needs quotes"
-        )
-
-
-def _predict_only(run: GuardedRun) -> Iterator[Notice]:
-    if run.options.flag("predict_only"):
-        yield warn(
-            "--predict_only gives no scores; score the replies afterwards with: medtasks score TASK SAMPLES_FILE"
+            f"--system_instruction goes in front of every prompt of {listed(run.published)}, but not with chat models, "
+            f"which ignore it; leave it out to compare with published scores"
         )
 
 
@@ -199,40 +146,22 @@ def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
     for name in foreign:
         if name not in known and not any(fnmatchcase(one, name) for one in known):
             where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
-            yield refuse(f"there is no task '{name}', {where}{_hint(name, known)}")
+            folder = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
+            yield refuse(f"there is no task '{name}', {where}{_hint(name, known)}{folder}")
 
 
 def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
-    registry = _registry()
     name = run.options.text("model")
-    known = registry.list_model_names() if registry else [name]
+    known = [name]
+    with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
+        from lmms_eval.models import MODEL_REGISTRY_V2  # in a tenth of a second
+
+        known = MODEL_REGISTRY_V2.list_model_names()
     if not name:
         yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
     elif name not in known:
         where = "neither here nor in lmms-eval ('lmms-eval models' lists all)"
         yield refuse(f"there is no model '{name}', {where}{_hint(name, known)}")
-
-
-def _batch_size(run: GuardedRun) -> Iterator[Notice]:
-    """Warn of a batch size that most of the harness's own models cannot read."""
-    registry = _registry() if run.options.text("batch_size").startswith("auto") else None
-    if registry is None or run.options.text("model") not in registry.list_model_names():
-        return
-    model = registry.resolve(run.options.text("model"), run.options.flag("force_simple"))
-    if not model.class_path.startswith(_OUR_MODELS):
-        yield warn(
-            f"--batch_size auto is made for the models of medtasks; most others read a number and stop at 'auto', "
-            f"'{model.requested_name}' perhaps among them; give --batch_size N"
-        )
-
-
-def _registry() -> Any:
-    # In a tenth of a second; None if it cannot be had, which the harness reports.
-    with contextlib.suppress(Exception):  # a model's plug-in can fail in any way
-        from lmms_eval.models import MODEL_REGISTRY_V2
-
-        return MODEL_REGISTRY_V2
-    return None
 
 
 def _foreign_names(run: GuardedRun) -> list[str]:
@@ -293,11 +222,12 @@ def _remote_model(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
-    """Warn of the harness's caches, which do not see that a picture or a dataset has changed."""
+    """Warn of the harness's caches, which do not see that an image or a dataset has changed."""
     if run.options.text("use_cache"):
         yield warn(
-            "--use_cache finds a reply by the text of its request, so after a change of pictures it gives an old one; "
-            "leave it out (our models keep a journal that tells pictures apart), or use a new folder for each dataset"
+            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
+            "and it keeps failed requests; leave it out (our models keep a journal that tells images apart), or use a "
+            "new folder for each dataset"
         )
     if run.options.text("cache_requests") in ("true", "True"):
         yield warn(

@@ -100,6 +100,11 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     return HarnessOptions({**configs[0], **given}, tuple(unknown), environment, len(configs))
 
 
+def option_names() -> list[str]:
+    """Return the names of all options of the installed harness."""
+    return [name for action in _parser()._actions for name in action.option_strings]
+
+
 def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
     """Return the four seeds of the harness: of Python, NumPy, PyTorch and the choice of examples; else MedTasksError.
 

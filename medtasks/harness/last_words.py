@@ -4,12 +4,30 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from types import ModuleType
-from typing import Any
+import traceback
 
-from medtasks.errors import near_match
-from medtasks.harness.wrapping import AnyFunction, wrap_once
+from medtasks.errors import MedTasksError
+from medtasks.harness.redaction import redacted, without_home
+
+ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
+"""Environment variable by which ``medtasks run`` names a new file for the error that ends the harness."""
+_LONGEST = 500
+
+
+def end_after(error: Exception, *, debug: bool) -> None:
+    """End the process with code 1, and leave the error to ``medtasks run`` in one sentence.
+
+    An error that the user can fix shows no traceback, unless ``debug`` is set.
+    """
+    sentence = " ".join(str(error).split())[:_LONGEST]
+    if debug or not isinstance(error, MedTasksError):
+        traceback.print_exc()
+        sentence = f"{type(error).__name__}: {sentence}"
+    sentence = without_home(redacted(sentence))
+    _say(f"medtasks: {sentence}")
+    with contextlib.suppress(OSError), open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file:
+        file.write(sentence)
+    raise SystemExit(1) from None
 
 
 def say_last(sentence: str) -> None:
@@ -21,31 +39,3 @@ def say_last(sentence: str) -> None:
 def _say(sentence: str) -> None:
     with contextlib.suppress(ValueError):  # somebody has closed the stream
         print(sentence, file=sys.stderr, flush=True)  # noqa: T201
-
-
-def hint_at_tasks(manager: Any, wanted: Sequence[str], found: Sequence[str]) -> None:
-    """Note the nearest name for each wanted one that the harness will refuse: no pattern, no file, no task."""
-    for name in wanted:
-        if name not in found and "*" not in name and not os.path.exists(name):
-            _hint("task", name, manager.all_tasks)
-
-
-def hint_at_models(models: ModuleType) -> None:
-    """Wrap ``get_model`` of ``lmms_eval.models``, once, so that the nearest name of an unknown model is noted."""
-
-    def hinting(get_model: AnyFunction) -> AnyFunction:
-        def found_model(model_name: str, *args: Any, **kwargs: Any) -> Any:
-            known = models.list_available_models(include_aliases=True)
-            if model_name not in known:
-                _hint("model", model_name, known)
-            return get_model(model_name, *args, **kwargs)
-
-        return found_model
-
-    wrap_once(models, "get_model", hinting)
-
-
-def _hint(kind: str, name: str, known: Sequence[str]) -> None:
-    hint = near_match(name, known)
-    if hint:
-        say_last(f"no {kind} '{name}'{hint}")

@@ -49,7 +49,7 @@ class TaskRecord(_Record):
     """One task of a run; None is what there is not, or is not known."""
 
     outcome: TaskOutcome
-    reason: str = ""  # why it has no results; empty where it has
+    reason: str = ""  # why it has no results, or not all of its samples; empty where it has
     dataset: str | None = None  # prepared by us; None for a task that is not ours
     fingerprint: str | None = None  # of the dataset when the run began, see medtasks.data.manifest.Manifest
     results: str | None = None  # relative to the folder of the manifest, like the next

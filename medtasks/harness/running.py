@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from typing import Any
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.harness_options import read_options
+from medtasks.harness.last_words import ERROR_VARIABLE
 from medtasks.harness.manifest import HarnessProcess
 from medtasks.harness.process import RunProcess, descendants, is_running, send
 from medtasks.harness.task_files import tasks_of
@@ -24,6 +27,7 @@ RESULTS = "_results.json"
 SAMPLES = "_samples_{task}.jsonl"
 SERVED_MODEL = "served_model"
 """Key of a results file with what a server says of its model."""
+_HARNESS = "medtasks.harness.start_harness"
 _ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
 _PATIENCE = 10
 _STEP = 0.05
@@ -40,7 +44,7 @@ class Outcome:
     results: list[Path] = field(default_factory=list)  # in the order they were written
     files: dict[str, Path] = field(default_factory=dict)  # the results file, by task
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # why a task has no results, or not all of its samples
     asked: dict[str, int] = field(default_factory=dict)  # how many rows of its data were asked, by task
     processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, the one that runs included
 
@@ -55,15 +59,16 @@ def run_tasks(
 ) -> Outcome:
     """Run tasks in one process of the harness, and those that left no results once more, each on its own.
 
-    The harness writes results only after the last task and exits with code 0 after an error, so what it has done is
-    read from its results files. In the second round a model with a journal answers from it. What is behind a name that
-    is not ours only the harness knows: it counts as done when its run left results.
+    The harness writes results only after the last task and may exit with code 0 after an error, so what it has done is
+    read from its results files. In the second round a model with a journal answers from it; there is none after files
+    that could not be written. What is behind a name that is not ours only the harness knows: it counts as done when its
+    run left results.
 
     Args:
         names: Tasks, groups and tags.
         arguments: Further arguments of the harness.
         output: Folder for results.
-        launcher: Command in front of ``-m lmms_eval``, for several processes; empty for this Python.
+        launcher: Command in front of ``-m`` and the harness's module, for several processes; empty for this Python.
         watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
             Ctrl-C or a signal, which then goes on to the caller.
         variables: Environment variables of the harness, besides those of this process.
@@ -71,10 +76,10 @@ def run_tasks(
     outcome = Outcome()
     wanted = wanted_tasks(names)
     zone = [] if read_options(arguments).text("timezone") else _ZONE
-    command = [*(launcher or [sys.executable]), "-m", "lmms_eval", *arguments, *zone]
+    command = [*(launcher or [sys.executable]), "-m", _HARNESS, *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(wanted) > 1:
-        for task in [task for task in wanted if task not in outcome.done]:
+        for task in [task for task in wanted if task not in (*outcome.done, *outcome.failed)]:
             _run([task], command, output, outcome, watch, variables)
     return outcome
 
@@ -120,24 +125,31 @@ def _run(
     watch(outcome)
     # Of a folder whose name is a number, such as a shard's, the harness would make that number, and lose the results.
     place = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
-    process = _start([*command, "--tasks", ",".join(names), "--output_path", place], variables)
-    try:
-        # Without taking the exit code, which Ctrl-C would lose if it came just then.
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        process.wait()
-    except BaseException as reason:
-        _end(process, told=isinstance(reason, KeyboardInterrupt))
-        raise
-    finally:
-        facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
-        outcome.processes[-1] = running.model_copy(update=facts)
-        new = [path for path, state in _results_files(output).items() if before.get(path) != state]
-        _add_results(names, new, outcome)
-        watch(outcome)
+    with tempfile.TemporaryDirectory() as folder:
+        error = Path(folder, "error")
+        told = {**variables, ERROR_VARIABLE: str(error)}
+        process = _start([*command, "--tasks", ",".join(names), "--output_path", place], told)
+        try:
+            # Without taking the exit code, which Ctrl-C would lose if it came just then.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            process.wait()
+        except BaseException as reason:
+            _end(process, told=isinstance(reason, KeyboardInterrupt))
+            raise
+        finally:
+            facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
+            outcome.processes[-1] = running.model_copy(update=facts)
+            new = [path for path, state in _results_files(output).items() if before.get(path) != state]
+            cut = _add_results(names, new, outcome)
+            watch(outcome)
+        cause = error.read_text(encoding="utf-8") if error.is_file() else ""
     wanted = wanted_tasks(names)
-    if len(wanted) == 1 and wanted[0] not in outcome.done:
-        outcome.failed.append(wanted[0])
-        outcome.reasons[wanted[0]] = _reason(process.returncode)
+    is_unwritten = bool(cut) and process.returncode == 0
+    if is_unwritten or len(wanted) == 1:
+        reason = _unwritten(cut[0], "is cut off") if is_unwritten else cause or _reason(process.returncode)
+        failed = [task for task in wanted if task not in outcome.done]
+        outcome.failed += failed
+        outcome.reasons |= dict.fromkeys(failed, reason)
         watch(outcome)
 
 
@@ -179,25 +191,56 @@ def _have_ended(process: "subprocess.Popen[bytes]", below: Sequence[RunProcess])
     return True
 
 
-def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) -> None:
-    """Add the tasks of new results files; a file that cannot be read is the half of one that was being written."""
-    complete = {}
-    for path in new:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            content = parse_json(path.read_text(encoding="utf-8"))
-            complete[path] = dict(content["results"])
-            outcome.asked |= {task: counts["effective"] for task, counts in content.get("n-samples", {}).items()}
+def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) -> list[Path]:
+    """Add the tasks of new results files; return the files that are cut off.
+
+    The harness goes on after a file that it could not write, so samples are counted here.
+    """
+    cut = []
     foreign = [name for name in names if not tasks_of(name)]
-    for path, tasks in complete.items():
+    for path in new:
+        try:
+            content = parse_json(path.read_text(encoding="utf-8"))
+            tasks = dict(content["results"])
+            offset = content.get("config", {}).get("offset") or 0
+            counts = content.get("n-samples", {}).items()
+            asked = {task: (count["effective"], count["original"] - offset) for task, count in counts}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            cut.append(path)
+            continue
+        for task, numbers in asked.items():
+            samples, wanted = samples_file(path, task), min(numbers)
+            if (kept := _samples_in(samples)) < wanted:
+                outcome.reasons[task] = _unwritten(samples, f"holds {kept} of {wanted} samples")
+        outcome.asked |= {task: effective for task, (effective, _) in asked.items()}
         outcome.results.append(path)
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
         outcome.rows |= tasks
     outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
+    return cut
+
+
+def _samples_in(path: Path) -> int:
+    """Return the number of samples that a samples file holds whole; each has a line for every filter."""
+    rows = set()
+    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                rows.add(json.loads(line)["doc_id"])
+    return len(rows)
+
+
+def _unwritten(path: Path, state: str) -> str:
+    free = shutil.disk_usage(path.parent).free // 2**20
+    return (
+        f"{path.name} {state}, the rest could not be written ({free} MiB are free in {path.parent}); make room and "
+        f"give the same command again"
+    )
 
 
 def _reason(code: int) -> str:
     if code >= 0:
-        return f"the harness ended with exit code {code} and left no results"
+        return f"the harness ended with exit code {code} and left no results; its error is in the log above"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     memory = ", as the system does when memory is short" if name == "SIGKILL" else ""
     return f"the harness was ended by {name}{memory} and left no results"

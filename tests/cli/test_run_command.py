@@ -144,7 +144,9 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     assert [list(process.tasks) for process in manifest.processes] == [
         *[["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
     ]
-    assert "failed: killed; its error is in the log above (the harness was ended by SIGKILL" in ran.out
+    assert "failed: killed: the harness was ended by SIGKILL" in ran.out
+    assert "3 of 5 tasks without results; the others are complete; the harness ended with exit code 0" in ran.err
+    assert "; the harness was ended by SIGKILL" in ran.err
 
 
 def test_earlier_results_are_not_this_runs(medtasks, tmp_path, launcher):
@@ -224,6 +226,101 @@ def test_a_folder_that_is_a_file(fails, tmp_path, launcher):
     assert not (tmp_path / "harness.pid").exists()
 
 
+def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
+    """It is in a file whose name the harness gets, and names no secret and no place of data."""
+    error = "no model in the folder $MEDTASKS_HOME/x, api_key=PLANTED"
+    (tmp_path / "error.py").write_text(
+        "import os\n"
+        "from medtasks.harness.last_words import end_after\n"
+        f"end_after(ValueError(os.path.expandvars({error!r})), debug=False)\n"
+    )
+    launcher = f"--launcher={shlex.join([sys.executable, str(tmp_path / 'error.py')])}"
+    ran = fails(
+        ["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, *MODEL],
+        "1 of 1 tasks without results; ValueError: no model in the folder $MEDTASKS_HOME/x, api_key=***",
+    )
+    assert "failed: one: ValueError: no model" in ran.out
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert manifest.tasks["one"].reason.startswith("ValueError: no model")
+
+
+# The harness writes a line per sample and goes on where it cannot; a file may grow to 2,000 bytes.
+FULL = """
+    import json, pathlib, resource, signal, sys
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+    value = dict(zip(sys.argv, sys.argv[1:]))
+    folder, tasks = pathlib.Path(value["--output_path"], "model"), value["--tasks"].split(",")
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {task: {"original": 50, "effective": 40} for task in tasks}
+    results = {"results": dict.fromkeys(tasks, {}), "n-samples": counts, "config": {"offset": OFFSET}}
+    try:
+        (folder / "0_results.json").write_text(" " * BLANKS + json.dumps(results))
+    except OSError:
+        pass
+    for task in tasks:
+        try:
+            for row in range(WRITTEN):
+                with (folder / f"0_samples_{task}.jsonl").open("a") as file:
+                    file.write(json.dumps({"doc_id": row, "text": "x" * LETTERS}) + "\\n")
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentences"),
+    [
+        ({"LETTERS": 100}, ["0_samples_one.jsonl holds 15 of 40 samples", "the scores are kept"]),
+        ({"LETTERS": 100, "OFFSET": 45}, []),  # five rows are left
+        ({"WRITTEN": 0}, ["0_samples_two.jsonl holds 0 of 40 samples"]),
+        ({"BLANKS": 2000}, ["2 of 2 tasks without results; 0_results.json is cut off"]),
+        ({}, []),
+    ],
+)
+def test_a_full_disk(medtasks, tmp_path, settings, sentences):
+    script = FULL
+    for name, number in {"LETTERS": 0, "OFFSET": 0, "WRITTEN": 40, "BLANKS": 0, **settings}.items():
+        script = script.replace(name, str(number))
+    (tmp_path / "harness.py").write_text(textwrap.dedent(script))
+    launcher = f"--launcher={shlex.join([sys.executable, str(tmp_path / 'harness.py')])}"
+    ran = medtasks("run", "--tasks", "one,two", "--output_path", tmp_path / "out", launcher, *MODEL)
+    (manifest,) = read_manifests(tmp_path / "out")
+    last = ran.err.splitlines()[-1] if sentences else ""
+    assert ran.code == int(bool(sentences))
+    assert [sentence for sentence in (*sentences, "make room" if sentences else "") if sentence not in last] == []
+    assert manifest.standing == ("finished with failures" if sentences else "finished")
+    assert len(manifest.processes) == 1  # a second round would write no more
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
+        (["--max-faild", "4"], "there is no option '--max-faild'; did you mean '--max-failed'?"),
+        (["--model_args", "a=1", "b=2"], "'b=2' belongs to no option; a value with blanks needs quotes"),
+        (["--api_keyy=PLANTED"], "there is no option '--api_keyy'; see medtasks run --help"),
+    ],
+)
+def test_unknown_options(fails, tmp_path, launcher, arguments, sentence):
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, *arguments], sentence)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_help_lists_options_of_the_harness(medtasks):
+    printed = medtasks("run", "--help").out
+    assert [name for name in OPTIONS if f" {name} " not in printed.split("Options of lmms-eval (passed on)")[1]] == []
+
+
+OPTIONS = ("--model", "--model_args", "--limit", "--include_path", "--log_samples", "--batch_size", "--gen_kwargs")
+
+
+def test_commands_are_in_panels(medtasks):
+    printed = medtasks("--help").out
+    places = [printed.index(name) for name in ("─ Start here ─", "│ demo", "─ Run ─", "│ run", "─ Look ─")]
+    assert places == sorted(places)
+
+
 def test_a_launcher_with_an_open_quotation_mark(fails, tmp_path):
     fails(
         ["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=env 'x", *MODEL], "--launcher env 'x"
@@ -277,10 +374,13 @@ def test_stopped_in_the_middle(begin, tmp_path, number, code, why):
         os.kill(int((tmp_path / "harness.pid").read_text()), 0)
 
 
-def test_killed_without_a_word(begin, tmp_path):
+def test_killed_without_a_word(begin, medtasks, launcher, tmp_path):
     process = begin("one,hangs")
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "still running"
+    ran = medtasks("run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher)
+    assert f"warning another run (process {process.pid}) is still writing into" in ran.out
+    read_manifests(tmp_path / "out")[-1].path.unlink()
     process.kill()
     process.wait()
     (manifest,) = read_manifests(tmp_path / "out")

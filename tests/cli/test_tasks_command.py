@@ -29,6 +29,12 @@ def test_tasks(medtasks):
     assert ["multimedeval", "group"] in [line.split()[:2] for line in lines]
 
 
+def test_words_filter_tasks(medtasks):
+    lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
+    assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == ["mediconfusion_ps"]
+
+
 def test_sanity_variants_of_tasks(medtasks):
     lines = [line.split() for line in medtasks("tasks", "--sanity").out.splitlines()]
     found = {name: endings for name, *endings in lines}

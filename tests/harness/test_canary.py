@@ -3,7 +3,7 @@
 import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -24,6 +24,7 @@ from medtasks.errors import RepliesError
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
 
+from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh
 
 pytestmark = pytest.mark.slow
@@ -164,6 +165,8 @@ def test_nothing_of_a_record_is_written(evaluate: Evaluate, planted_home: Path, 
     lines = dict.fromkeys(TASKS, DOCUMENTS) | {"canary_open": 2 * DOCUMENTS}  # two filters
     assert {task: len(rows) for task, rows in written.items()} == lines, ran.stderr[-4000:]
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    assert "message withheld" in ran.stdout
+    assert "echoing: 100%" in ran.stderr
     (results,) = (tmp_path / "out").rglob("*_results.json")
     assert '"doc,' not in results.read_text()  # what hides text is listed as no metric
     for row in (row for rows in written.values() for row in rows):
@@ -269,6 +272,26 @@ def test_replies_of_two_ranks_are_saved_for_their_owner_and_scored_again(
         read_replies(file, documents)
 
 
+@pytest.mark.parametrize("model", ["openai", "async_openai"])
+def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, model: str
+) -> None:
+    with serving(Endpoint()) as elsewhere, serving(Endpoint()) as server:
+
+        def answer(body: Mapping[str, object]) -> object:
+            other = server.status(307, Location=f"{elsewhere.url}/chat/completions")
+            return other if "row 0" in str(body) else server.status(400, body=json.dumps({"error": body}))
+
+        server.choose = answer  # type: ignore[assignment]  # a step
+        arguments = f"base_url={server.url},model=m,max_retries=1,retry_backoff_s=0"
+        ran = evaluate("--model_args", arguments, model=model, tasks=["canary_open"], OPENAI_API_KEY="none")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert CANARY in str(server.bodies)
+    assert elsewhere.count == 0
+    assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+
+
 MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
 FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
 
@@ -298,6 +321,15 @@ def test_nothing_of_a_record_is_in_a_manifest_or_a_report(
     assert report.notes == ()
     assert CANARY not in repr(asdict(report))
     assert CANARY not in json.dumps(report_as_dict(report))
+
+
+def test_nothing_of_a_record_is_in_the_error_of_a_model(planted_home: Path, tmp_path: Path) -> None:
+    options = ["--model", "echo", "--tasks", "canary_open", "--output_path", "out", "--verbosity", "DEBUG"]
+    ran = execute([*MEDTASKS, "run", *options], planted_home, tmp_path, ECHO_FAILS="yes")
+    assert ran.returncode == 1
+    assert "without results" in ran.stderr.splitlines()[-1]
+    assert "TypeError at echo_model.py" in ran.stderr.splitlines()[-1]
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
 
 
 def test_the_user_may_ask_for_text_in_a_report(planted_home: Path, tmp_path: Path) -> None:
@@ -365,8 +397,16 @@ YAML = {
     + FILTERED.replace("RULE", "untied").replace("ReadWith", "ChooseWith"),
 }
 ECHO = f"""\
+import logging
+import os
+import sys
+import traceback
+import warnings
+
 from lmms_eval.api.model import lmms
 from lmms_eval.models.registry_v2 import ModelManifest
+from loguru import logger
+from tqdm import tqdm
 
 manifest = ModelManifest(model_id="echo", simple_class_path="echo_model.Echo")
 
@@ -381,9 +421,23 @@ class Echo(lmms):
         self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
     def generate_until(self, requests):
-        return [self.reply(*request.args[:1], request.doc_id) for request in requests]
+        return [self.reply(*request.args[:1], request.doc_id) for request in tqdm(requests, desc="echoing")]
 
     def reply(self, prompt, row):
+        print(prompt)
+        print(prompt, file=sys.stderr)
+        tqdm.write(prompt)
+        warnings.warn(prompt)
+        logger.debug(prompt)
+        logger.error("Attempt failed: {{}}", prompt)
+        logging.getLogger("openai").error(prompt)
+        try:
+            raise ValueError(prompt)
+        except ValueError:
+            traceback.print_exc()
+            logger.exception(prompt)
+            if "ECHO_FAILS" in os.environ:
+                raise TypeError(prompt)
         thought = "<think>thought of {CANARY}</think>" if "within <think>" in prompt or "boxed" in prompt else ""
         return f"{{thought}}reply {CANARY} to {{prompt}} in row {{row}}."
 

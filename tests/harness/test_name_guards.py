@@ -21,9 +21,10 @@ def test_a_misspelt_task_ends_with_the_hint(refused):
     limit, sentence = refused("mediconfusio", "--model", "medtasks_tiny", "--limit", "0")
     assert "--limit 0" in limit
     assert sentence.startswith("there is no task 'mediconfusio', neither here")
-    assert sentence.endswith("; did you mean 'mediconfusion'?")
+    assert "; did you mean 'mediconfusion'?" in sentence
+    assert sentence.endswith("a task from a folder of your own needs --include_path FOLDER")
     (sentence,) = refused("mediconfusion,mmbench_en_de", "--model", "medtasks_tiny")
-    assert sentence.endswith("; did you mean 'mmbench_en_dev'?")
+    assert "; did you mean 'mmbench_en_dev'?" in sentence
 
 
 def test_a_misspelt_model_ends_with_the_hint(refused):
@@ -89,14 +90,3 @@ def test_our_names_are_those_that_commands_take(sample):
 def test_a_harness_whose_models_cannot_be_listed_says_so_itself(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "lmms_eval.models", None)
     assert refused("mediconfusion", "--model", "medtasks_tny", "--batch_size", "auto") == []
-
-
-def test_an_automatic_batch_size_is_for_our_models(sample):
-    def warned(model, size="auto"):
-        notices = check(["mediconfusion"], ["--model", model, "--batch_size", size, "--log_samples"])
-        return [one.sentence for one in notices]
-
-    assert warned("medtasks_tiny") == warned("hf_vlm", "auto:4") == warned("qwen2_5_vl", "4") == []
-    (sentence,) = warned("qwen2_5_vl")
-    assert "'qwen2_5_vl'" in sentence
-    assert "give --batch_size N" in sentence

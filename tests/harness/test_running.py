@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -293,3 +294,16 @@ def test_the_harness_names_its_files_by_the_zone_that_ours_have(tmp_path, script
         run_tasks(["one"], arguments, tmp_path / "out", script(body))
         given = json.loads(seen.read_text())
         assert [given[place + 1] for place, one in enumerate(given) if one == "--timezone"] == zones
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"), [("KeyboardInterrupt", -signal.SIGINT, ""), ("ValueError", 1, "Traceback")]
+)
+def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
+    (tmp_path / "lmms_eval" / "cli").mkdir(parents=True)
+    for package in ("lmms_eval", "lmms_eval/cli"):
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "lmms_eval" / "cli" / "dispatch.py").write_text(f"def main():\n    raise {error}\n")
+    command = [sys.executable, "-m", running._HARNESS]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)
