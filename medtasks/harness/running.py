@@ -226,7 +226,7 @@ def _samples_in(path: Path) -> int:
     with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                rows.add(json.loads(line)["doc_id"])
+                rows.add(parse_json(line)["doc_id"])
     return len(rows)
 
 
