@@ -190,6 +190,7 @@ def test_a_sample_holds_its_score_once_however_many_metrics():
 
 # ---- what is read back ----
 
+
 def test_a_score_is_read_as_it_was_written():
     score = {"sample": "s5", "target": [1, 0], "value": None, "reason": "empty"}
     sample: dict[str, object] = {"doc_id": 0, "resps": [["x"]]}
