@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from medtasks.cli.output import say, say_columns
-from medtasks.curate.drafts import Outcome, check_not_all_failed, counted, read_drafted, read_drafts
+from medtasks.curate.drafts import Outcome, check_not_all_failed, read_drafts, tally
 from medtasks.curate.reviews import current, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
 
@@ -34,18 +34,16 @@ def show(folder: StudyFolder) -> None:
 
 
 def say_outcomes(folder: Path) -> None:
-    """Print how many requests and drafts of a study came to what, and why."""
-    outcomes = counted(read_drafted(folder).values())
-    if outcomes:
-        rows = [(str(count), outcome, reason) for (outcome, reason), count in sorted(outcomes.items())]
-        say_columns([("number", "outcome", "why"), *rows])
+    """Print what the requests and drafts of a study came to, and why."""
+    rows = [(str(number), *about) for about, number in sorted(tally(folder, read_study(folder).kind).items())]
+    say_columns([("number", "of", "outcome", "why"), *rows])
 
 
 def say_drafted(folder: Path, counts: Counter[Outcome]) -> None:
     """Print that likewise after drafting, and what to do about requests that failed; an error where all of them did."""
     say_outcomes(folder)
     check_not_all_failed(folder, counts)
-    if counts[Outcome.FAILED]:
-        say(f"{counts[Outcome.FAILED]} requests failed; run the same command again to ask for them.")
+    if counts[Outcome.FAILED] or counts[Outcome.NOT_ASKED]:
+        say("Some requests failed or were not sent; run the same command again to go on.")
     if read_drafts(folder):
         say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")

@@ -61,7 +61,7 @@ def pairs(
     from medtasks.curate.pair_search import MOST_PAIRS
     from medtasks.curate.pair_study import PairOptions, make_pair_study
     from medtasks.curate.similarity import Limits
-    from medtasks.curate.study import checked_name
+    from medtasks.curate.study import checked_name, read_images
 
     options = PairOptions(
         encoder or MEDICAL,
@@ -85,3 +85,5 @@ def pairs(
     if recall := made.study.made_with.get("recall"):
         say(f"Pairs were found by FAISS: {recall}.")
     say(f"Next: medtasks curate draft {out}")
+    requests = counts["pairs chosen"] + len(read_images(out))
+    say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")

@@ -20,7 +20,7 @@ from medtasks.errors import MedTasksError
 
 def review(
     folder: StudyFolder,
-    reviewer: Annotated[str | None, typer.Option(help="Whose file it is; default: your login name.")] = None,
+    reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer; default: your login name.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; default: any free one.")] = None,
     shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in a random order.")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
@@ -45,6 +45,7 @@ def review(
             if spreadsheet:
                 write_sheet(file, spreadsheet)
                 say(f"drafts in {spreadsheet}: {len(file.drafts)}; keep it as safe as the study")
+                say(f"Its reviewer is {file.reviewer}; --reviewer NAME writes one for somebody else.")
             elif read:
                 say(f"drafts changed by {read}: {read_sheet(file, read)}")
             else:

@@ -149,7 +149,7 @@ def _job(
             request=category_request(image.image_id),
             asked=asked,
             outcome=found.outcome,
-            reason=f"of a category: {found.reason}" if found.reason else "",
+            reason=found.reason,
             llm=label,
             prompt=prompt.label,
             categories=found.value or (),

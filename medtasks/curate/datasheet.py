@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.curate.agreement import agreements, clusters_of
-from medtasks.curate.drafts import Draft, Outcome, counted, read_drafted
+from medtasks.curate.drafts import Draft, Outcome, read_drafted, tally
 from medtasks.curate.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.manifest import Manifest
@@ -93,8 +93,8 @@ def datasheet(
         "llm": sorted({line.llm for line in asked} - {""}),
         "prompts": sorted({line.prompt for line in asked} - {""}),
         "requests": [
-            {"outcome": str(outcome), "reason": reason, "number": number}
-            for (outcome, reason), number in sorted(counted(lines.values()).items())
+            {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
+            for (of, outcome, reason), number in sorted(tally(folder, study.kind).items())
         ],
         "min_score": about.settings.min_score,
         "wording": about.settings.wording,

@@ -7,7 +7,7 @@ ended with an answer of the LLM are final; those that the endpoint failed are as
 import enum
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import filelock
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.curate.study import DRAFTS, Record, read_lines, write_lines
+from medtasks.curate.study import DRAFTS, Record, StudyKind, read_images, read_lines, read_pairs, write_lines
 from medtasks.data.home import append_whole
 from medtasks.data.journal import digest_of
 from medtasks.errors import MedTasksError
@@ -33,7 +33,8 @@ class Outcome(enum.StrEnum):
     REFUSED = "refused"  # the LLM would not
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
-    SKIPPED = "skipped"  # not asked: the caption is too short, for example
+    NOT_ASKED = "not asked"  # yet, and in no journal; the limit of requests was used up, for example
+    SKIPPED = "skipped"  # not asked at all: the caption is too short, for example
 
 
 class Draft(Record):
@@ -132,7 +133,8 @@ def _draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]
         try:
             for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
                 counts[done.result().outcome] += 1
-                append_line(folder, done.result())
+                if done.result().outcome is not Outcome.NOT_ASKED:
+                    append_line(folder, done.result())
         except KeyboardInterrupt:
             logger.warning("Finishing the requests that are under way; their replies are kept.")
             raise
@@ -169,25 +171,24 @@ def append_line(folder: Path, line: Drafted) -> None:
         ) from error
 
 
-def counted(drafted: Iterable[Drafted]) -> Counter[tuple[str, str]]:
-    """Return how many requests and drafts came to which outcome and reason, the drafted ones apart from the requests.
+def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
+    """Count what the pairs or images, questions and categories of a study came to: by these, outcome and reason.
 
-    A request that was drafted counts through its drafts.
+    The counts of pairs (or of images, where each is one request) add up to all that the study has.
     """
-    found: Counter[tuple[str, str]] = Counter()
-    for line in drafted:
-        if line.outcome is not Outcome.DRAFTED:
-            found[line.outcome, line.reason] += 1
-        found.update((draft.outcome, draft.reason) for draft in line.drafts)
-    return found
+    pairs = kind is StudyKind.PAIRS
+    requests = {pair.pair_id for pair in read_pairs(folder)} if pairs else set(read_images(folder))
+    of, lines = "pairs" if pairs else "images", read_drafted(folder)
+    counts = Counter({(of, str(Outcome.NOT_ASKED), ""): len(requests - lines.keys())})
+    for line in lines.values():
+        counts[of if line.request in requests else "categories", line.outcome, line.reason] += 1
+        counts.update(("questions", draft.outcome, draft.reason) for draft in line.drafts)
+    return +counts
 
 
 def check_not_all_failed(folder: Path, counts: Counter[Outcome]) -> None:
-    """Raise a MedTasksError with the first cause if the endpoint failed every request that was made of it.
-
-    What comes after it may only say that no more was asked.
-    """
-    if not counts[Outcome.FAILED] or counts.keys() - {Outcome.FAILED, Outcome.SKIPPED}:
+    """Raise a MedTasksError with the first cause if every request that was sent failed."""
+    if not counts[Outcome.FAILED] or counts.keys() - {Outcome.FAILED, Outcome.NOT_ASKED, Outcome.SKIPPED}:
         return
     cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is Outcome.FAILED)
-    raise MedTasksError(f"every request failed: {cause}; mend that and run the same command again")
+    raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")

@@ -79,8 +79,8 @@ def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) 
         return Asked(None, Outcome.REFUSED, "the LLM would not")
     if verdict.value is not None:
         return Asked(verdict.value, Outcome.DRAFTED)
-    malformed = verdict.failure == BAD_FORMAT
-    return Asked(None, Outcome.MALFORMED if malformed else Outcome.FAILED, verdict.failure or "")
+    outcome = Outcome.MALFORMED if verdict.failure == BAD_FORMAT else Outcome.FAILED
+    return Asked(None, outcome if verdict.sent else Outcome.NOT_ASKED, verdict.failure or "")
 
 
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:

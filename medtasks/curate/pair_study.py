@@ -170,8 +170,8 @@ def _check_same(folder: Path, known: Study, planned: Study) -> None:
             before = {part: before.get(part) for part in now}
         if before != now:
             raise MedTasksError(
-                f"{folder} was made with another {_OPTIONS.get(key, key)} ({_shown(before)}, now {_shown(now)}); take "
-                f"another --out"
+                f"{folder} was made with another {_OPTIONS.get(key, key)} ({_shown(before)}, now {_shown(now)}), and a "
+                f"study is not changed once it is made; give --out a new folder, embeddings are not computed again"
             )
 
 

@@ -48,17 +48,12 @@ async function ask(path, options = {}) {
   return fetch(path, { cache: "no-store", ...options });
 }
 
-async function load(from = ask) {
-  const reply = await from("study");
-  if (!reply.ok) throw new Error(String(reply.status));
-  return reply.json();
-}
-
 async function start() {
   try {
-    study = await load(fetch);
+    study = await (await fetch("study", { cache: "no-store" })).json();
     key = await crypto.subtle.importKey("raw", bytes(study.key), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
   } catch {
+    study = null;
     return warn("The server does not answer. Start 'medtasks curate review' and open the address that it prints.");
   }
   items = study.items.map((item) => ({ ...item, edits: 0, refused: null, conflict: null }));
@@ -72,22 +67,6 @@ async function start() {
   show(items[place] ? place : Math.max(0, items.findIndex((item) => !scored(item))));
   showState();
   one("#item").focus({ preventScroll: true });
-}
-
-/** Takes over what another tab has saved meanwhile. */
-async function refresh() {
-  if (study === null || unsaved.size) return;
-  const found = await load().catch(() => null);
-  if (found === null || unsaved.size) return;
-  const fresh = new Map(found.items.map((item) => [item.id, item]));
-  for (const item of items) {
-    const other = fresh.get(item.id);
-    if (other && other.version !== item.version && other.said.digest === item.said.digest) {
-      Object.assign(item, { said: other.said, version: other.version, remarks: other.remarks });
-      if (item === current()) render();
-    }
-  }
-  showProgress();
 }
 
 function changed(item, wait = 0) {
@@ -638,7 +617,7 @@ one("#keys").addEventListener("click", KEYS["?"]);
 one("#zoomed").addEventListener("click", ({ clientX, clientY }) => setZoom(zoom >= 4 ? 1 : zoom * 2, clientX, clientY));
 one("#larger").addEventListener("click", ZOOM_KEYS["+"]);
 one("#smaller").addEventListener("click", ZOOM_KEYS["-"]);
-document.addEventListener("visibilitychange", () => (document.hidden ? saveAll() : refresh()));
+document.addEventListener("visibilitychange", () => document.hidden && saveAll());
 window.addEventListener("beforeunload", (event) => {
   if (!unsaved.size) return;
   saveAll();

@@ -22,7 +22,6 @@ import json
 import secrets
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -61,7 +60,7 @@ _HEADERS = {
 }
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 _IDLE_SECONDS = 60
-_MOST_STRANGERS = 32  # connections that have not shown the token; a browser opens six
+_MOST_STRANGERS = 32
 _MOST_DIGITS = 9  # Python reads no number of thousands of them
 
 
@@ -86,8 +85,7 @@ class ReviewServer(ThreadingHTTPServer):
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.images = ReviewImages(file.images)
         self.order = file.order(seed)
-        self._strangers: dict[socket.socket, None] = {}  # the oldest first
-        self._counting = threading.Lock()
+        self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
 
     @property
     def url(self) -> str:
@@ -100,33 +98,21 @@ class ReviewServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection."""
+        """Accept a connection; without a pause, a lack of file descriptors would be an endless loop."""
         try:
             return super().get_request()
-        except OSError:  # no file descriptor is left: without a pause it would be tried again at once, for ever
+        except OSError:
             time.sleep(0.05)
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection, and disconnect the oldest stranger where there are too many."""
-        with self._counting:
-            self._strangers[request] = None
-            if len(self._strangers) > _MOST_STRANGERS:
-                oldest = next(iter(self._strangers))
-                del self._strangers[oldest]
-                with contextlib.suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)
+        self.strangers[request] = None
+        for oldest in list(self.strangers)[:-_MOST_STRANGERS]:
+            self.strangers.pop(oldest, None)
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
-        self.trust(request)
-        super().shutdown_request(request)
-
-    def trust(self, connection: socket.socket) -> None:
-        """Keep a connection that has shown the token, however many others there are."""
-        with self._counting:
-            self._strangers.pop(connection, None)
 
     def study(self) -> dict[str, Any]:
         """Return all that the page needs but images."""
@@ -209,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not (known or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
         if known:
-            self.server.trust(self.connection)
+            self.server.strangers.pop(self.connection, None)
         return path if known else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:

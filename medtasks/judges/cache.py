@@ -13,16 +13,16 @@ def default_cache_folder() -> Path:
     return home() / "judge"
 
 
-def verdict_key(model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
+def verdict_key(base_url: str, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
     """Return the address of a verdict: 64 hexadecimal digits that change with every argument.
 
-    The endpoint's address is left out on purpose: the same model behind another address gives the same verdict.
+    Another endpoint may serve another model under the same name, so that its address counts, too.
 
     Example:
-        >>> verdict_key(model="m", temperature=0.0, system="s", user="u", prompt_version=1)[:8]
-        'a6867d26'
+        >>> verdict_key(base_url="http://h/v1", model="m", temperature=0.0, system="s", user="u", prompt_version=1)[:8]
+        'f5bbeb58'
     """
-    content = json.dumps([model, float(temperature), system, user, prompt_version])
+    content = json.dumps([base_url.rstrip("/"), model, float(temperature), system, user, prompt_version])
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 

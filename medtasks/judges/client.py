@@ -71,6 +71,11 @@ class Verdict(Generic[T]):
     failure: str | None
     cached: bool  # whether the verdict came from disk, without a request
     text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
+    sent: bool = True  # False if the limit of requests, or an outage noticed before, kept it from being sent
+
+
+class NotSent(RemoteTrouble):
+    """A request was not sent: the limit of requests is used up, or the endpoint failed too often before."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class Judge:
         """
         settings = self.settings
         system, user = _sendable(system), _sendable(user)
-        key = verdict_key(settings.model, settings.temperature, system, user, prompt_version)
+        key = verdict_key(settings.base_url, settings.model, settings.temperature, system, user, prompt_version)
         stored = self._cache.get(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
@@ -131,7 +136,7 @@ class Judge:
         try:
             verdict = self._ask_endpoint(system, user, parse)
         except RemoteTrouble as trouble:
-            return Verdict(None, self._note(trouble), False, "")
+            return Verdict(None, self._note(trouble), False, "", sent=not isinstance(trouble, NotSent))
         if verdict.value is not None:
             self._cache.put(key, verdict.text, settings.model)
         return verdict
@@ -141,8 +146,13 @@ class Judge:
         if system:
             messages.insert(0, {"role": "system", "content": system})
         text = ""
-        for _ in range(self.settings.reasks + 1):
-            text = self._complete(messages)
+        for number in range(self.settings.reasks + 1):
+            try:
+                text = self._complete(messages)
+            except NotSent as trouble:
+                if not number:
+                    raise
+                raise RemoteTrouble(f"{BAD_FORMAT}, and {trouble.cause}", retry=False, outage=trouble.outage) from None
             value = parse(text)
             if value is not None:
                 return Verdict(value, None, False, text)
@@ -171,7 +181,7 @@ class Judge:
         # A slot is held for the request alone: a thread that backs off must not keep the others from asking.
         with self._slots:
             if self._breaker.cause is not None:
-                raise RemoteTrouble(self._breaker.cause, retry=False, outage=True)
+                raise NotSent(self._breaker.cause, retry=False, outage=True)
             self._count()
             try:
                 completion = self._client.chat.completions.create(
@@ -192,7 +202,7 @@ class Judge:
         with self._counting:
             if limit is not None and self._sent >= limit:
                 cause = f"the limit of {limit} requests is used up; raise {self._role.limit} and run it again"
-                raise RemoteTrouble(cause, retry=False, outage=False)
+                raise NotSent(cause, retry=False, outage=False)
             self._sent += 1
 
     def _wait_s(self, state: RetryCallState) -> float:

@@ -33,12 +33,17 @@ def study(tmp_path):
 def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtasks, fails, study, llm):
     ran = medtasks("curate", "draft", study, "--max-requests", 4)
     assert ran.code == 0
-    assert "4       drafted" in ran.out
-    assert "2       failed   the limit of 4 requests is used up; raise --max-requests (MEDTASKS_JUDGE_MAX" in ran.out
+    assert [line.split()[:4] for line in ran.out.splitlines()[1:4]] == [
+        ["4", "pairs", "drafted"],
+        ["2", "pairs", "not", "asked"],
+        ["4", "questions", "drafted"],
+    ]
+    assert "\nSome requests failed or were not sent; run the same command again" in ran.out
     assert llm.server.count == 4
     ran = medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
     following = f"Next: medtasks curate review {study}, then medtasks curate publish {study}"
-    assert ran.out.splitlines()[1:] == ["6       drafted", following]
+    counts = ["11      categories  drafted", "6       pairs       drafted", "6       questions   drafted"]
+    assert ran.out.splitlines()[1:] == [*counts, following]
     assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
     assert len(llm.asked("Caption:")) == 11
     assert {draft.categories for draft in read_drafts(study).values()} == {(("Pulmonary",), ("Pulmonary",))}
@@ -61,15 +66,24 @@ def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, mon
     llm.server.choose = lambda body: llm.server.status(401)
     ran = fails(
         ["curate", "draft", study],
-        "every request failed: the LLM at http://127.0.0.1",
-        "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; mend that and run the same command again",
+        "every request that was sent failed: the LLM at http://127.0.0.1",
+        "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that and run the same command again",
     )
-    assert "6       failed" in ran.out
+    assert "3       pairs  failed     the LLM" in ran.out
+    assert "3       pairs  not asked" in ran.out
     assert llm.server.count < 6  # it gives up after three in a row
-    fails(["curate", "draft", study, "--max-requests", 2], "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; mend that")
+    fails(["curate", "draft", study, "--max-requests", 2], "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; fix that")
     monkeypatch.delenv("MEDTASKS_JUDGE_MODEL")
     fails(["curate", "draft", study], "drafting needs an LLM and MEDTASKS_JUDGE_MODEL is not set")
     fails(["curate", "draft", study.parent], "holds no study (study.json is missing)")
+
+
+def test_a_limit_spent_on_malformed_replies_tells_what_failed_from_what_was_not_asked(fails, study, llm):
+    llm.server.choose = lambda body: llm.server.reply("Hello.")
+    cause = "reply did not follow the format, and the limit of 2 requests is used up"
+    ran = fails(["curate", "draft", study, "--max-requests", 2], f"every request that was sent failed: {cause}")
+    assert f"1       pairs  failed     {cause}" in ran.out
+    assert "5       pairs  not asked" in ran.out
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])

@@ -9,8 +9,8 @@ import pytest
 from loguru import logger
 from PIL import Image
 
-from medtasks.curate.drafts import Outcome, counted, read_drafted, read_drafts
-from medtasks.curate.study import DRAFTS, STUDY
+from medtasks.curate.drafts import Outcome, read_drafted, read_drafts, tally
+from medtasks.curate.study import DRAFTS, STUDY, StudyKind
 from medtasks.judges.settings import JudgeSettings
 
 from ..scripted_server import Endpoint, serving
@@ -124,10 +124,12 @@ def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
     assert shown[0] == "chest: visual_closed, credentialed, 4 images; asked by MedHEval, figure 6 (4)"
     assert shown[1] == "1 left out: it has no report, no question pairs and no bounding boxes"
     for line in (
-        "4 drafted",
-        "1 rejected it says 'report', which its prompt forbids",
-        "1 refused the LLM would not",
-        "1 malformed reply did not follow the format",
+        "1 images drafted",
+        "1 images refused the LLM would not",
+        "1 images malformed reply did not follow the format",
+        "4 questions drafted",
+        "1 questions rejected it says 'report', which its prompt forbids",
+        "Some requests failed or were not sent; run the same command again to go on.",
         "symptom 3 2 1",
         "surplus of yes: 1 questions, which publishing leaves out to have as many of both",
     ):
@@ -137,7 +139,7 @@ def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
     assert f"anatomy 1 0 0 {letter} 1" in shown
     asked = endpoint.count
     ran = medtasks("curate", "draft", tmp_path / "ours", "--max-requests", "0")
-    assert "1 requests failed; run the same command again" in ran.out
+    assert "Some requests failed or were not sent; run the same command again" in ran.out
     assert medtasks("curate", "draft", tmp_path / "ours").out.splitlines()[-2:] == ran.out.splitlines()[-2:]
     assert endpoint.count == asked + 1  # also there only what failed
     assert "is for studies of pairs" in medtasks("curate", "draft", tmp_path / "ours", "--categories", "find").err
@@ -154,16 +156,18 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert "JSON" not in filtering[0]
     assert "retrieved knowledge: Useful: edema.. Generate" in asking[1]
     assert asking[0].endswith('"question" and "answer", both strings.')
-    lines = read_drafted(tmp_path / "ours").values()
     why = "no passage of the texts shares a word with its report"
-    assert counted(lines) == {(Outcome.REFUSED, "the LLM would not"): 1, (Outcome.SKIPPED, why): 1}
+    assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN) == {
+        ("images", Outcome.REFUSED, "the LLM would not"): 1,
+        ("images", Outcome.SKIPPED, why): 1,
+    }
     images = tmp_path / "ours" / "images.jsonl"
     for fact in ("water", "salt"):  # a refusal is asked again of other texts; what was drafted stays
         images.write_text(re.sub(r"Edema is \w+\.", f"Edema is {fact}.", images.read_text()))
         assert medtasks("curate", "draft", tmp_path / "ours").code == 0
     assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
     assert len(endpoint.bodies) == 4
-    assert counted(read_drafted(tmp_path / "ours").values())[Outcome.DRAFTED, ""] == 1
+    assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", Outcome.DRAFTED, ""] == 1
 
 
 def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):

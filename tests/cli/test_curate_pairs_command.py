@@ -90,6 +90,7 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     assert counts["pairs of one group"] == counts["pairs of near-duplicates"] == 1
     assert counts["image cannot be read"] == counts["without a caption"] == 1
     assert "groups" in made.out
+    assert f"about {90 + len(images)} requests to an LLM, one per pair and image; --per-image 1 makes fewer" in made.out
     assert {tuple(pair.images) for pair in pairs}.isdisjoint({("i00", "i03"), ("copy", "i05")})
     assert all(pair.sim_med >= 0.9 and pair.sim_gen <= 0.99 for pair in pairs)
     assert [pair.gap for pair in pairs] == sorted((pair.gap for pair in pairs), reverse=True)
@@ -144,6 +145,7 @@ def test_a_study_made_with_something_else_is_refused_and_stays(medtasks, folder,
     refused = medtasks(*command, *change)
     assert refused.code == 1
     assert says in refused.err
+    assert "a study is not changed once it is made; give --out a new folder" in refused.err
     assert (folder / "study/study.json").read_bytes() == before
 
 

@@ -154,7 +154,9 @@ def test_datasheet_says_what_made_it_and_nothing_of_a_question(publish, study):
     assert (sheet["drafts"], sheet["published"], sheet["left_out"]) == (3, 2, {"scored too low": 1})
     assert sheet["made_with"] == MADE_WITH
     assert (sheet["llm"], sheet["prompts"]) == (["made-up-llm, temperature 0"], ["made_up v1"])
-    assert sheet["requests"] == [{"outcome": "drafted", "reason": "", "number": 3}]
+    assert sheet["requests"] == [
+        {"of": of, "outcome": "drafted", "reason": "", "number": 3} for of in ("pairs", "questions")
+    ]
     assert sheet["licences"] == {"CC0": 2, "not stated": 2}
     assert sheet["reviewers"][1] == {
         "reviewer": "bob",

@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 
 from medtasks.curate.categories import categorize, found_categories, headings
-from medtasks.curate.drafts import Outcome, counted, read_drafted, read_drafts
+from medtasks.curate.drafts import Outcome, read_drafted, read_drafts, tally
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pair_drafts import draft_of, draft_pairs
 from medtasks.curate.pair_replies import PairReply
-from medtasks.curate.study import DRAFTS, ImagePair
+from medtasks.curate.study import DRAFTS, ImagePair, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeRefused, MedTasksError, SourceError
 from medtasks.extract.reply_text import without_thoughts
@@ -103,9 +103,10 @@ def test_every_outcome_is_counted_with_its_reason(server, folder):
     assert reasons["p6"][0] == "failed"
     assert "HTTP 400" in reasons["p6"][1]
     assert list(read_drafts(folder)) == ["p4"]
-    counts = counted(read_drafted(folder).values())
-    assert counts["rejected", "both answers are equal"] == counts["rejected", "it speaks of the images"] == 1
-    assert sum(counts.values()) == 8
+    counts = tally(folder, StudyKind.PAIRS)
+    rejected = [counts["questions", "rejected", why] for why in ("both answers are equal", "it speaks of the images")]
+    assert rejected == [1, 1]
+    assert sum(number for (of, *_), number in counts.items() if of == "pairs") == 8
     before = server.count
     llm.said = {}
     draft_pairs(folder, open_llm(study))  # asks for what failed, and for nothing else
@@ -137,7 +138,12 @@ def test_each_image_is_asked_for_its_category_once(server, folder):
     found = read_drafts(folder)
     assert found["p1"].categories == (("Pulmonary",), ("Vascular", "Pulmonary"))
     assert found["p2"].categories == (("Pulmonary",), ())
-    assert counted(read_drafted(folder).values())["malformed", "of a category: reply did not follow the format"] == 1
+    assert tally(folder, StudyKind.PAIRS) == {
+        ("pairs", "drafted", ""): 3,
+        ("questions", "drafted", ""): 3,
+        ("categories", "drafted", ""): 4,
+        ("categories", "malformed", "reply did not follow the format"): 1,
+    }
     before, digests = server.count, [draft.digest for draft in found.values()]
     categorize(folder, open_llm(study), None)
     assert server.count == before

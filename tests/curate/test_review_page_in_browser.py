@@ -292,7 +292,6 @@ def test_after_a_crash_an_impostor_at_the_port_gets_nothing_and_the_new_page_tak
         expert.press("7", "n", "5", "m")
         expert.write("Mrs Example")
         expert.press(ESCAPE, "n")  # whose images were not asked for yet
-        expert.run("refresh()")
         expert.wait(lambda: "2 questions are not saved. The server has ended or does not answer" in expert.alert)
         seen = len(arrived)
         expert.wait(lambda: len(arrived) > seen)  # it tries again

@@ -10,7 +10,14 @@ import pytest
 
 from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
 
-QUESTION = {"model": "m", "temperature": 0.0, "system": "s", "user": "u", "prompt_version": 1}
+QUESTION = {
+    "base_url": "http://h/v1",
+    "model": "m",
+    "temperature": 0.0,
+    "system": "s",
+    "user": "u",
+    "prompt_version": 1,
+}
 KEY = verdict_key(**QUESTION)
 
 
@@ -27,11 +34,18 @@ def test_the_folder_follows_the_environment(monkeypatch):
 
 
 def test_the_key_depends_on_every_part_and_survives_versions():
-    others = {"model": "n", "temperature": 0.7, "system": "S", "user": "U", "prompt_version": 2}
+    others = {
+        "base_url": "http://h:81/v1",
+        "model": "n",
+        "temperature": 0.7,
+        "system": "S",
+        "user": "U",
+        "prompt_version": 2,
+    }
     keys = {verdict_key(**(QUESTION | {name: other})) for name, other in others.items()}
-    assert len(keys | {KEY}) == 6
+    assert len(keys | {KEY}) == 7
     # A literal: a change of the key's recipe would silently empty every cache.
-    assert KEY == "a6867d26b3f085d9b9fcaa7a202b2a389ff4729157aa5a02a97ff51042f9ca41"
+    assert KEY == "f5bbeb580434a991c5c80f9df30b6e6a7a72286f0a21990a483de3d1a2f11372"
     assert verdict_key(**(QUESTION | {"temperature": 0})) == KEY
     shifted = QUESTION | {"system": "su", "user": ""}
     assert verdict_key(**shifted) != KEY
