@@ -3,7 +3,7 @@
     work = tokens x 2 x (weights of the language model's matrices, without the output matrix)
          + sum over tokens of 4 x layers x heads x head width x (positions that the token sees, itself included)
          + logits x 2 x hidden size x vocabulary
-         + images x (what one pass of the vision part takes, counted by torch's counter)
+         + images x (products of matrices, convolutions and attention of one pass of the vision part)
 
 A multiplication and an addition are two operations. Where texts are shared, a token counts once for all requests that
 begin alike up to it, images included; else every request counts whole. Logits count where one is read: before each
@@ -11,6 +11,7 @@ token to score. Padding, softmax, norms and activations are no work. Left out ar
 in its gated blocks, below 0.1 %. A vision part counts as it is written, Qwen's attention in windows as such.
 """
 
+import math
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +22,31 @@ from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.batching import Continuation, Encoded
 from medtasks.model_adapters.prefix.cuts import cuttable
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.overrides import TorchFunctionMode
 
 _SIDE = {"cuda": 8192}
+
+
+class Operations(TorchFunctionMode):
+    """Counts the operations of products, convolutions and attention by their shapes, whatever kernels compute them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        name = getattr(function, "__name__", "")
+        if name in ("linear", "conv2d", "conv3d"):
+            self.count += 2 * result.numel() * math.prod(args[1].shape[1:])
+        elif name in ("matmul", "__matmul__", "bmm", "mm"):
+            self.count += 2 * result.numel() * args[0].shape[-1]
+        elif name == "scaled_dot_product_attention":
+            query, key, value = args[:3]
+            self.count += 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+        elif name in ("einsum", "addmm", "baddbmm"):
+            raise NotImplementedError(f"operations of {name}")
+        return result
 
 
 @dataclass(frozen=True)
@@ -111,9 +134,9 @@ class Work:
         found: dict[Hashable, int] = {}
         for name, shape, run in looks(self.model, prompt):
             if shape not in self._images:
-                with FlopCounterMode(display=False) as counter, torch.inference_mode():
+                with Operations() as counter, torch.inference_mode():
                     run()
-                self._images[shape] = counter.get_total_flops()
+                self._images[shape] = counter.count
             found[name] = self._images[shape]
         return found
 

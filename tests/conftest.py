@@ -1,15 +1,20 @@
-"""What every test may use, and the wall between the tests and the user's own data and settings."""
+"""Fixtures for every test, and the wall between the tests and the user's own data, caches and settings."""
 
 import atexit
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 # Console scripts are those of this environment, activated or not.
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the process that started it
+    os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="medtasks-tests-")
+    atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -48,10 +48,10 @@ def judge(endpoint: Endpoint, judge_at: Callable[..., Judge]) -> Judge:
 
 
 @pytest.fixture
-def closed_url() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+def closed_url() -> Iterator[str]:
+    with socket.socket() as unused:  # bound, so that nobody else listens there
+        unused.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
 
 
 @pytest.fixture

@@ -135,7 +135,8 @@ def test_text_alone_brings_one_black_volume_that_changes_nothing(model):
     assert not prompt.pixels.any()
     assert prompt.ids == [1, *model.tokenizer.encode("is the lung clear?")]
     got = model.language_model(**model.model_inputs(pad_left([prompt], 0, model.device))).logits
-    assert torch.equal(got, model.language_model(input_ids=torch.tensor([prompt.ids])).logits)
+    alone = model.language_model(input_ids=torch.tensor([prompt.ids])).logits
+    torch.testing.assert_close(got, alone, atol=1e-5, rtol=0)  # a mask of ones may choose another kernel
 
 
 def mixed_prompts(model):

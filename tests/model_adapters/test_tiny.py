@@ -1,7 +1,6 @@
 """``medtasks_tiny`` itself."""
 
 import random
-import time
 
 import numpy as np
 import pytest
@@ -31,10 +30,8 @@ def test_building_leaves_every_global_random_state_alone():
     assert (np.random.get_state()[1] == states[2]).all()
 
 
-def test_building_is_quick():
-    start = time.perf_counter()
-    MedTasksTiny(device="cpu")
-    assert time.perf_counter() - start < 2
+def test_it_is_small():
+    assert sum(weight.numel() for weight in MedTasksTiny(device="cpu").network.parameters()) < 1e6
 
 
 def test_everything_is_float64(bench):
