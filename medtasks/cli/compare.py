@@ -152,9 +152,7 @@ def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, head
         for name, rows in by_metric.items():
             out.print(_table(name, rows))
         for (rule, same), metrics in alike.items():
-            say(
-                f"{rule} gives every sample the same {', '.join(metrics)} as {same} and is counted as one test with it."
-            )
+            say(f"{rule} gives every sample the same {', '.join(metrics)} as {same}; both are one test.")
     say("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.found.rules.items()) + ".")
     by_reason = defaultdict(list)
     for (rule, metric), why in one.found.skipped.items():

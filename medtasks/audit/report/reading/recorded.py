@@ -270,7 +270,7 @@ def _scores(
         if known is not None and (metric not in values or _agrees(values[metric], known)):
             yield known
         elif metric in values:
-            higher = bool(own.get(metric, recorded.higher_is_better.get(metric) is not False))
+            higher = own[metric] if metric in own else recorded.higher_is_better.get(metric)
             value, error = values[metric]
             if task is not None:
                 yield with_interval(metric, Estimate(value, error), higher_is_better=higher)
