@@ -43,6 +43,7 @@ Replies = Mapping[str, Reply]
 
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 _MAIN = "accuracy"
+OF_ANSWERS = frozenset({_MAIN, "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
 # Columns that are shown as what they are, and a patient's, which is shown nowhere.
@@ -263,11 +264,11 @@ def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool | Non
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
-    """Return the wrong answers of a task whose scores have an accuracy, a target and a value; of another task none.
+    """Return the wrong answers of a task with one of :data:`OF_ANSWERS`, a target and a value; of another task none.
 
     Without a target, or where the published code stops, nothing is wrong.
     """
-    if not any(metric.name == _MAIN for metric in task.metrics) or any(score.get("stops") for score in scores):
+    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
     found = []
     for document, score in zip(documents, scores, strict=True):

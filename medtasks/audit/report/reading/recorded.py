@@ -104,7 +104,7 @@ def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
     computed = {}
     for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
         found = of_scores(task, rule, by_id, documents)
-        wrong = count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
+        wrong = {} if task.family.paired else count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
         computed[name] = replace(found, report=replace(found.report, wrong_kinds=wrong))
     return computed
 
