@@ -36,6 +36,7 @@ from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult, compare_paired, holm
 
 _Key = TypeVar("_Key")
+Names = Sequence[str]
 Values = Mapping[str, tuple[str, float]]
 """By sample its cluster and its value."""
 
@@ -84,11 +85,7 @@ class RunValues:
 
 
 def compare_runs(
-    task: TaskFile,
-    documents: Documents,
-    runs: Mapping[str, Replies],
-    metrics: Sequence[str] = (),
-    rules: Sequence[str] = (),
+    task: TaskFile, documents: Documents, runs: Mapping[str, Replies], metrics: Names = (), rules: Names = ()
 ) -> ComparedRuns:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
@@ -265,9 +262,7 @@ class ComparedTask:
     main: str  # the metric that says most of how good the answers are, of those compared
 
 
-def compare_task(
-    task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[str] = (), rules: Sequence[str] = ()
-) -> ComparedTask:
+def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Names = (), rules: Names = ()) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
     RepliesError: the task is a group, replies cannot be read, or were made on other data. DatasetNotPrepared: its
@@ -287,7 +282,7 @@ def compare_task(
 
 
 def compare_all(
-    runs: Mapping[str, Source], metrics: Sequence[str] = (), rules: Sequence[str] = ()
+    runs: Mapping[str, Source], metrics: Names = (), rules: Names = ()
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests; sanity variants are left out.
 
@@ -333,9 +328,8 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
         tasks = {name: one for (path, name), one in corrected.items() if path == other}
         scores = tuple(score for name, one in tasks.items() for score in _scores(name, one.found))
         said = tuple(note for name, one in tasks.items() for note in _notes(name, one))
-        comparisons.append(
-            RunComparison(model_of(Source(other)) or other.name, str(other), scores, notes[other] + said)
-        )
+        name = model_of(Source(other)) or other.name
+        comparisons.append(RunComparison(name, str(other), scores, notes[other] + said))
     return tuple(comparisons)
 
 

@@ -43,14 +43,13 @@ Replies = Mapping[str, Reply]
 
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 _MAIN = "accuracy"
+OF_ANSWERS = frozenset({_MAIN, "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
 # Columns that are shown as what they are, and a patient's, which is shown nowhere.
-_READ = frozenset(
-    {
-        *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
-        *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
-    }
+_READ = (
+    *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
+    *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
 )
 
 
@@ -257,7 +256,7 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
     return by_column
 
 
-def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool) -> ReportedScore:
+def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool | None) -> ReportedScore:
     """Return a metric with its interval; a value that is a whole number is a count."""
     share = is_share(name, estimate.value)
     low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
@@ -265,11 +264,11 @@ def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool) -> R
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
-    """Return the wrong answers of a task whose scores have an accuracy, a target and a value; of another task none.
+    """Return the wrong answers of a task with one of :data:`OF_ANSWERS`, a target and a value; of another task none.
 
     Without a target, or where the published code stops, nothing is wrong.
     """
-    if not any(metric.name == _MAIN for metric in task.metrics) or any(score.get("stops") for score in scores):
+    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
     found = []
     for document, score in zip(documents, scores, strict=True):
@@ -300,9 +299,8 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:
             table = csv.writer(stream)
-            own = list(
-                dict.fromkeys(key for found in wrong.values() for one in found for key in own_columns(one.document))
-            )
+            documents = [one.document for answers in wrong.values() for one in answers]
+            own = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
             table.writerow(map(_cell, (*_EXPORTED, "images", *own)))
             for name, answers in wrong.items():
                 for one in answers:
@@ -319,10 +317,8 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
 
 def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the columns of a user's own file that no task reads; none of prepared data."""
-    further = {} if "dataset" in document else document
-    return {
-        key: str(value) for key, value in further.items() if isinstance(value, str | int | float) and key not in _READ
-    }
+    known = {} if "dataset" in document else document
+    return {name: str(one) for name, one in known.items() if isinstance(one, str | int | float) and name not in _READ}
 
 
 def image_names(document: Mapping[str, Any]) -> list[str]:

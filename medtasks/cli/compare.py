@@ -14,6 +14,7 @@ from medtasks import __version__
 from medtasks.audit.comparing import ComparedTask, Comparison, compare_all, compare_task
 from medtasks.audit.report import words
 from medtasks.audit.report.contents import as_json
+from medtasks.audit.report.reading.run_folder import model_title
 from medtasks.audit.report.words import p_value
 from medtasks.audit.run_files import Source, model_of
 from medtasks.audit.scoring import difference, ends, is_share, number
@@ -73,7 +74,7 @@ def compare(
     models = {label: model_of(source) for label, source in sources.items()}
     write_json(json_file, _as_dict(labels, models, task, found, causes))
     for label, path in labels.items():
-        say(f"{label}: {path}{models[label] and f' ({models[label]})'}")
+        say(f"{label}: {path}{models[label] and f', model: {models[label]}'}")
     for name, one in found.items():
         _print_task(name, one, models, heading=task is None)
     _print_family([test for one in found.values() for test in one.found.comparisons if not test.same_as])
@@ -109,7 +110,8 @@ def _sentences(task: str, one: ComparedTask, models: Mapping[str, str]) -> list[
     for test in one.found.comparisons:
         if test.metric == one.main:
             firsts.setdefault((test.first, test.second), test)
-    named = {label: f"{label} ({model})" if model else label for label, model in models.items()}
+    short = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    named = {label: f"{label} ({name})" if name else label for label, name in short.items()}
     sentences = []
     for test in firsts.values():
         found = test.result
@@ -150,9 +152,7 @@ def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, head
         for name, rows in by_metric.items():
             out.print(_table(name, rows))
         for (rule, same), metrics in alike.items():
-            say(
-                f"{rule} gives every sample the same {', '.join(metrics)} as {same} and is counted as one test with it."
-            )
+            say(f"{rule} gives every sample the same {', '.join(metrics)} as {same}; both are one test.")
     say("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.found.rules.items()) + ".")
     by_reason = defaultdict(list)
     for (rule, metric), why in one.found.skipped.items():

@@ -78,7 +78,8 @@ def parity(
     task, runs = task_and_runs(names)
     if len(runs) != 2:
         raise RepliesError(f"expected two runs, but got {len(runs)}")
-    found = parity_of(*sources_of(runs, model or ()), margin, metric or (), task)
+    first, second = sources_of(runs, model or ())
+    found = parity_of(first, second, margin, metric or (), task)
     write_json(json_file, _as_dict(runs, margin, found))
     _print(runs, margin, found)
     if require is not None and (found.not_compared or found.verdict not in _MET[require]):

@@ -12,6 +12,7 @@ from medtasks import __version__
 from medtasks.audit.doctor.weights import fetch_command
 from medtasks.audit.run_files import Source, replies_to
 from medtasks.audit.scoring import (
+    OF_ANSWERS,
     PAIR_METRICS,
     RowScores,
     count_kinds,
@@ -71,7 +72,7 @@ def score(
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, replies)
     chosen = scored_task(task)
-    if export_errors and not any(one.name == "accuracy" for one in chosen.metrics):
+    if export_errors and not any(one.name in OF_ANSWERS for one in chosen.metrics):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path, model)) for path in replies]

@@ -70,13 +70,13 @@ _RATES: tuple[AnyMetric, ...] = (
     INVALID_RATE,
     Metric(
         "yes_rate",
-        False,
+        None,
         answered,
         role=Role.RATE,
         of=lambda score: float(score["value"] == YES) if score["kind"] == _BINARY else None,
     ),
     *(
-        Metric(name, True, answered, False, Role.ASIDE, of_questions=True, of=_scored(name), weights=_weights)
+        Metric(name, None, answered, False, Role.ASIDE, of_questions=True, of=_scored(name), weights=_weights)
         for name in _BLIND
     ),
     Metric(

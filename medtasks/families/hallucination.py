@@ -261,12 +261,12 @@ _BY_LABELS = Panel(text_row("labelled"), _label_panel)
 def _of_labels(ratio: str, count: str, *, higher_is_better: bool = True) -> tuple[CorpusMetric, CorpusMetric]:
     return (
         CorpusMetric(ratio, higher_is_better, answered, panel=_BY_LABELS),
-        CorpusMetric(count, True, answered, False, Role.ASIDE, panel=_BY_LABELS),
+        CorpusMetric(count, None, answered, False, Role.ASIDE, panel=_BY_LABELS),
     )
 
 
 _LABEL_METRICS = (
-    CorpusMetric("reports_labelled", True, answered, False, Role.ASIDE, panel=_BY_LABELS),
+    CorpusMetric("reports_labelled", None, answered, False, Role.ASIDE, panel=_BY_LABELS),
     *_of_labels("chair_label", "mentions_label", higher_is_better=False),
     *_of_labels("label_recall", "positives_label"),
     *_of_labels("label_specificity", "negatives_decided"),

@@ -54,7 +54,7 @@ def _entries(metric: AnyMetric) -> Iterator[dict[str, Any]]:
         yield _entry(error, f"{metric.name}{STDERR}", higher_is_better=False)
 
 
-def _entry(aggregation: Aggregation, name: str, *, higher_is_better: bool) -> dict[str, Any]:
+def _entry(aggregation: Aggregation, name: str, *, higher_is_better: bool | None) -> dict[str, Any]:
     aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
     return {"metric": name, "aggregation": aggregation, "higher_is_better": higher_is_better}
 

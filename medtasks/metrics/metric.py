@@ -52,7 +52,7 @@ class _Declared:
     """What every metric says of itself."""
 
     name: str  # in results; no part of another name in the same task
-    higher_is_better: bool = True
+    higher_is_better: bool | None = True  # None where neither is, as of a count
     selection: Selection = list  # which scores count; by default all that are handed over
     has_error: bool = True
     role: Role = Role.PART
@@ -231,7 +231,7 @@ def evaluate(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, Estimate
 
 
 def counting(
-    name: str, count: Callable[[Scores], float], *, higher_is_better: bool = True, selection: Selection = list
+    name: str, count: Callable[[Scores], float], *, higher_is_better: bool | None = None, selection: Selection = list
 ) -> CorpusMetric:
     """Return the metric that counts something: it has no error and is not compared."""
     return CorpusMetric(name, higher_is_better, selection, has_error=False, role=Role.ASIDE, count=count)

@@ -150,7 +150,7 @@ def test_models_and_rules_are_chosen(medtasks, fails, sample, tmp_path):
     fails(["compare", runs, runs], "holds runs of several models: 'bad'; 'good'; choose one with --model")
     ran = medtasks("compare", runs, runs, "--model", "bad", "--model", "good", "--rule", "robust")
     assert (ran.code, ran.err) == (0, "")
-    assert f"A: {runs} (bad)\nB: {runs} (good)\n" in ran.out
+    assert f"A: {runs}, model: bad\nB: {runs}, model: good\n" in ran.out
     assert "On mediconfusion (16 pairs), B (good) has set_accuracy" in ran.out
     assert "reference" not in ran.out
     fails(["compare", runs, runs, "--model", "bad", "--rule", "robst"], "did you mean 'robust'?")

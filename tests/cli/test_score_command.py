@@ -70,6 +70,14 @@ def test_json(medtasks, constant, tmp_path):
     assert (robust["invalid_rate"], robust["confusion"], robust["pairs"]) == (0, 1, 15)
 
 
+def test_wrong_answers_of_pairs_are_exported(medtasks, constant, tmp_path):
+    assert medtasks("score", "mediconfusion", constant(), "--export-errors", tmp_path / "wrong.csv").code == 0
+    heads, *lines = (tmp_path / "wrong.csv").read_text().splitlines()
+    assert heads.endswith(",reply,images")
+    assert len(lines) == 2 * 16  # half of 32 answers, under two rules
+    assert ",images/" in lines[0]
+
+
 def test_json_that_cannot_be_written(fails, constant, tmp_path):
     ran = fails(["score", "mediconfusion", constant(), "--json", tmp_path], f"cannot write {tmp_path}", "directory")
     assert ran.out == ""

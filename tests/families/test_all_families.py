@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import random
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -159,11 +160,18 @@ LOWER = (
 )
 
 
+NEITHER = re.compile(
+    r"yes_rate|always_|random_choice|scored_samples|submission_rows|answers_|mentions_|positives_|reports_"
+)
+
+
 @every_family
 def test_only_what_is_missing_or_wrong_and_errors_are_better_when_lower(one):
     for entry in one.metrics:
-        low = entry["metric"].endswith("_stderr") or any(word in entry["metric"] for word in LOWER)
-        assert entry["higher_is_better"] == (not low), entry["metric"]
+        name = entry["metric"]
+        low = name.endswith("_stderr") or any(word in name for word in LOWER)
+        expected = None if NEITHER.match(name) and not name.endswith("_stderr") else not low
+        assert entry["higher_is_better"] is expected, name
 
 
 @every_case

@@ -27,7 +27,7 @@ class Score:
     low: float  # lower end of the 95 % interval; NaN where there is none
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
-    higher_is_better: bool
+    higher_is_better: bool | None  # None where neither is, or it is not recorded
 
 
 @dataclass(frozen=True)

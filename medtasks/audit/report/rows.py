@@ -87,7 +87,7 @@ def best_baseline(task: TaskReport, rule: RuleReport) -> tuple[Baseline, float] 
     main = rule.scores[0]
     found = [(one, one.scores.get(rule.name, {}).get(main.metric, math.nan)) for one in task.baselines]
     defined = [entry for entry in found if not math.isnan(entry[1])]
-    sign = 1 if main.higher_is_better else -1
+    sign = -1 if main.higher_is_better is False else 1
     return max(defined, key=lambda entry: sign * entry[1], default=None)
 
 
@@ -165,7 +165,7 @@ def published_lists(task: TaskReport) -> list[PublishedList]:
                 rows.append(PublishedRow(name, one.value, one.printed, one.source, footnote, None))
         ours = [(rule, score) for rule in task.rules if (score := score_of(rule, metric))]
         rows += [PublishedRow(f"This run, {rule.name}", one.value, "", "", 0, one) for rule, one in ours]
-        upward = ours[0][1].higher_is_better if ours else True
+        upward = not ours or ours[0][1].higher_is_better is not False
         sign = -1 if upward else 1
         rows.sort(key=lambda row: (True, 0.0) if math.isnan(row.value) else (False, sign * row.value))
         found.append(PublishedList(metric, is_share(task, metric), upward, tuple(rows)))

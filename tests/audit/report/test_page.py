@@ -363,6 +363,16 @@ def test_a_section_opens_with_what_is_in_no_score(tmp_path):
     assert "in no score here" not in Structure(written(made_up.report_of(task), tmp_path)).text
 
 
+def test_what_has_no_better_direction_has_no_arrow(tmp_path):
+    rule = made_up.paired_rule("reference", 0.5)
+    shares = [replace(made_up.score("yes_rate", 0.5), higher_is_better=None), made_up.score("accuracy", 0.5)]
+    task = replace(made_up.paired_task_without_items("made_up_pairs"), rules=(replace(rule, scores=tuple(shares)),))
+    text = Structure(written(made_up.report_of(task), tmp_path)).text
+    assert "yes_rate reference" in text
+    assert "↑ higher is better" in text.partition("yes_rate reference")[2]
+    assert text.count("higher is better") == 1
+
+
 def test_counts_of_the_run_go_before_reasons():
     rule = made_up.paired_rule("reference", 0.5)
     counted = [made_up.score("scored_samples", 4), made_up.score("failed_samples", 2)]

@@ -286,5 +286,5 @@ def _best_baseline(task: TaskReport, rules: Sequence[RuleReport], metric: str) -
 def _task_name(task: TaskReport) -> str:
     """Return a task's name with its main metric and what must not be overlooked, a line each."""
     main = _main(task)
-    metric = row_name(main.metric, "" if main.higher_is_better else "(lower is better)") if main else ""
+    metric = row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "") if main else ""
     return "\n".join([row_name(task.name), metric, *(text.partition(":")[0] for text in warnings(task))])

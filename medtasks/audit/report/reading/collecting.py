@@ -5,7 +5,6 @@ compared with its sanity variants in the same run, question by question.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from medtasks.audit.report.reading.recorded import (
     recorded_values,
     rule_reports,
 )
+from medtasks.audit.report.reading.run_folder import model_title
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
 from medtasks.audit.report.reading.thinking import thinking_of
 from medtasks.data.decoding import Decoding
@@ -42,7 +42,6 @@ from medtasks.metrics.metric import Role
 from medtasks.stats.calibration import Calibration
 
 _DIRECT = "direct"  # what a thinking variant is compared with
-_WEIGHTS = ("pretrained=", "model=", "model_path=")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def collect_run(run: RecordedRun) -> RunReport:
     """
     sections = [section(recorded) for recorded in run.tasks.values()]
     return RunReport(
-        title=_title(run.model) or run.folder.resolve().name,
+        title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
         created=_now(),
         run_at=run.run_at,
@@ -99,25 +98,6 @@ def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
         missing={},
         notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *found.notes),
     )
-
-
-def _title(model: str) -> str:
-    """Return the model's name and that of its weights, without the other arguments.
-
-    Example:
-        >>> _title("medtasks_hf_vlm pretrained=/models/med-vlm,dtype=bfloat16")
-        'medtasks_hf_vlm: med-vlm'
-        >>> _title("org/m (vlm_server) likelihood=tokens")
-        'org/m (vlm_server)'
-    """
-    if served := re.match(r"\S+ \(\S+\)", model):
-        return served.group()
-    name, _, arguments = model.partition(" ")
-    for argument in arguments.split(","):
-        for key in _WEIGHTS:
-            if argument.startswith(key) and len(argument) > len(key):
-                return f"{name}: {Path(argument.removeprefix(key)).name}"
-    return name
 
 
 def _now() -> str:

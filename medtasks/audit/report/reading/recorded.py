@@ -104,7 +104,7 @@ def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
     computed = {}
     for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
         found = of_scores(task, rule, by_id, documents)
-        wrong = count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
+        wrong = {} if task.family.paired else count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
         computed[name] = replace(found, report=replace(found.report, wrong_kinds=wrong))
     return computed
 
@@ -270,7 +270,7 @@ def _scores(
         if known is not None and (metric not in values or _agrees(values[metric], known)):
             yield known
         elif metric in values:
-            higher = bool(own.get(metric, recorded.higher_is_better.get(metric) is not False))
+            higher = own[metric] if metric in own else recorded.higher_is_better.get(metric)
             value, error = values[metric]
             if task is not None:
                 yield with_interval(metric, Estimate(value, error), higher_is_better=higher)

@@ -4,6 +4,7 @@ Results files and manifests also say what is known of a run as a whole: versions
 """
 
 import math
+import re
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harnes
 _ENDED = ("finished", "finished with failures")
 _OF_TASK = ("n-samples", "configs", "higher_is_better", "versions", "group_subtasks")  # parts of a results file
 _SERVER = "vlm_server"
+_WEIGHTS = ("pretrained=", "model=", "model_path=")
 _SETTINGS = {
     "wall time of the harness, s": "total_evaluation_time_seconds",
     "system instruction": "system_instruction",
@@ -268,6 +270,25 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
         served = served or named[0] or named[1]
     rest = ",".join(f"{key}={value}" for key, value in given.items() if key not in TRANSPORT)
     return _shown(f"{served} ({name}) {rest}" if served else f"{name or ''} {rest}").strip()
+
+
+def model_title(model: str) -> str:
+    """Return the model's name and that of its weights, without the other arguments.
+
+    Example:
+        >>> model_title("medtasks_hf_vlm pretrained=/models/med-vlm,dtype=bfloat16")
+        'medtasks_hf_vlm: med-vlm'
+        >>> model_title("org/m (vlm_server) likelihood=tokens")
+        'org/m (vlm_server)'
+    """
+    if served := re.match(r"\S+ \(\S+\)", model):
+        return served.group()
+    name, _, arguments = model.partition(" ")
+    for argument in arguments.split(","):
+        for key in _WEIGHTS:
+            if argument.startswith(key) and len(argument) > len(key):
+                return f"{name}: {Path(argument.removeprefix(key)).name}"
+    return name
 
 
 def _shown(text: str) -> str:
