@@ -18,6 +18,7 @@ LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and d
 LITTLE_MEMORY_GB = 4.0  # free memory below which few models fit
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _STACK = ("torch", "torchvision", "transformers")
+_CPU = "the CPU"
 _LONGEST_MESSAGE = 300
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
@@ -28,13 +29,7 @@ def disks() -> Iterator[Finding]:
 
     yield _disk("data folder", home(), HOME_VARIABLE)
     yield _disk("Hub cache", Path(HF_HOME), "HF_HOME")
-    try:
-        temporary = Path(tempfile.gettempdir())
-    except FileNotFoundError:
-        found = "no temporary folder can be written to"
-        yield MACHINE.problem("temporary folder", found, "export TMPDIR=<a folder with room>")
-    else:
-        yield _disk("temporary folder", temporary, "TMPDIR")
+    yield _disk("temporary folder", Path(tempfile.gettempdir()), "TMPDIR")
 
 
 def _disk(name: str, folder: Path, variable: str) -> Finding:
@@ -119,7 +114,7 @@ def _devices() -> Iterator[Finding]:
         else:
             yield TORCH.ok(f"GPU {index}", found)
     if not devices and not said:
-        other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else "CPU"
+        other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else _CPU
         yield _no_device(f"CUDA {torch.version.cuda}" if torch.version.cuda else other)
 
 
@@ -128,15 +123,13 @@ def _cause(error: BaseException) -> str:
 
 
 def _no_device(built_for: str) -> Finding:
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    found = f"torch, built for {built_for}, finds no GPU"
     if shutil.which("nvidia-smi") is None:
-        found = f"torch, built for {built_for}, finds no GPU, so that models run on the CPU"
-        return TORCH.note("GPU", found, "use a machine with a GPU for models of billions of parameters")
-    if built_for == "CPU":
-        found = "this machine has an NVIDIA driver, but the installed torch is built for the CPU"
-        return TORCH.warning("GPU", found, _INSTALL)
-    if hidden is not None:
-        found = f"torch finds no GPU; CUDA_VISIBLE_DEVICES is '{hidden}'"
-        return TORCH.warning("GPU", found, "unset CUDA_VISIBLE_DEVICES")
-    found = f"this machine has an NVIDIA driver, but torch, built for {built_for}, finds no GPU"
-    return TORCH.warning("GPU", found, "nvidia-smi; ask for a GPU where a queue gives them out")
+        fix = "use a machine with a GPU for models of billions of parameters"
+        return TORCH.note("GPU", f"{found}, so that models run on the CPU", fix)
+    if built_for == _CPU:
+        return TORCH.warning("GPU", f"{found}, but this machine has an NVIDIA driver", _INSTALL)
+    if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return TORCH.warning("GPU", f"{found}; CUDA_VISIBLE_DEVICES is '{hidden}'", "unset CUDA_VISIBLE_DEVICES")
+    fix = "nvidia-smi; ask for a GPU where a queue gives them out"
+    return TORCH.warning("GPU", f"{found}, but this machine has an NVIDIA driver", fix)
