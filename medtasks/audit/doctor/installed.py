@@ -15,6 +15,7 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.facts import installed_version
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME
+from medtasks.errors import one_line
 from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.harness.task_index import harness_folder
 
@@ -109,7 +110,7 @@ def started(names: Collection[str]) -> Iterator[Finding]:
         importlib.import_module("lmms_eval.models")  # loads the plug-ins, ours among them
         index = importlib.import_module("lmms_eval.tasks").TaskManager().all_tasks
     except (Exception, SystemExit) as error:  # noqa: BLE001 - plug-ins of others are imported, too
-        yield HARNESS.problem("start", f"the harness does not start ({type(error).__name__}: {error})", fix)
+        yield HARNESS.problem("start", f"the harness does not start ({one_line(error)})", fix)
         return
     if missing := sorted(set(names) - set(index)) if autoloads() else []:
         few = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
