@@ -21,7 +21,6 @@ from medtasks.harness.task_index import harness_folder
 
 _HARNESS = "lmms_eval"
 _OWN = "medtasks"
-_AGAIN = "pip install {options}medtasks, or in a clone: pip install -e ."
 _PURPOSES = {
     "report": "metrics of reports and summaries",
     "dicom": "preparing datasets from DICOM files",
@@ -63,16 +62,12 @@ def _is_harness(requirement: Requirement) -> bool:
 
 
 def own_version() -> Iterator[Finding]:
-    """Look at whether the installed package is the one that runs."""
-    installed = installed_version(_OWN)
-    if installed is None:
+    """Check that this package is installed, without which the harness cannot find it."""
+    if installed_version(_OWN) is None:
         found = f"medtasks {__version__} is not installed for {sys.executable}, so that the harness cannot find it"
-        yield HARNESS.problem("medtasks", found, _AGAIN.format(options=""))
-    elif installed == __version__:
-        yield HARNESS.ok("medtasks", f"medtasks {__version__} is installed")
+        yield HARNESS.problem("medtasks", found, "pip install medtasks, or in a clone: pip install -e .")
     else:
-        found = f"medtasks {__version__} runs, but {installed} is the installed version"
-        yield HARNESS.warning("medtasks", found, _AGAIN.format(options="--force-reinstall --no-deps "))
+        yield HARNESS.ok("medtasks", f"medtasks {__version__} is installed")
 
 
 def harness_version() -> Iterator[Finding]:
