@@ -11,6 +11,7 @@ _FEW = 20
 _NEAR = 5
 _SHORTEST_PART = 4  # characters of a name for which names that contain it are suggested
 _PARTS = 3
+_LONGEST_TEXT = 300
 
 
 class MedTasksError(Exception):
@@ -59,6 +60,11 @@ class WeightsMissing(MedTasksError):
 
 class AdapterArgumentError(MedTasksError):
     """A model argument is unknown or has an impossible value."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return type and text of an error, for a message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_TEXT].rstrip(": ")
 
 
 def near_match(name: str, known: Iterable[str]) -> str:

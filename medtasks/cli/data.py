@@ -3,6 +3,7 @@
 Of MedHEval ``prepare`` says first what there is, and then prepares the sets that can be.
 """
 
+import contextlib
 import os
 import shlex
 from collections.abc import Sequence
@@ -53,11 +54,21 @@ def show(name: Name) -> None:
         "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
         "licence": info.licence,
         "source": f"{info.source} at {info.revision}",
+        "--source": _layout(info),
         "images": _images(name),
     }
     for fact, value in facts.items():
         if value:
             say(f"  {fact + ':':<10}{value}")
+
+
+def _layout(info: DatasetInfo) -> str:
+    """Return what the folder for ``data prepare --source`` holds, as the code that reads it says; empty if unknown."""
+    from medtasks.data.preparers import recipe_of
+
+    with contextlib.suppress(LookupError):
+        return recipe_of(info.part_of or info.name).layout
+    return ""
 
 
 def _images(name: str) -> str:

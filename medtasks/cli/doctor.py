@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from medtasks import __version__
 from medtasks.audit.doctor.findings import Finding, State
-from medtasks.cli.output import IncludePath, look_into, out, say, write_json
+from medtasks.cli.output import IncludePath, look_into, out, plain, say, write_json
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 _ModelArgs = Annotated[
@@ -57,34 +56,17 @@ def doctor(
     by_state = {str(state): counts[state] for state in State}
     listed = [asdict(finding) for finding in findings]
     write_json(json_file, {"medtasks": __version__, **asked, "counts": by_state, "findings": listed})
-    if out.is_terminal:
-        out.print(_table(findings), soft_wrap=False)
-    else:
-        _print_plain(findings)
+    _show(findings)
     endings = {state: "" if state is State.OK or counts[state] == 1 else "s" for state in State}
     say(", ".join(f"{counts[state]} {state}{endings[state]}" for state in reversed(State)) + ".")
     if counts[State.PROBLEM]:
         raise typer.Exit(1)
 
 
-def _table(findings: Sequence[Finding]) -> Table:
-    table = Table("area", "what", "state", "finding and fix")
-    for area, of_area in groupby(findings, key=lambda finding: finding.area):
-        shown = area
-        for one in of_area:
-            text = Text(one.found)
-            if one.fix:
-                text.append(f"\nfix: {one.fix}", style="bold")
-            table.add_row(shown, Text(one.name), Text(one.state, style=_STYLES[one.state]), text)
-            shown = ""
-        table.add_section()
-    return table
-
-
-def _print_plain(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[Finding]) -> None:
     for area, of_area in groupby(findings, key=lambda finding: finding.area):
         say(area)
         for one in of_area:
-            say(f"  {one.state:<8} {one.name}: {one.found}")
+            out.print(Text.assemble("  ", (f"{one.state:<8}", _STYLES[one.state]), plain(f" {one.name}: {one.found}")))
             if one.fix:
                 say(f"  {'':<8} fix: {one.fix}")

@@ -3,8 +3,8 @@
 ``path_of.<dataset>`` is for ``dataset_path: !function``, ``label_of.<task>`` for ``task_alias: !function``, and
 ``provenance_of.<dataset>`` for ``metadata: data: !function``. The harness resolves them when a task is selected, not
 when tasks are listed: it imports the module before the last dot and asks it for the rest. That rest is any dataset,
-the user's own ones included, so that a module with a ``__getattr__`` is all that it accepts: there are three, one line
-each, whose ``__getattr__`` is a function of this one.
+the user's own ones included, so :mod:`medtasks.data` holds a module for each whose names are what a function here
+returns.
 
 Nothing is downloaded here: images of the public sets come from hundreds of articles, so fetching them is a command of
 its own.

@@ -4,13 +4,13 @@ Hooks of the user's own are imported. Neither the harness nor a model is started
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
-from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families.templates import names_in_template
 from medtasks.harness.own_columns import is_our_hook
@@ -65,12 +65,15 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
             config[key] = resolved(written[key], _loaded)
         except MedTasksError as error:
             problems.append(f"{key}: {error}")
-    problems = problems or list(dict.fromkeys(_scoring_problems(task, config)))
+            continue
+        if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
+            problems.append(f"{key}: '{written[key]}' is no function; name one")
+    problems = problems or list(_scoring_problems(task, config))
     if not problems and (document := _first_document(task, written, download=download)) is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
-        problems = list(dict.fromkeys(_prompt_problems(config, document, private=private)))
-    yield from (f"the task file {task.path}: {problem}" for problem in problems)
+        problems = list(_prompt_problems(config, document, private=private))
+    yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
 
 
 def unknown_keys(task: TaskFile) -> list[str]:
@@ -93,23 +96,16 @@ def _loaded(name: DottedName) -> Any:
             isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         )
         if not is_missing:
-            raise MedTasksError(f"'{name}' cannot be imported ({_cause(error)}); correct {module}") from error
+            raise MedTasksError(f"'{name}' cannot be imported ({one_line(error)}); correct {module}") from error
         hint = near_match(name, [*known, *published_names()]) or f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
 def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
-    """Yield problems of hooks, filters, rules and metrics."""
-    for key in _FUNCTIONS:
-        if not (config.get(key) is None or callable(config[key]) or isinstance(config[key], str | int | list | dict)):
-            yield f"'{key}' names no function; name one"
-    failed = False
-    for pipeline in config.get("filter_list") or ():
-        for step in pipeline["filter"] or ():
-            if not isinstance(step["function"], str):  # a text names a filter of lmms-eval
-                for problem in _filter_problems(step["function"], {**step}):
-                    failed = True
-                    yield f"filter_list, '{pipeline['name']}': {problem}"
+    """Yield problems of filters, rules and metrics."""
+    steps = [(pipeline["name"], step) for pipeline in config.get("filter_list") or () for step in pipeline["filter"]]
+    failed = [f"filter_list, '{name}': {problem}" for name, step in steps if (problem := _filter_problem(**step))]
+    yield from failed
     if not task.has_family:
         return
     if not isinstance(config.get("metadata") or {}, Mapping):
@@ -129,16 +125,19 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
         yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
 
 
-def _filter_problems(function: Callable[..., Any], step: dict[str, Any]) -> Iterator[str]:
-    arguments = {name: value for name, value in step.items() if name != "function"}
+def _filter_problem(function: Any, **arguments: Any) -> str:
+    """Return why a filter cannot be made, empty if it can."""
+    if isinstance(function, str):  # a filter of lmms-eval
+        return ""
     try:
         function(**arguments)
     except MedTasksError as error:
-        yield str(error)
+        return str(error)
     except Exception as error:  # noqa: BLE001 - a filter may be the user's own
         known = inspect.signature(function).parameters
         hints = (near_match(name, known) for name in arguments if name not in known)
-        yield f"the filter cannot be made ({_cause(error)}){next(filter(None, hints), '; correct its arguments')}"
+        return f"the filter cannot be made ({one_line(error)}){next(filter(None, hints), '; correct its arguments')}"
+    return ""
 
 
 def _first_document(task: TaskFile, config: Config, *, download: bool) -> Mapping[str, Any] | None:
@@ -160,14 +159,15 @@ def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bo
             yield from (f"{key}: {problem}" for problem in _template_problems(hook, list(document)))
         elif callable(hook) and not (key in _OPENING and is_our_hook(hook)):  # ours open images, which others check
             for each in by_model or [settings]:
-                try:
-                    _asked(key, hook, document, each)
+                takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
+                try:  # as the harness asks it
+                    hook(document, each) if each is not None and takes_settings else hook(document)
                 except (JudgeNotConfigured, JudgeRefused):
                     pass  # no fault of the task
                 except MedTasksError as error:
                     yield f"{key}: {error}"
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
-                    cause = type(error).__name__ if private else _cause(error)
+                    cause = type(error).__name__ if private else one_line(error)
                     yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"
 
 
@@ -177,13 +177,3 @@ def _template_problems(template: str, columns: Sequence[str]) -> Iterator[str]:
         names = names_in_template(template) if "{" in template else {template} if near_match(template, columns) else ()
         for name in sorted(set(names) - set(columns)):
             yield f"there is no column '{name}'{near_match(name, columns) or '; there are ' + ', '.join(columns)}"
-
-
-def _asked(key: str, hook: Callable[..., Any], document: Mapping[str, Any], settings: Any) -> Any:
-    """Call a hook as the harness does."""
-    takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
-    return hook(document, settings) if settings is not None and takes_settings else hook(document)
-
-
-def _cause(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(": ")

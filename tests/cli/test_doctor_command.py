@@ -68,16 +68,6 @@ def test_plain_where_nobody_reads_a_terminal(doctor):
     assert asked == [([], False)]
 
 
-def test_table_on_a_terminal(doctor, monkeypatch):
-    monkeypatch.setattr(type(command.out), "is_terminal", True)
-    monkeypatch.setattr(command.out, "width", 100)
-    ran, _ = doctor(findings=[FINE, NOTE, PROBLEM])
-    assert "lmms-eval [0.7.3] fits" in ran.stdout
-    assert "fix: medtasks data prepare mediconfusion" in ran.stdout
-    assert ran.stdout.count("harness") == 1
-    assert max(map(len, ran.stdout.splitlines())) <= 100
-
-
 @pytest.mark.parametrize("spelled", ["--model-args", "--model_args"])
 def test_served_model(doctor, spelled):
     _, asked = doctor(spelled, "base_url=http://127.0.0.1:9/v1", findings=[FINE])

@@ -197,6 +197,7 @@ HOOK = "medtasks.hooks.choice.process_results"
             "mine.target",
             r"doc_to_target: the hook fails on the first sample \(KeyError",
         ),
+        ("medtasks.hooks.prompts.target", "mine.KEYS", "doc_to_target: 'mine.KEYS' is no function; name one"),
         ("metric_list:", "metrics_list:", "no key is called 'metrics_list'; did you mean 'metric_list'"),
         ("rule: R", "rule: robust_chioce", "filter_list, 'robust': unknown .* did you mean 'robust_choice'"),
         ("rule: R", "rle: robust_choice", "filter_list, 'robust': .*unexpected keyword .* did you mean 'rule'"),
@@ -215,7 +216,7 @@ HOOK = "medtasks.hooks.choice.process_results"
 )
 def test_a_mistake_in_a_task_file_is_one_sentence(medtasks, folder, tmp_path, old, new, words):
     """By each of the commands that are asked before a model answers."""
-    (folder / "mine.py").write_text("def target(doc):\n    return doc['key']\n")
+    (folder / "mine.py").write_text("KEYS = ['key']\ndef target(doc):\n    return doc['key']\n")
     (folder / "wrong.py").write_text("x\n")
     with (folder / "sides.yaml").open("a") as file:
         file.write(FILTER if old == "rule: R" else FILTER.replace("rule: R", "rule: robust_choice"))

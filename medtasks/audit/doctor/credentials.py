@@ -1,16 +1,11 @@
-"""The Hub's token, who else can read what models said of patients, and models on other machines.
-
-Of the harness's models: which would be refused credentialed data, and where they would send it.
-"""
+"""The Hub's token, who else can read what models said of patients, and where credentialed text may go."""
 
 import os
 import shlex
-from collections import defaultdict
 from collections.abc import Iterator
 
 from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
-from medtasks.data import endpoints
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder, home, open_to_others
 from medtasks.data.journal import FOLDER_NAME
@@ -18,7 +13,7 @@ from medtasks.data.manifest import FILE_NAME
 from medtasks.data.own_datasets import access_of, own_datasets
 from medtasks.errors import ModelRefused
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.model_places import PLACES, Destination, known_destinations
+from medtasks.harness.model_places import Destination
 from medtasks.harness.remote_models import TRUSTED, credentialed, refusal, trusted_origin
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 
@@ -54,7 +49,7 @@ def readable_replies() -> Iterator[Finding]:
 
 
 def remote_models(scope: Scope) -> Iterator[Finding]:
-    """Look at where the harness's models would send questions as the environment stands, if some must not leave."""
+    """Check where credentialed text may go as the environment stands; a run checks its own model."""
     private = credentialed(scope.datasets)
     if not private:
         return
@@ -66,32 +61,7 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
     if trusted:
         found = f"a model at {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
         yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
-    text = f"text of credentialed data ({listed(private)}) is not sent"
-    told, untold = _refused()
-    if here := refusal(Destination("http://127.0.0.1"), os.environ):
-        where, _, mend = here.partition("; ")
-        found = f"{text} {where}, so that no model on this machine gets it"
-        yield Finding(CREDENTIALS, "remote models", scope.state, found, mend)
-    for cause, models in told.items():
-        where, _, mend = cause.partition("; ")
-        found = f"{text} {where}, by the models {listed(models)}"
-        yield Finding(CREDENTIALS, "remote models", scope.state, found, mend)
-    if untold and scope.chosen:
-        homes = "; ".join(f"{listed(models)} to {where}" for where, models in untold.items())
-        found = f"{text} to other machines, which is what these models do if no address is given: {homes}"
-        fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine, or choose a model that answers here"
-        yield CREDENTIALS.note("remote models", found, f"{fix}; {TRUSTED} names one that your agreement covers")
-
-
-def _refused() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return models that a variable leads away, by why they are refused, and those that go by themselves, by where."""
-    told: dict[str, list[str]] = defaultdict(list)
-    untold: dict[str, list[str]] = defaultdict(list)
-    for name in PLACES:
-        for one in known_destinations(name, {}, os.environ):
-            is_here = one.url and endpoints.is_loopback(endpoints.host(one.url))
-            if not is_here and (cause := refusal(one, os.environ)):
-                place = endpoints.origin(one.url) if one.url else "wherever its provider is"
-                (told[cause] if one.source else untold[place]).append(name)
-                break
-    return told, untold
+    if cause := refusal(Destination("http://127.0.0.1"), os.environ):
+        where, _, fix = cause.partition("; ")
+        found = f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
+        yield Finding(CREDENTIALS, "remote models", scope.state, found, fix)

@@ -74,7 +74,6 @@ def _checks(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
         (CREDENTIALS, "remote models", lambda: credentials.remote_models(scope)),
         (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
         (WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
-        (WEIGHTS, "labeler", lambda: weights.labeler(scope)),
         (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
         (JUDGE, "judge", lambda: judge.judge(scope)),
     ]

@@ -15,12 +15,12 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.facts import installed_version
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME
+from medtasks.errors import one_line
 from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.harness.task_index import harness_folder
 
 _HARNESS = "lmms_eval"
 _OWN = "medtasks"
-_AGAIN = "pip install {options}medtasks, or in a clone: pip install -e ."
 _PURPOSES = {
     "report": "metrics of reports and summaries",
     "dicom": "preparing datasets from DICOM files",
@@ -62,16 +62,12 @@ def _is_harness(requirement: Requirement) -> bool:
 
 
 def own_version() -> Iterator[Finding]:
-    """Look at whether the installed package is the one that runs."""
-    installed = installed_version(_OWN)
-    if installed is None:
+    """Check that this package is installed, without which the harness cannot find it."""
+    if installed_version(_OWN) is None:
         found = f"medtasks {__version__} is not installed for {sys.executable}, so that the harness cannot find it"
-        yield HARNESS.problem("medtasks", found, _AGAIN.format(options=""))
-    elif installed == __version__:
-        yield HARNESS.ok("medtasks", f"medtasks {__version__} is installed")
+        yield HARNESS.problem("medtasks", found, "pip install medtasks, or in a clone: pip install -e .")
     else:
-        found = f"medtasks {__version__} runs, but {installed} is the installed version"
-        yield HARNESS.warning("medtasks", found, _AGAIN.format(options="--force-reinstall --no-deps "))
+        yield HARNESS.ok("medtasks", f"medtasks {__version__} is installed")
 
 
 def harness_version() -> Iterator[Finding]:
@@ -109,7 +105,7 @@ def started(names: Collection[str]) -> Iterator[Finding]:
         importlib.import_module("lmms_eval.models")  # loads the plug-ins, ours among them
         index = importlib.import_module("lmms_eval.tasks").TaskManager().all_tasks
     except (Exception, SystemExit) as error:  # noqa: BLE001 - plug-ins of others are imported, too
-        yield HARNESS.problem("start", f"the harness does not start ({type(error).__name__}: {error})", fix)
+        yield HARNESS.problem("start", f"the harness does not start ({one_line(error)})", fix)
         return
     if missing := sorted(set(names) - set(index)) if autoloads() else []:
         few = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")

@@ -13,12 +13,13 @@ import psutil
 
 from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding, State
 from medtasks.data.home import HOME_VARIABLE, home
+from medtasks.errors import one_line
 
 LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit
 LITTLE_MEMORY_GB = 4.0  # free memory below which few models fit
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _STACK = ("torch", "torchvision", "transformers")
-_LONGEST_MESSAGE = 300
+_CPU = "the CPU"
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
 
@@ -28,13 +29,7 @@ def disks() -> Iterator[Finding]:
 
     yield _disk("data folder", home(), HOME_VARIABLE)
     yield _disk("Hub cache", Path(HF_HOME), "HF_HOME")
-    try:
-        temporary = Path(tempfile.gettempdir())
-    except FileNotFoundError:
-        found = "no temporary folder can be written to"
-        yield MACHINE.problem("temporary folder", found, "export TMPDIR=<a folder with room>")
-    else:
-        yield _disk("temporary folder", temporary, "TMPDIR")
+    yield _disk("temporary folder", Path(tempfile.gettempdir()), "TMPDIR")
 
 
 def _disk(name: str, folder: Path, variable: str) -> Finding:
@@ -84,7 +79,7 @@ def _module(name: str) -> Finding | None:
         is_usable = name != "transformers" or module.utils.is_torch_available()
     except Exception as error:  # noqa: BLE001 - a wrong build fails in many ways
         fix = _INSTALL if name != "transformers" else "pip install --upgrade 'transformers>=5'"
-        return TORCH.problem(name, f"{name} cannot be imported ({_cause(error)})", fix)
+        return TORCH.problem(name, f"{name} cannot be imported ({one_line(error)})", fix)
     if not is_usable:
         found = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
         return TORCH.problem(name, found, "pip install --upgrade torch torchvision")
@@ -102,10 +97,10 @@ def _devices() -> Iterator[Finding]:
             for index in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
                 devices.append((torch.cuda.get_device_name(index), *torch.cuda.mem_get_info(index)))
         except Exception as failure:  # noqa: BLE001 - drivers fail in many ways
-            error = _cause(failure)
+            error = one_line(failure)
     said = [" ".join(str(one.message).split()) for one in caught if issubclass(one.category, UserWarning)]
     for text in said:
-        found = f"torch says: {text[:_LONGEST_MESSAGE].rstrip('.')}"
+        found = f"torch says: {text.rstrip('.')}"
         yield TORCH.warning("GPU", found, "update the driver, or install a torch built for this one")
     if error:
         found = f"torch cannot use the GPU ({error})"
@@ -119,24 +114,18 @@ def _devices() -> Iterator[Finding]:
         else:
             yield TORCH.ok(f"GPU {index}", found)
     if not devices and not said:
-        other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else "CPU"
+        other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else _CPU
         yield _no_device(f"CUDA {torch.version.cuda}" if torch.version.cuda else other)
 
 
-def _cause(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_MESSAGE].rstrip(": ")
-
-
 def _no_device(built_for: str) -> Finding:
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    found = f"torch, built for {built_for}, finds no GPU"
     if shutil.which("nvidia-smi") is None:
-        found = f"torch, built for {built_for}, finds no GPU, so that models run on the CPU"
-        return TORCH.note("GPU", found, "use a machine with a GPU for models of billions of parameters")
-    if built_for == "CPU":
-        found = "this machine has an NVIDIA driver, but the installed torch is built for the CPU"
-        return TORCH.warning("GPU", found, _INSTALL)
-    if hidden is not None:
-        found = f"torch finds no GPU; CUDA_VISIBLE_DEVICES is '{hidden}'"
-        return TORCH.warning("GPU", found, "unset CUDA_VISIBLE_DEVICES")
-    found = f"this machine has an NVIDIA driver, but torch, built for {built_for}, finds no GPU"
-    return TORCH.warning("GPU", found, "nvidia-smi; ask for a GPU where a queue gives them out")
+        fix = "use a machine with a GPU for models of billions of parameters"
+        return TORCH.note("GPU", f"{found}, so that models run on the CPU", fix)
+    if built_for == _CPU:
+        return TORCH.warning("GPU", f"{found}, but this machine has an NVIDIA driver", _INSTALL)
+    if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return TORCH.warning("GPU", f"{found}; CUDA_VISIBLE_DEVICES is '{hidden}'", "unset CUDA_VISIBLE_DEVICES")
+    fix = "nvidia-smi; ask for a GPU where a queue gives them out"
+    return TORCH.warning("GPU", f"{found}, but this machine has an NVIDIA driver", fix)

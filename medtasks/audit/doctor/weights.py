@@ -36,15 +36,6 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
         yield AREA.ok("metrics", found)
 
 
-def labeler(scope: Scope) -> Iterator[Finding]:
-    """Look at the labeler that the user names in place of CheXbert; its code is not run."""
-    name = os.environ.get(LABELER, "").strip()
-    module, _, factory = name.partition(":")
-    if name and scope.needs_labeler and not (module and factory):
-        found = f"{LABELER}={name} is not of the form module:factory, so that no reply is labelled"
-        yield AREA.problem(LABELER, found, f"export {LABELER}=module:factory, or unset {LABELER}")
-
-
 def model_settings(scope: Scope) -> Iterator[Finding]:
     """Look at the variables that say how metrics' models are run."""
     if scope.chosen and not _needed(scope):

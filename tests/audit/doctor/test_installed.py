@@ -52,7 +52,6 @@ def versions(monkeypatch):
     ("look", "installed", "state", "fix"),
     [
         (checks.own_version, {}, State.OK, ""),
-        (checks.own_version, {"medtasks": "9.9"}, State.WARNING, "pip install --force-reinstall --no-deps medtasks"),
         (checks.own_version, {"medtasks": None}, State.PROBLEM, "pip install medtasks"),
         (checks.harness_version, {"lmms_eval": "0.7.3"}, State.OK, ""),
         (checks.harness_version, {"lmms_eval": "0.7.2"}, State.PROBLEM, "pip install 'lmms_eval"),

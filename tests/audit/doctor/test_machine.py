@@ -94,14 +94,6 @@ def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch, number):
     expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(number), fix="MEDTASKS_HOME")
 
 
-def test_no_temporary_folder(monkeypatch):
-    def none():
-        raise FileNotFoundError
-
-    monkeypatch.setattr(tempfile, "gettempdir", none)
-    assert only(disks(), "temporary folder").state is State.PROBLEM
-
-
 @pytest.mark.parametrize(
     ("available", "limit", "state", "words"),
     [

@@ -4,7 +4,7 @@ import pytest
 
 from medtasks.audit.doctor import weights as checks
 from medtasks.audit.doctor.findings import State
-from medtasks.audit.doctor.weights import labeler, metric_weights, model_settings
+from medtasks.audit.doctor.weights import metric_weights, model_settings
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.weights import WEIGHTS, weights_folder
 
@@ -64,13 +64,8 @@ def test_without_tasks_one_note_sums_up(everything, monkeypatch):
 
 def test_labels_need_chexbert_or_another_labeler(scope, monkeypatch):
     assert {one.name for one in metric_weights(scope(LABELS))} == {"chexbert", "bert-base-uncased"}
-    assert list(labeler(scope(LABELS))) == []
     monkeypatch.setenv("MEDTASKS_LABELER", "somewhere:build")
     assert list(metric_weights(scope(LABELS))) == []
-    assert list(labeler(scope(LABELS))) == []
-    monkeypatch.setenv("MEDTASKS_LABELER", "somewhere")
-    expect(only(labeler(scope(LABELS))), State.PROBLEM, fix="module:factory")
-    assert list(labeler(scope("mediconfusion"))) == []
 
 
 def test_settings(everything, monkeypatch):
