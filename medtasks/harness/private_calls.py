@@ -98,7 +98,7 @@ def _silence() -> Iterator[None]:
 
 def _withhold(record: "Record") -> None:
     if not (record["name"] or "").startswith(_OURS):
-        record.update(message="message withheld", exception=None, extra={})
+        record["message"], record["exception"], record["extra"] = "message withheld", None, {}
 
 
 def _without_text(error: BaseException) -> BaseException:

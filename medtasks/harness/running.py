@@ -133,8 +133,8 @@ def _run(
             # Without taking the exit code, which Ctrl-C would lose if it came just then.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             process.wait()
-        except BaseException as reason:
-            _end(process, told=isinstance(reason, KeyboardInterrupt))
+        except BaseException as interruption:
+            _end(process, told=isinstance(interruption, KeyboardInterrupt))
             raise
         finally:
             facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}

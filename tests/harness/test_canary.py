@@ -279,17 +279,18 @@ def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
     with serving(Endpoint()) as elsewhere, serving(Endpoint()) as server:
 
         def answer(body: Mapping[str, object]) -> object:
-            other = server.status(307, Location=f"{elsewhere.url}/chat/completions")
-            return other if "row 0" in str(body) else server.status(400, body=json.dumps({"error": body}))
+            if "question 0 of" in str(body):
+                return server.status(307, Location=f"{elsewhere.url}/chat/completions")
+            return server.status(400, body=json.dumps({"error": {"message": str(body)}}))
 
         server.choose = answer  # type: ignore[assignment]  # a step
         arguments = f"base_url={server.url},model=m,max_retries=1,retry_backoff_s=0"
         ran = evaluate("--model_args", arguments, model=model, tasks=["canary_open"], OPENAI_API_KEY="none")
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert CANARY in str(server.bodies)
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
     assert elsewhere.count == 0
     assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
 
 
 MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
