@@ -199,13 +199,10 @@ def verify(
 
 def _verify_own(task: "TaskFile") -> None:
     from medtasks.harness.documents import task_documents, task_provenance, unreadable_images
-    from medtasks.prompts.images import OPENED, flat_warning
 
     documents = task_documents(task)
     facts = task_provenance(task, documents)
     _fail(list(unreadable_images(task, documents)), task.name, "")
-    if warning := flat_warning(OPENED):
-        say(warning)
     say(
         f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
         f"the text {facts['fingerprint']}. medtasks did not prepare it, so that nothing tells whether it has changed."
