@@ -218,14 +218,11 @@ def verify(
 
 def _verify_own(task: "TaskFile") -> None:
     from medtasks.harness.documents import task_documents, task_provenance, unreadable_images
-    from medtasks.prompts.images import OPENED, flat_warning
 
     _check_file(task)
     documents = task_documents(task)
     facts = task_provenance(task, documents)
     _fail(list(unreadable_images(task, documents)), task.name, "")
-    if warning := flat_warning(OPENED):
-        say(warning)
     say(
         f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
         f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not prepare "

@@ -27,7 +27,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -154,8 +154,8 @@ def mend_of(error: OSError) -> str | None:
 
 def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
     """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range; else nothing."""
-    spans = (high - low for low, high in (pixels.getchannel(band).getextrema() for band in pixels.getbands()))
-    return (NEARLY_FLAT,) if all(span < _LEAST_SPAN for span in spans) else ()
+    extrema: Iterator[Any] = (pixels.getchannel(band).getextrema() for band in pixels.getbands())
+    return (NEARLY_FLAT,) if all(high - low < _LEAST_SPAN for low, high in extrema) else ()
 
 
 def is_whole_image(source: Source) -> bool:

@@ -167,8 +167,9 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
     """Count in the results of tasks without a prepared dataset what was done with images; warn of nearly flat ones."""
     from torch import distributed
 
+    from medtasks.data.decoding import NEARLY_FLAT
     from medtasks.data.manifest import counted_conversions
-    from medtasks.prompts.images import OPENED, flat_warning, image_keys
+    from medtasks.prompts.images import OPENED, image_keys
 
     opened = dict(OPENED)
     OPENED.clear()
@@ -178,10 +179,10 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
         opened = {key: image for part in parts for key, image in part.items()}
     if results is None or not opened:
         return
-    if warning := flat_warning(opened):
-        say_last(warning)
+    if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:
+        say_last(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({listed(flat)})")
     for name, task in tasks.items():
-        config = results["configs"][name]
+        config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
         if "data" not in metadata and (keys := image_keys(task) & opened.keys()):
             rules = sorted({decoding.rule for _, decoding in keys})

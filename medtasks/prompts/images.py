@@ -24,7 +24,6 @@ from medtasks.families.templates import filled
 _MARK = "<image>"
 
 
-_NAMED = 4
 Key = tuple[Path, Decoding]
 
 
@@ -43,12 +42,10 @@ _LOGGED: set[str] = set()  # conversions
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
     """Open the images of a document as RGB, after the demonstration images that the model family's prompt shows.
 
-    A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``,
-    or below the folder of the prepared ``dataset`` it names. Of the settings, ``image_root`` is a folder,
-    ``demonstrations`` lists files of the dataset's folder of demonstrations. For documents of no prepared dataset,
-    ``image_rule`` is ``linear``, which it is if not given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``,
-    see :mod:`medtasks.data.decoding`; a prepared dataset has its own. Which are shown in what order:
-    :func:`image_order`. Those of a sanity variant are as it shows them.
+    A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``
+    of the settings, or below the folder of the prepared ``dataset`` it names. ``demonstrations`` of the settings lists
+    files of the dataset's folder of demonstrations. ``image_rule`` and ``image_range`` are for documents of no prepared
+    dataset, see :mod:`medtasks.data.decoding`. Order: :func:`image_order`. Sanity variants change images.
 
     Raises SourceError where an image is missing, broken, or of an unclear range, and MedTasksError where ``image_rule``
     or ``image_range`` is impossible.
@@ -129,13 +126,6 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
                 text = f"Some images are not shown to the model as they are stored (image_rule {decoding.rule})"
                 logger.log("WARNING" if done == NEARLY_FLAT else "INFO", f"{text}: {done}; the first is {name}")
     return seen.pixels
-
-
-def flat_warning(opened: Mapping[Key, OpenedImage]) -> str:
-    """Return one sentence about the images of which a model sees next to nothing; empty without any."""
-    flat = [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]
-    more = f" and {len(flat) - _NAMED} more" if len(flat) > _NAMED else ""
-    return f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({', '.join(flat[:_NAMED])}{more})" if flat else ""
 
 
 def image_keys(task: Any) -> set[Key]:

@@ -70,9 +70,7 @@ class FailureLog:
         """End the run where so many requests are done and all of them failed, unless all may fail."""
         if done >= enough and self._causes.total() == done and self._max_failed < 1:
             cause, times = self._causes.most_common(1)[0]
-            raise MedTasksError(
-                f"the first {done} {self._kind} requests all failed, so the run stops; most often ({times}x) {cause}"
-            )
+            raise MedTasksError(f"the first {done} {self._kind} requests all failed, most often ({times}x) {cause}")
 
     def settle(self) -> None:
         """Close the call: with more failures than are allowed, the run ends."""

@@ -1,8 +1,4 @@
-"""Requests to one or several servers: some at once, tried again, journalled, and stopped where a server is gone.
-
-A server is gone where several requests in a row get no answer, or errors, and it never answered before; or where a
-gateway says so. One that answered and then gives HTTP 500 has trouble with that request: it alone fails.
-"""
+"""Requests to one or several servers: some at once, tried again, journalled, and stopped where a server is gone."""
 
 import asyncio
 import math
@@ -201,10 +197,7 @@ class ServerPool:
             raise ServerGone(trouble_of(error, self._named(at, path)).cause) from None
 
     async def models(self, at: int) -> dict[str, Mapping[str, Any]] | None:
-        """Return what one server says of each of its models, by name; None where it has no list of them.
-
-        Raises MedTasksError where something else answers.
-        """
+        """Return the models that one server lists, by name; None without a list; MedTasksError for no such server."""
         listed, server = await self.get(at, "models"), self.servers[at]
         if listed is None:
             return None
@@ -241,10 +234,11 @@ class ServerPool:
     def _note(self, at: int, place: str, trouble: RemoteTrouble, asked: Collection[int]) -> None:
         """Raise what one request's trouble comes to, unless another server may be asked.
 
-        What belongs together counts once: one question that a server cannot bear does not make it gone.
+        What belongs together counts once: one question that a server cannot bear does not make it gone. HTTP 500 of a
+        server that has answered does not count at all; gateways say 502 to 504 of one that is gone.
         """
         breaker = self._breakers[at]
-        is_request_to_blame = trouble.status == 500 and CHAT in self._answered[at]  # gateways: 502 to 504
+        is_request_to_blame = trouble.status == 500 and CHAT in self._answered[at]
         if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
             breaker.trip(trouble.cause)
         elif trouble.retry and not is_request_to_blame and place not in self._lost[at]:
@@ -340,8 +334,8 @@ def _words(error: APIStatusError) -> str:
 
 def _quotation(words: str, server: Server) -> str:
     """Return the beginning of a server's words on one line, without the key; nothing of a web page."""
+    words = words.replace(server.api_key, "***") if server.api_key else words
     plain = " ".join("".join(one if one.isprintable() else " " for one in words[: 4 * _QUOTED]).split())
-    plain = plain.replace(server.api_key, "***") if server.api_key else plain
     return "" if plain.startswith("<") else plain[:_QUOTED]
 
 

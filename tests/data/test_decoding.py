@@ -21,7 +21,7 @@ from medtasks.data.store import load_documents
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.variants import BLANK, COLUMN
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.prompts.images import _LOGGED, OPENED, flat_warning, images
+from medtasks.prompts.images import _LOGGED, OPENED, images
 from medtasks.tasks.own_tasks import prepare_own
 
 from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
@@ -251,18 +251,14 @@ def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
     ]
 
 
-def test_an_image_of_which_next_to_nothing_is_seen_is_named(tmp_path):
-    OPENED.clear()
-    for number, grey in enumerate([(100, 131), (100, 132), (0, 255), (7, 7), (7, 9), (1, 2), (3, 4)]):
-        (tmp_path / f"{number}.png").write_bytes(png(np.array([grey]), 8, 0))
-        shown(tmp_path / f"{number}.png")
-        shown(tmp_path / f"{number}.png")
-    names = [f"{tmp_path}/{number}.png of sample q" for number in (0, 3, 4, 5)]
-    assert flat_warning(OPENED) == f"5 of 7 images are {NEARLY_FLAT} ({', '.join(names)} and 1 more)"
-    manifest = prepare_own(put(tmp_path, {"0.png": (tmp_path / "0.png").read_bytes()}), access=Access.PUBLIC)
-    assert manifest.image_conversions == {"8 bits as stored": 1, NEARLY_FLAT: 1}
-    OPENED.clear()
-    assert flat_warning(OPENED) == ""
+@pytest.mark.parametrize(
+    ("grey", "is_flat"), [((100, 131), True), ((100, 132), False), ((0, 255), False), ((7, 7), True)]
+)
+def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_path, grey, is_flat):
+    folder = put(tmp_path, {"a.png": png(np.array([grey]), 8, 0)})
+    assert decoded(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
+    manifest = prepare_own(folder, access=Access.PUBLIC)
+    assert manifest.image_conversions == {"8 bits as stored": 1, **({NEARLY_FLAT: 1} if is_flat else {})}
 
 
 def test_the_grey_stand_in_is_as_large_as_what_the_model_sees(tmp_path):

@@ -91,6 +91,7 @@ def ran(project: Path, run_in: Any) -> Path:
     variables = {"MEDTASKS_HOME": str(project / "home"), "MEDTASKS_WEIGHTS": str(project / "weights")}
     process = run_in(project)([*command, *options], MEDTASKS_METRICS_DEVICE="cpu", **variables)
     assert process.returncode == 0, process.stderr[-4000:]
+    assert re.search(rf"\d+ of \d+ images are {NEARLY_FLAT} \(.*/02.png of sample ", process.stderr)
     found = list((project / "results").rglob("*_results.json"))
     assert len(found) == 1, (process.stdout + process.stderr)[-6000:]
     return found[0]
@@ -243,12 +244,6 @@ def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None
     counts = f"8 bits as stored ({2 * COPIES}), {NEARLY_FLAT} ({COPIES})"  # two questions, each on its own image
     assert choice["image_conversions"] == f"linear: {counts}"
     assert re.search(rf"Images as models see them.*?{re.escape(counts)}", text, re.DOTALL)
-
-
-def test_images_of_which_nothing_is_seen_are_named(project: Path, medtasks: Any) -> None:  # noqa: F811
-    found = medtasks("data", "verify", "own_choice", "--include_path", project / "my_tasks")
-    first = project / "my_tasks" / "images" / "02.png"
-    assert f"{COPIES} of {2 * COPIES} images are {NEARLY_FLAT} ({first} of sample 1, " in found.out
 
 
 def test_the_folder_of_a_run_is_named_and_not_read(ran: Path, project: Path, medtasks: Any, fails: Any) -> None:  # noqa: F811

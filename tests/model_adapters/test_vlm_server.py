@@ -219,7 +219,7 @@ def test_models_with_causal_attention_are_taken(served, name):
 
 def test_what_belongs_to_one_image_goes_to_one_server(served):
     servers = [served(), served()]
-    docs = [{"question": f"{at}", "images": [noise(at // 2)], "options": (" yes", " no")} for at in range(24)]
+    docs = [{"question": f"{at}", "images": [noise(at // 2)], "options": (" yes", " no")} for at in range(40)]
     adapter = adapter_for(servers[0], docs, base_url=";".join(server.base_url for server in servers))
     replies(adapter, docs)
     assert_right(servers[0], docs, scores(adapter, docs))
