@@ -25,6 +25,7 @@ _PAIR = re.compile(
     rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
     re.IGNORECASE,
 )
+_LONGEST = 500  # characters of a pair
 FAILED = (math.nan, False)
 _BEGINS = '{"rule": '
 
@@ -42,7 +43,7 @@ def opened(result: Any) -> tuple[Reply, Row]:
     """Return the reply and how it is read, from an envelope or from a reply without one."""
     content: dict[str, Any] = {"rule": None, "reply": result}
     if isinstance(result, str) and result.startswith(_BEGINS):  # a reply of a thousand brackets is no JSON to parse
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             parsed = json.loads(result)
             content = parsed if content.keys() <= parsed.keys() else content
     text = Reply.of_text(content["reply"])
@@ -92,7 +93,8 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
             return float(result[0]), bool(result[1])
         except (TypeError, ValueError):
             return FAILED
-    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if isinstance(result, str) else None
+    is_pair = isinstance(result, str) and len(result) <= _LONGEST
+    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_pair else None
     return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
 
 
