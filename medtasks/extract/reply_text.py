@@ -104,7 +104,8 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
 
 def _without_markup(text: str) -> str:
     """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
-    text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
     spoken = [piece for piece in _TURN_END.split(text) if _MARKUP.sub("", piece).strip()]
     own = _MARKUP.sub("", _ANSWER_TAG.sub("\nAnswer: ", spoken[0])).strip() if spoken else ""
     return _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", own))  # broken models write thousands of quotes or blanks
