@@ -10,7 +10,7 @@ reply that is still in ``<think>`` at its end has no answer, nor has one that wa
 import re
 from dataclasses import dataclass
 
-from medtasks.extract.medevalkit_text import box_contents
+from medtasks.extract.medevalkit_text import last_box
 from medtasks.extract.reply_text import without_thoughts
 
 _MARKS = (("<unused94>", "<think>"), ("<unused95>", "</think>"))  # as MedGemma marks its thoughts
@@ -54,8 +54,7 @@ def _answer(text: str, *, cut: bool) -> str | None:
         return None
     tagged = [content for content in _ANSWER.findall(rest) if content.strip()]
     within = tagged[-1] if tagged else rest
-    boxes = [content for content in box_contents(within) if content]
-    if boxes:
-        return boxes[-1]
+    if box := last_box(within):
+        return box
     is_whole = tagged or _ENDS.search(text)
     return within.strip() if is_whole or not cut else None

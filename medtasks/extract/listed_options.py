@@ -20,16 +20,16 @@ from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import own_words, refuses
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
-_BETWEEN = r"\s*(?:,?\s*(?:and|&)\s+|[,;/+]\s*|\s+)"
+_BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"
 _LIST = rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*"
 _WHOLE = re.compile(rf"\s*(?:(?:options?|answers?|choices?)\s*:?\s*)?({_LIST})\s*\.?\s*", re.IGNORECASE)
 _TOGETHER = re.compile(r"\s*([A-Z]{2,})\s*\.?\s*")
 _DECLARED = re.compile(
-    r"\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]*\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
+    r"\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]{0,99}\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
     rf"({_LIST})(?=\s*(?:$|[.\n,;]))",
     re.IGNORECASE,
 )
-_LINE = re.compile(r"^\s*[-*•]?\s*[\"'(\[]*([A-Za-z])[)\].:]+(?=\s|$)", re.MULTILINE)
+_LINE = re.compile(r"^\s*+[-*•]?\s*+[\"'(\[]*([A-Za-z])[)\].:]+(?=\s|$)", re.MULTILINE)
 _NAMED = re.compile(rf"\b(?:options?|choices?|letters?)\s+({_LIST})", re.IGNORECASE)
 _BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")

@@ -36,21 +36,22 @@ def boxed(text: str) -> str:
     return _NO_BOX
 
 
-def box_contents(text: str) -> list[str]:
-    r"""Return what each ``\boxed{...}`` that closes holds, stripped, in order.
+def last_box(text: str) -> str:
+    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; empty if there is none.
 
     Example:
-        >>> box_contents(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{C")
-        ['A', '\\text{B}']
+        >>> last_box(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{ }, \boxed{C")
+        '\\text{B}'
     """
     braces: list[int] = []
-    found: dict[int, str] = {}
+    boxes: dict[int, int] = {}  # start and end of each content
     for brace in _BRACE.finditer(text):
         if brace[0] == "{":
             braces.append(brace.end())
         elif braces and text.endswith(_BOX, 0, start := braces.pop()):
-            found[start] = text[start : brace.start()].strip()
-    return [found[start] for start in sorted(found)]
+            boxes[start] = brace.start()
+    contents = (text[start : boxes[start]].strip() for start in sorted(boxes, reverse=True))
+    return next(filter(None, contents), "")
 
 
 def tagged(text: str | None, tag: str, *, required: bool = False) -> str:

@@ -8,7 +8,7 @@ own list ("effusion and oedema are absent"). The reading of uncertainty follows 
 
 import enum
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
@@ -156,8 +156,10 @@ def _statements(piece: str) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _signals(clause: str) -> dict[re.Pattern[str], list[tuple[int, int]]]:
-    return {pattern: [match.span() for match in pattern.finditer(clause)] for pattern in _SIGNALS}
+def _signals(clause: str) -> dict[re.Pattern[str], tuple[list[int], list[int]]]:
+    """Return where the signals of a clause start and where they end, both in order."""
+    spans = {pattern: [match.span() for match in pattern.finditer(clause)] for pattern in _SIGNALS}
+    return {pattern: ([start for start, _ in own], [end for _, end in own]) for pattern, own in spans.items()}
 
 
 def stance(clause: str, start: int, end: int) -> Stance:
@@ -171,11 +173,13 @@ def stance(clause: str, start: int, end: int) -> Stance:
     signals = _signals(clause)
 
     def before(pattern: re.Pattern[str], barrier: re.Pattern[str] = _CLOSED) -> bool:
-        near = (last for _, last in signals[pattern] if start - _REACH <= last <= start)
+        ends = signals[pattern][1]
+        near = ends[bisect_left(ends, start - _REACH) : bisect_right(ends, start)]
         return any(not barrier.match(clause, last, start) for last in near)
 
     def behind(pattern: re.Pattern[str]) -> bool:
-        near = (first for first, _ in signals[pattern] if end <= first <= end + _REACH)
+        starts = signals[pattern][0]
+        near = starts[bisect_left(starts, end) : bisect_right(starts, end + _REACH)]
         return any(_reaches_back(clause[end:first]) for first in near)
 
     if before(_OPEN_BEFORE) or behind(_OPEN_BEHIND) or _VALUE_UNSURE.match(clause, end):

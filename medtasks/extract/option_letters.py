@@ -40,8 +40,14 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
             return found
     praise = r"(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)\b"
     praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}\s+(?:is|would be|seems|looks)\s+{praise}", text)
-    choosing = r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?i:choose|select|pick|guess|go with|opt for|it is|it's)"
-    return _capitals([*praised, *re.findall(rf"{choosing}\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)])
+    start, choosing = r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b", "choose|select|pick|guess|go with|opt for"
+    found = re.findall(rf"{start}(?i:{choosing}|it is|it's)\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)
+    being = "(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
+    # A small letter only between brackets: "it is a" goes on with a noun.
+    small = rf"[(\[]({group.lower()})[)\]]"
+    if re.search(small, text):
+        found += re.findall(rf"{start}(?i:{choosing}|{being})\s+(?i:option\s+)?{small}{_END}", text)
+    return _capitals([*praised, *found])
 
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
@@ -80,10 +86,9 @@ _LABELLED = (
 def bare_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return capitals that end a phrase, leaving out names such as "hepatitis B"."""
     pattern = rf"(?<![\w'-])(?<!\b\w\.)({_class_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"
-    matches = (
-        m for m in re.finditer(pattern, text) if not re.search(rf"\b{_LABELLED}\s*$", text[: m.start()], re.IGNORECASE)
-    )
-    return {match[1] for match in matches}
+    matches = list(re.finditer(pattern, text))
+    named = {match.end() for match in re.finditer(rf"\b{_LABELLED}\s+", text, re.IGNORECASE)} if matches else set()
+    return {match[1] for match in matches if match.start() not in named}
 
 
 def without_denials(text: str, letters: Sequence[str]) -> str:

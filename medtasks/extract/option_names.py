@@ -197,7 +197,13 @@ def _is_aside(text: str, stems: tuple[str, ...], mention: Mention[int]) -> bool:
         return _SETTING.search(text, max(0, mention.start - 60), mention.start) is not None
     if stems != ("normal",):
         return False
-    return not any(mention.start in (match.start(1), match.start(2)) for match in _NORMAL.finditer(text))
+    return mention.start not in _normal_images(text)
+
+
+@lru_cache(maxsize=256)
+def _normal_images(text: str) -> frozenset[int]:
+    """Return where a "normal" that speaks of the whole image begins."""
+    return frozenset(max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text))
 
 
 @lru_cache(maxsize=64)

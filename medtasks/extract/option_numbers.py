@@ -22,7 +22,7 @@ _ONLY = re.compile(
     re.IGNORECASE,
 )
 _AT_START = re.compile(rf"(?:{_KIND}\s*)?({_LIST})", re.IGNORECASE)
-_CALLED = re.compile(rf"(?<!\w){_KIND}\s*(?:number|no\.|#)?\s*:?\s*({_LIST})", re.IGNORECASE)
+_CALLED = re.compile(rf"(?<!\w){_KIND}\s*+(?:number|no\.|#)?\s*+:?\s*+({_LIST})", re.IGNORECASE)
 _SPELLED = re.compile(rf"\b(?:option|choice|number)\s+({'|'.join(_CARDINALS)})\b", re.IGNORECASE)
 _RANKED = re.compile(rf"\b({'|'.join(ORDINALS)})\s+(?:option|choice)\b", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\((\d{1,2})\)")
@@ -32,7 +32,7 @@ _FILL = (
     r"this|the|an?|as|mammography|mammogram|image|most|likely|probably|number|for|picture|it|diabetic|retinopathy|to)"
 )
 _GRADE = re.compile(
-    rf"(?:[?\s:=(\"'®-]+(?:(?i:{_FILL})\b)?)*?[?\s:=(\"'®-]*(?:(?<![\d.])(\d)(?i:[abc])?(?!\w|[.,/]\d|\s*-?\s*(?!o){_UNIT})|"
+    rf"(?:[?\s:=(\"'®-]++(?:(?i:{_FILL})\b)?)*?[?\s:=(\"'®-]*+(?:(?<![\d.])(\d)(?i:[abc])?(?!\w|[.,/]\d|\s*-?\s*(?!o){_UNIT})|"
     rf"\b({'|'.join(reversed(_ROMAN[1:]))}|(?i:iii?|iv|vi))\b(?!\s+[a-z]|')|\b((?i:{'|'.join(_CARDINALS[:7])}))\b)"
     rf"(?:{_ALSO}(\d)(?!\w|[.]\d))?",
 )

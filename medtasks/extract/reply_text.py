@@ -21,7 +21,10 @@ _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
 )
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
-_RUN = re.compile(r"(\W)\1{3,}")
+_RUN = re.compile(r"(\W)\1\1\1+")
+# A longer run of marks and blanks loses its middle: patterns take time for each pair of them, and so does NFKC for
+# combining marks, of which two are letters to Python.
+_GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{32})")
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
 
 CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
@@ -101,10 +104,11 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
 
 def _without_markup(text: str) -> str:
     """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
-    text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
     spoken = [piece for piece in _TURN_END.split(text) if _MARKUP.sub("", piece).strip()]
     own = _MARKUP.sub("", _ANSWER_TAG.sub("\nAnswer: ", spoken[0])).strip() if spoken else ""
-    return _RUN.sub(r"\1\1\1", own)  # thousands of quotes or blanks, as broken models write them, would take minutes
+    return _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", own))  # broken models write thousands of quotes or blanks
 
 
 def declared(leads: Iterable[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:

@@ -3,7 +3,7 @@
 The rule reads from strong evidence to weak and stops at the first step that finds something:
 
 1. the whole reply is letters, or one option's text;
-2. a declared answer ("the answer is (B)", "final answer: b", "I would choose B");
+2. a declared answer ("the answer is (B)", "final answer: b", "I would choose B", "it is (b)");
 3. a leading letter with punctuation ("B) effusion", ``("A": ...``), or a letter alone on its line;
 4. a refusal ("cannot be determined");
 5. a named or bracketed letter ("option B", "(B)"), then a bare capital at the end of a phrase ("So it is B.");
@@ -179,7 +179,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 
 @extractor(
-    "robust_choice", kind=Kind.CHOICE, version=2, summary="letters, option texts and refusals as a careful reader would"
+    "robust_choice", kind=Kind.CHOICE, version=3, summary="letters, option texts and refusals as a careful reader would"
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
@@ -208,6 +208,7 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
 @extractor(
     "robust_kit_choice",
     kind=Kind.CHOICE,
+    version=2,
     summary="robust_choice, options that are letters, and letters in Chinese words",
 )
 def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:

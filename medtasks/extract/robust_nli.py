@@ -25,7 +25,7 @@ _ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
 _OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
 _LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
 _QUESTION = re.compile(
-    r"(?:determine the logical relationship[^.?]*\.\s*)?"
+    r"(?:determine the logical relationship[^.?]{0,250}\.\s*)?"
     r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
     re.IGNORECASE | re.DOTALL,
 )

@@ -13,12 +13,14 @@ _FOLDERS = ("PWD", "OLDPWD")
 _SECRET = r"(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|auth|authorization|cookie)"
 _SECRET_NAME = re.compile(_SECRET + "$", re.IGNORECASE)
 _ASSIGNED = re.compile(
-    rf"([\w-]*{_SECRET}[\"']?\s*[=:]\s*)(?:\"[^\"]*\"|'[^']*'|(?:(?:bearer|basic|token)\s+)?[^,;&\s\"'{{}}\[\]]+)",
+    rf"(?<![\w-])([\w-]*{_SECRET}[\"']?\s*[=:]\s*)"
+    r"(?:\"[^\"]*\"|'[^']*'|(?:(?:bearer|basic|token)\s+)?[^,;&\s\"'{}\[\]]+)",
     re.IGNORECASE,
 )
 _SHAPES = re.compile(
-    r"\b(?:sk-(?=[\w-]*\d)[\w-]{16,}|hf_\w{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{12,}"
-    r"|AIza[\w-]{20,}|glpat-[\w-]{12,}|nvapi-[\w-]{12,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*)|(?i:(?<=bearer )\S+)"
+    r"\b(?:sk-(?=[\w-]{0,200}\d)[\w-]{16,}|hf_\w{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}"
+    r"|AKIA[0-9A-Z]{12,}|AIza[\w-]{20,}|glpat-[\w-]{12,}|nvapi-[\w-]{12,}|eyJ[\w-]{8,4000}+\.[\w-]+\.[\w-]*)"
+    r"|(?i:(?<=bearer )\S+)"
 )
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
 

@@ -26,6 +26,7 @@ _PAIR = re.compile(
     rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
     re.IGNORECASE,
 )
+_LONGEST = 500  # characters of a pair
 FAILED = (math.nan, False)
 _BEGINS = '{"rule": '
 
@@ -93,7 +94,8 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
             return float(result[0]), bool(result[1])
         except (TypeError, ValueError):
             return FAILED
-    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if isinstance(result, str) else None
+    is_pair = isinstance(result, str) and len(result) <= _LONGEST
+    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_pair else None
     return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
 
 

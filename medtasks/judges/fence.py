@@ -24,7 +24,7 @@ _NOTE = (
 )
 _TO_A_JUDGE = re.compile(
     r"\[\s*(?:system|end of (?:the )?(?:ai )?assistant|question|answer [ab])\s*\]"  # the frame of a prompt
-    r"|^\s*A:\s*\d+\s*$\s*^\s*B:\s*\d+\s*$"  # verdicts in the form that a judge is asked for
+    r"|^[^\S\n]*+A:\s*+\d++[^\S\n]*+\n\s*+B:\s*+\d++[^\S\n]*+$"  # verdicts in the form that a judge is asked for
     r"|[\"']model_1[\"']\s*:|<judge>"
     r"|your output\s*:"
     r"|\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instruction|prompt|rule|above|previous|prior)"

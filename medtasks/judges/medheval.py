@@ -24,7 +24,7 @@ WORST_SEVERITY = 5
 """The end of the repository's scale: entirely incorrect."""
 
 # Chat models like to fence JSON, which changes nothing about what they say.
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*)```", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 
 
 class _Exact(BaseModel):

@@ -1,6 +1,6 @@
-"""What holds of every extractor: it reads any reply in little time, and a failed sample is no answer."""
+"""What holds of every extractor: it reads any reply in linear time, and a failed sample is no answer."""
 
-import time
+from functools import partial
 
 import pytest
 from hypothesis import example, given
@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.behind_reasoning import behind_reasoning
+from medtasks.extract.error_classes import error_class
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.registry import Kind, extractor_of, extractors
+from medtasks.harness.redaction import redacted
+from medtasks.harness.reply_envelope import parse_loglikelihood
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.medheval import parse_components
 
+from ..growth import assert_linear
+
+VERSIONS = {"robust_choice": 3, "robust_kit_choice": 2, "robust_mmmu": 2, "medheval_strict": 2}  # 1 for the others
 LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
 OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS}
 # One that needs a labeler has tests of its own.
@@ -33,22 +42,31 @@ VOCABULARY = {  # what each rule looks for
     "robust_kit_vqa": ["yes", "no", "是", "不包含", "没有", "无法", "答案是", "\\boxed{", "}", "the ", "answer: "],
     "medevalkit_slake": ["yes", "no", "boxed", "\\boxed{", "}", "<answer>", "</answer>", "answer: "],
 }
+LEADS = {"robust_class": "The grade ", "listed_options": "", "parse_loglikelihood": "(1",
+         "parse_components": "```json\n"}
+ENDLESS_OF_ALL = ["\n ", "- ", "; ", ":?", "(", "A ", "A and B and ", "because A ", "not ", "the answer is ", "a", "1,",
+                  "\u0301\u0323", "\uff9e\u0301", "\ufdfa", "<think> ", "\\boxed{"]
 ENDLESS = {
-    "robust_choice": ["(", '"', " ", "\n", "*", "\\", "A or ", "answer: ", "not a ", "I don't ", "<", "A. x\n",
-                      "aspirin ", "not aspirin, ", "is correct ", "option a "],
-    "robust_class": ["(", "2 ", "2, ", "option ", "grade ", "BI-RADS ", "background ", "no ", "\n", "is, ", "a "],
-    "robust_labels": ["(", "no ", "edema, ", "heart ", "no edema and ", "\n", "is not ", "lungs ", "enlarged ",
-                      "final answer "],
-    "robust_yes_no_maybe": ["(", '"', "no ", "yes, ", "answer is ", "not ", "\n", "so, ", "is the ", "a "],
-    "robust_nli": ["(", '"', "no ", "answer is ", "not ", "neutral ", "entailment or ", "\n", "is the ", "a "],
-    "robust_vqa": ["(", "no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "\n", "it is "],
-    "robust_kit_vqa": ["(", "no ", "fracture ", "answer is ", "\\boxed{", "没有", "是，", "答案是", "I cannot tell "],
-    "medevalkit_slake": ["(", " ", ". ", "fracture ", "answer: ", "\\boxed{", "<answer>", "}"],
+    "robust_choice": ['"', "*", "A or ", "answer: ", "I don't ", "<", "A. x\n", "aspirin ", "not aspirin, ",
+                      "is correct ", "option a "],
+    "robust_class": ["2 ", "2, ", "BI-RADS ", "background ", "normal ", "is, "],
+    "robust_labels": ["no ", "edema, ", "heart ", "no edema and ", "is not ", "lungs ", "enlarged ", "final answer "],
+    "robust_yes_no_maybe": ["no ", "yes, ", "so, ", "is the "],
+    "robust_nli": ["neutral ", "entailment or ", "is the ", "determine the logical relationship "],
+    "robust_vqa": ["no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "it is "],
+    "robust_kit_vqa": ["fracture ", "answer is ", "没有", "是，", "答案是", "I cannot tell "],
+    "medevalkit_slake": [". ", "fracture ", "answer: ", "<answer>", "}"],
+    "listed_options": ["answer (", "A, B or "],
+    "behind_reasoning": ["\\boxed{\\boxed{}}", "<answer>"],
+    "addresses_judge": ["\n", "A:1\n", "give "],
+    "redacted": ["sk-", "eyJaaaaaaaa-", "key=\"", "token "],
+    "parse_loglikelihood": ["1", " ", ", a= "],
+    "parse_components": ["\n", "```", "["],
 }
 OPTIONS = {
     "robust_choice": [("Aspirin", "Warfarin", "Aspirin and clopidogrel", "Heparin", "No therapy"),
                       ("Aortic arch", "Kidneys")],
-    "robust_class": [("adipose", "background", "debris", "normal colon mucosa"), ("1", "2", "3", "4", "5"),
+    "robust_class": [("adipose", "background", "normal", "normal colon mucosa"), ("1", "2", "3", "4", "5"),
                      ("0", "1", "2"), ("benign", "malignant", "benign without callback"),
                      ("kidney-left", "kidney-right"), ("Basal Cell Carcinoma (BCC)", "Nevus (NEV)")],
     "robust_labels": [("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"),
@@ -155,16 +173,32 @@ def test_failed_reply_survives_the_stripping_of_blanks():
     assert failure_cause("A") is None
 
 
-@pytest.mark.parametrize(("name", "piece"), [(name, piece) for name, pieces in ENDLESS.items() for piece in pieces])
-def test_endless_replies_take_no_time(name, piece):
-    rule = extractor_of(name)
-    reply = f"{piece * (50_000 // len(piece))}x"
-    for options in OPTIONS.get(name, [("Yes", "No")])[:2]:
-        for target in ("yes", "fracture") if rule.kind in (Kind.OPEN, Kind.KIT_QUESTION) else ("yes",):
-            sample = sample_of(rule, options, target, "Is there a fracture?")
-            start = time.process_time()
-            rule.extract(f"answer{reply}", sample)
-            assert time.process_time() - start < 3
+def readers_of(rule):
+    """Return the rule for one sample of a kind, and for a second one where it then works in another way."""
+    options = OPTIONS.get(rule.name, [("Yes", "No")])
+    targets = ("yes", "left fracture") if rule.kind in (Kind.OPEN, Kind.KIT_QUESTION) else ("yes",)
+    samples = [sample_of(rule, options[0], target, "Is there a fracture?") for target in targets]
+    samples += [sample_of(rule, options[1])] if rule.name == "robust_class" else []
+    return [partial(rule.extract, sample=sample) for sample in samples]
+
+
+READERS = {
+    **{name: readers_of(rule) for name, rule in OF_REPLIES.items()},
+    "behind_reasoning": [lambda text: behind_reasoning(text + "}" * text.count("{"))],
+    "error_class": [partial(error_class, value=None)],
+    "addresses_judge": [addresses_judge],
+    "redacted": [redacted],
+    "parse_loglikelihood": [parse_loglikelihood],
+    "parse_components": [partial(parse_components, most=5)],
+}
+del READERS["chexbert_labels"]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_time_grows_no_faster_than_the_reply(name):
+    for read in READERS[name]:
+        for piece in dict.fromkeys([*ENDLESS_OF_ALL, *ENDLESS.get(name, ())]):
+            assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +235,7 @@ def test_unknown_extractors_are_named_with_the_nearest(name, kind, nearest):
 def test_extractors_are_registered_under_their_names_and_kinds():
     for name, rule in extractors().items():
         assert rule.name == name
-        assert rule.version == (2 if name == "robust_choice" else 1)
+        assert rule.version == VERSIONS.get(name, 1)
         assert rule.summary
         assert extractor_of(name) is extractor_of(name, rule.kind) is rule
     assert sum(len(extractors(kind)) for kind in Kind) == len(extractors())
