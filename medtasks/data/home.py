@@ -46,18 +46,19 @@ def own_tasks_folders() -> list[Path]:
     """Return that folder in a list, or none where it does not exist.
 
     Raises MedTasksError where another user of the machine may have changed something in it: task files can run code.
+    Trusted are you, root, and the owner of the data folder, which a group may share.
     """
     folder = own_tasks_folder()
     if not folder.is_dir():
         return []
-    entered = folder.stat().st_mode & 0o011
+    entered, trusted = folder.stat().st_mode & 0o011, (os.geteuid(), 0, home().stat().st_uid)
     for path in (folder, *filter(Path.exists, folder.rglob("*"))):
         state = path.stat()
         shared = 0o022 if state.st_gid != state.st_uid else 0o002  # a group of that number is a user's own
-        if state.st_uid not in (os.geteuid(), 0) or (entered and state.st_mode & shared):
+        if state.st_uid not in trusted or (entered and state.st_mode & shared):
             raise MedTasksError(
                 f"{path} is another user's or writable by others, and task files can run code; delete what is not "
-                f"yours in {folder}, then run: chmod -R go= {shlex.quote(str(folder))}"
+                f"yours in {folder}, then run: chmod -R go-w {shlex.quote(str(folder))}"
             )
     return [folder]
 

@@ -35,19 +35,19 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     group = _class_of(letters)
     target = rf"(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}"
     for lead in (r"\bfinal\s+", r"\b(?:correct|right|best|my|the|appropriate|most likely)\s+(?:\w+\s+)?", r"\b"):
-        found = _capitals(re.findall(rf"{lead}{NOUN}{LINK}{target}", text, re.IGNORECASE))
-        if found:
-            return found
+        declared = _capitals(re.findall(rf"{lead}{NOUN}{LINK}{target}", text, re.IGNORECASE))
+        if declared:
+            return declared
     praise = r"(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)\b"
     praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}\s+(?:is|would be|seems|looks)\s+{praise}", text)
     start, choosing = r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b", "choose|select|pick|guess|go with|opt for"
-    found = re.findall(rf"{start}(?i:{choosing}|it is|it's)\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)
+    chosen = re.findall(rf"{start}(?i:{choosing}|it is|it's)\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)
     being = "(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
     # A small letter only between brackets: "it is a" goes on with a noun.
     small = rf"[(\[]({group.lower()})[)\]]"
     if re.search(small, text):
-        found += re.findall(rf"{start}(?i:{choosing}|{being})\s+(?i:option\s+)?{small}{_END}", text)
-    return _capitals([*praised, *found])
+        chosen += re.findall(rf"{start}(?i:{choosing}|{being})\s+(?i:option\s+)?{small}{_END}", text)
+    return _capitals([*praised, *chosen])
 
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:

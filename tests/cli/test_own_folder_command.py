@@ -200,6 +200,6 @@ def test_task_files_that_others_may_have_written(place, mode, medtasks, fails, f
     tasks.chmod(0o755)
     assert NAME in medtasks("tasks").out
     (tasks / place).chmod(mode)
-    ran = fails(["tasks"], f"{tasks / place} is another user's or writable by others", f"chmod -R go= {tasks}")
+    ran = fails(["tasks"], f"{tasks / place} is another user's or writable by others", f"chmod -R go-w {tasks}")
     subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
     assert NAME in medtasks("tasks").out

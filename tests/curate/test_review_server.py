@@ -290,9 +290,7 @@ def test_a_killed_review_has_lost_nothing_that_was_answered_and_its_token_is_wor
     first.communicate()
     thread.join()
     assert int(reviews.read_reviews(tmp_path, study)[0].items["p1"].note) >= acknowledged[-1]
-    port, token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", address).groups()
-    with pytest.raises(OSError, match="already in use"):
-        socket.create_server(("127.0.0.1", int(port)))  # what a page still sends at the crash goes to no one
+    token = address.split("/")[-2]
     with reviewing(tmp_path) as again:
         assert [ask(again, path, token=token)[0] for path in ("", "study", "image?id=im1")] == [403] * 3
         assert ask(again, "study")[0] == 200
