@@ -86,7 +86,7 @@ def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
     module = ModuleType("evaluator")
     module.evaluate = lambda lm, task_dict: lm.client.chat.completions.create(messages=[]).choices[0].message.content
     guard_evaluation(module)
-    theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
+    theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=(), lmms_eval_specific_kwargs=None)}
     assert [module.evaluate(lm, theirs) for _ in range(2)] == ["B", "B"]
     assert len(asked) == 1
     assert lm.client.chat.completions.create is create

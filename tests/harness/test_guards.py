@@ -195,7 +195,7 @@ def test_own_datasets_tasks_are_looked_at(one, tmp_path, monkeypatch):
         "output_type": "generate_until",
         "filter_list": [],
         "process_results": "medtasks.hooks.choice.process_results",
-        "metric_list": "m",
+        "metric_list": [{"metric": "m"}],
         "num_fewshot": 0,
         "metadata": {"description": "d", "dataset": "mine"},
     }

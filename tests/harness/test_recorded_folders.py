@@ -44,7 +44,8 @@ def given_away(folder: Path, task: str, include: str, recorded_in: str) -> Path:
         content["config"]["resolved_cli_args"] = {"include_path": include}
         results.write_text(json.dumps(content))
     else:
-        manifest(run, {task: ("done", "")}, state="finished", options={"include_path": include})
+        model = {"name": run.name, "arguments": ""}
+        manifest(run, {task: ("done", "")}, state="finished", options={"include_path": include}, model=model)
     return run
 
 

@@ -126,9 +126,8 @@ def test_malformed_line(read, line, part):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["score", "set_accuracy"])  # files of version 1 hold a record per metric
-def test_replies_to_other_data_are_noticed(read, key):
-    asked = {key: {"sample": "10001/2", "value": "A"}}
+def test_replies_to_other_data_are_noticed(read):
+    asked = {"score": {"sample": "10001/2", "value": "A"}}
     assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
     with pytest.raises(RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"):
         read({"doc_id": 0, "resps": ["A"]} | asked)

@@ -79,7 +79,8 @@ def tasks(monkeypatch, tmp_path):
     """Two tasks in a group, both with a tag; the dataset of the second one is not there."""
 
     def task(name, dataset):
-        return task_files.TaskFile(name, "task", tmp_path, "", dataset=dataset, tags=("tagged",))
+        (tmp_path / f"{name}.yaml").write_text(f"task: {name}\n")
+        return task_files.TaskFile(name, "task", tmp_path / f"{name}.yaml", "", dataset=dataset, tags=("tagged",))
 
     known = {
         "one": task("one", None),

@@ -498,10 +498,8 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
 
 
 @pytest.mark.usefixtures("sample", "no_judge")
-@pytest.mark.parametrize(("recorded", "earlier_version"), [("reference", False), ("reference", True), ("none", True)])
-def test_a_judge_is_never_asked_and_its_scores_are_one_row(
-    tmp_path: Path, recorded: str, *, earlier_version: bool
-) -> None:
+@pytest.mark.parametrize("recorded", ["reference", "none"])
+def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path, recorded: str) -> None:
     documents = load_documents("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
@@ -513,10 +511,8 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(
         score = task_file("mediconfusion").family.score(Sample(one), Reply("A"), Row("robust_choice"))
         score |= {"rule": "gap_of_3_reference"}
         score |= {} if number else {"value": None, "reason": "judge_failed"}
-        if earlier_version:
-            score |= {"key": score.pop("target"), "unit": score.pop("cluster_id", None)}
-        kept = {"set_accuracy": score} if earlier_version else {"score": {"schema_version": 2, **score}}
-        lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", **kept})
+        kept = {"schema_version": 2, **score}
+        lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", "score": kept})
     samples = tmp_path / f"{STAMP}_samples_mediconfusion_ff.jsonl"
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = collect_run(read_run(tmp_path))

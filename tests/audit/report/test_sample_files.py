@@ -96,10 +96,9 @@ def test_rows_that_there_are_not(line: dict[str, Any], tmp_path: Path) -> None:
         read(tmp_path, line)
 
 
-@pytest.mark.parametrize("name", ["score", "accuracy"])  # as now, and as in files of the first version
-def test_scores_of_other_documents(tmp_path: Path, name: str) -> None:
+def test_scores_of_other_documents(tmp_path: Path) -> None:
     with pytest.raises(RepliesError, match="made on other data"):
-        read(tmp_path, {"doc_id": 1, "resps": ["A"], name: {"sample": "d2"}})
+        read(tmp_path, {"doc_id": 1, "resps": ["A"], "score": {"sample": "d2"}})
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def ramp():
 
 
 def test_a_large_picture_becomes_small_and_keeps_its_proportions_and_its_size_is_told(tmp_path):
-    made = only(saved(Image.new("RGB", (2000, 1000), "red"), tmp_path / "large.png"))
+    made = only(saved(Image.linear_gradient("L").resize((2000, 1000)), tmp_path / "large.png"))
     assert opened(made).size == (SIDES[0], SIDES[0] // 2)
     assert (made.width, made.height, made.remark) == (2000, 1000, "")
 
