@@ -161,7 +161,7 @@ LOWER = (
 
 
 NEITHER = re.compile(
-    r"yes_rate|always_|random_choice|scored_samples|submission_rows|answers_|mentions_|positives_|_decided|reports_"
+    r"yes_rate|always_|random_choice|scored_samples|submission_rows|answers_|mentions_|positives_|negatives_|labels_decided|reports_"
 )
 
 
