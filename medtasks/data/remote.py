@@ -178,7 +178,7 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 def _status_trouble(error: "APIStatusError", server: Server, words: str) -> RemoteTrouble:
     status, where = error.status_code, server.name
-    code = error.code if error.code and _CODE.fullmatch(error.code) else None
+    code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else None
     label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
     label += f": {words}" if words else ""
     if status in server.refusals:
