@@ -41,11 +41,13 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     praise = r"(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)\b"
     praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}\s+(?:is|would be|seems|looks)\s+{praise}", text)
     start, choosing = r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b", "choose|select|pick|guess|go with|opt for"
-    found = re.findall(rf"{start}(?i:{choosing}|it is|it's)\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)
+    chosen = re.findall(rf"{start}(?i:{choosing}|it is|it's)\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)
     being = "(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
     # A small letter only between brackets: "it is a" goes on with a noun.
-    small = re.findall(rf"{start}(?i:{choosing}|{being})\s+(?i:option\s+)?[(\[]({group.lower()})[)\]]{_END}", text)
-    return _capitals([*praised, *found, *small])
+    small = rf"[(\[]({group.lower()})[)\]]"
+    if re.search(small, text):
+        chosen += re.findall(rf"{start}(?i:{choosing}|{being})\s+(?i:option\s+)?{small}{_END}", text)
+    return _capitals([*praised, *chosen])
 
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:

@@ -21,7 +21,7 @@ _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
 )
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
-_RUN = re.compile(r"(\W)\1{3,}")
+_RUN = re.compile(r"(\W)\1\1\1+")
 # A longer run of marks and blanks loses its middle: patterns take time for each pair of them, and so does NFKC for
 # combining marks, of which two are letters to Python.
 _GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{32})")
