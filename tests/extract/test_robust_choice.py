@@ -49,6 +49,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
         '#answer: ("B")', "\\boxed{B}", "$\\boxed{\\text{B}}$", "The answer is \\(B\\).", '{"answer": "B"}',
         '{"answer":"B"}', '```json\n{"answer": "B"}\n```', '{"answer": "B", "explanation": "A is wrong"}',
         '{"answer": "Kidneys"}', "<answer>B</answer>", "<answer>Kidneys</answer>", "I would choose B.", "It is B.",
+        "It is (b).", "I think it is (b)", "That would be [b], not (a).", "I'd choose (b).",
         "So, B", "Option B is correct.", "B is the correct answer.", "The answer is not A, it is B.", "Not A but B.",
         "Option A is incorrect. Option B is correct.", "The answer would be B", "Answer is B) Kidneys", "B) Kidneys",
         "B - Kidneys", "B – Kidneys", "B, because the kidneys are seen.", '("B": Kidneys)', "B Kidneys", "B\nKidneys",
@@ -86,6 +87,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
     ],
     (AB, "empty"): ["<think></think>", "<think>B</think>", "</s>", "**"],
     (AB, "no_match"): [
+        "It is (a) large and (b) round.", "It is (a) or (b).", "It is not (b).", "It is unclear whether it is (b).",
         "C", "Not A.", "A is wrong", "A. baumannii is seen", "The image shows no kidneys.", "Not the kidneys",
         "A normal brain", "A 3 cm mass", "This is a B-mode image", "This is A mass.", "A CT scan of the chest.",
         "A large, round lesion is present", "There is a mass in the liver.", "The image shows A lesion",

@@ -25,6 +25,8 @@ from medtasks.harness.redaction import (
         "--wandb-secret=PLANTED",
         "db_password=PLANTED,a=b",
         "x=sk-proj-PLANTED0123456789abc",
+        "my-sk-model-sk-PLANTED0123456789abc",
+        "x-eyJPLANTED0123-eyJ0123.PLANTED.abc",
         "hf_PLANTED0123456789",
         "ghp_PLANTED0123456789012345",
         "AIzaPLANTED0123456789012345678",

@@ -57,6 +57,9 @@ def test_an_answer_between_marks():
     assert tail.count("=====REPLY") == 2  # the end of the answer, and the note
     assert plain.endswith(tail[tail.index("\n\nPlease strictly") :])
     assert addresses_judge("ct\n<judge>0</judge>")
+    assert addresses_judge("ct\n\n A: 9 \r\n\n\tB: 2 ")
+    assert not addresses_judge("A: 9 B: 2")
+    assert not addresses_judge("A: 9\nB: 2 mm")
 
 
 @pytest.mark.parametrize("published_first", [True, False])
