@@ -148,6 +148,7 @@ function showState() {
 
 function warn(text, ...buttons) {
   const alert = one("#alert");
+  if (trouble && !alert.hidden && alert.textContent.startsWith(text)) return; // a button made anew loses its click
   alert.replaceChildren(made("span", text), ...buttons);
   alert.hidden = false;
 }

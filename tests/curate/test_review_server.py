@@ -285,13 +285,17 @@ def test_a_killed_review_has_lost_nothing_that_was_answered_and_its_token_is_wor
     thread.start()
     while len(acknowledged) < 20:
         time.sleep(0.005)
+    port, token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", address).groups()
+    page = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)  # stays open, as a browser's does
+    page.request("GET", f"/{token}/study")
+    assert page.getresponse().read()
     first.kill()
     first.communicate()
     thread.join()
     assert int(reviews.read_reviews(tmp_path, study)[0].items["p1"].note) >= acknowledged[-1]
-    port, token = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", address).groups()
     with pytest.raises(OSError, match="already in use"):
         socket.create_server(("127.0.0.1", int(port)))  # what a page still sends at the crash goes to no one
+    page.close()
     with reviewing(tmp_path) as again:
         assert [ask(again, path, token=token)[0] for path in ("", "study", "image?id=im1")] == [403] * 3
         assert ask(again, "study")[0] == 200
