@@ -6,6 +6,7 @@ but for the journal that a user asks for, and a shard, which asks a part of the 
 
 import contextlib
 import inspect
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -16,9 +17,11 @@ from medtasks.data.home import dataset_holding
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.last_words import ERROR_VARIABLE, end_after, say_last
 from medtasks.harness.own_columns import is_our_hook
+from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.running import SERVED_MODEL
 from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
@@ -36,8 +39,10 @@ def guard_evaluation(module: ModuleType) -> None:
     missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
-    if wrap_once(module, "evaluate", _guarded) and hasattr(module, "simple_evaluate"):
-        wrap_once(module, "simple_evaluate", _mended_run)
+    if wrap_once(module, "evaluate", _guarded):
+        _keep_failures_out_of(module)
+        if hasattr(module, "simple_evaluate"):
+            wrap_once(module, "simple_evaluate", _mended_run)
 
 
 def _guarded(evaluate: AnyFunction) -> AnyFunction:
@@ -219,3 +224,21 @@ def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
         key.place = places[name.partition(",")[0]]
         placed[key] = value
     return placed
+
+
+def _keep_failures_out_of(module: ModuleType) -> None:
+    """Have the harness's ``--use_cache`` ask again for what failed, instead of keeping the mark as a reply."""
+    cache = getattr(module, "ResponseCache", None)
+    is_valid = getattr(cache, "_is_valid_response", None)
+    if cache is None or is_valid is None:
+        return
+
+    def is_valid_reply(response: Any, request_type: str) -> bool:
+        text = getattr(response, "text", response)
+        text = text[0] if isinstance(text, tuple) and text and isinstance(text[0], str) else text  # with token counts
+        failed = isinstance(text, str) and failure_cause(text) is not None
+        if request_type == "loglikelihood":
+            failed = math.isnan(parse_loglikelihood(text)[0])
+        return not failed and bool(is_valid(response, request_type))
+
+    cache._is_valid_response = staticmethod(is_valid_reply)

@@ -225,9 +225,8 @@ def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
     """Warn of the harness's caches, which do not see that an image or a dataset has changed."""
     if run.options.text("use_cache"):
         yield warn(
-            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
-            "and it keeps failed requests; leave it out (our models keep a journal that tells images apart), or use a "
-            "new folder for each dataset"
+            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one; "
+            "leave it out (our models keep a journal that tells images apart), or use a new folder for each dataset"
         )
     if run.options.text("cache_requests") in ("true", "True"):
         yield warn(
