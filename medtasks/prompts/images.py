@@ -131,7 +131,7 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
 def image_keys(task: Any) -> set[Key]:
     """Return by what :data:`OPENED` knows the images of one of the harness's tasks."""
     keys: set[Key] = set()
-    settings = task.lmms_eval_specific_kwargs or {}
+    settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}  # results must not be lost over it
     for doc in task.eval_docs_no_media:
         with contextlib.suppress(MedTasksError):  # of which the sample failed
             decoding = image_decoding(doc, settings)

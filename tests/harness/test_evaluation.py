@@ -1,16 +1,19 @@
 """What stands around the harness's evaluation of our tasks, with a stand-in for the evaluator."""
 
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
+from medtasks.data.decoding import LINEAR
 from medtasks.errors import MedTasksError, ModelRefused
 from medtasks.harness import evaluation
 from medtasks.harness.answer_journal import JOURNAL_VARIABLE
 from medtasks.harness.evaluation import guard_evaluation
 from medtasks.hooks import choice
+from medtasks.prompts.images import OPENED, OpenedImage
 
 
 class Model:
@@ -48,7 +51,8 @@ def test_examples_that_cannot_be_chosen_stop_it_before_the_first_request(evaluat
         evaluate(2)
 
 
-def test_the_main_metric_sorts_first(evaluate):
+def test_the_main_metric_sorts_first(evaluate, monkeypatch):
+    monkeypatch.setitem(OPENED, (Path("other.png"), LINEAR), OpenedImage("other.png", ()))  # before, in this process
     results, calls = evaluate()
     assert len(calls) == 1
     assert sorted(results["results"]["mediconfusion"])[:2] == ["set_accuracy,robust", "confusion,robust"]
