@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -19,7 +20,6 @@ from .. import tiny_multimedeval
 from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML
 from ..recorded_runs import TINY, medtasks, record
 from ..waiting import wait_until
-from ..warm_python import warm
 
 pytestmark = pytest.mark.slow
 
@@ -152,7 +152,7 @@ def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_p
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     shutil.rmtree(shards[1])
     (tmp_path / "killing.py").write_text(KILLING)
-    python = warm(["python"], "")
+    python = [sys.executable]  # a warm process would outlive the SIGKILL
     options = ["--include_path", str(folder / "own"), "--shard", "2/3"]
     launcher = f"--launcher={shlex.join([*python, str(tmp_path / 'killing.py')])}"
     command = [*python, "-m", "medtasks.cli.main", "run", "--tasks", TASKS, "--output_path", str(shards[1])]

@@ -55,8 +55,11 @@ def run_fresh(
 
 
 def start_fresh(command: Sequence[str], folder: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
-    """Start what :func:`run_fresh` runs, and let it say everything in a file; SIGKILL ends it, not what it started."""
-    line, environment = _fresh(command, False, variables)
+    """Start a command with the real Python and let it write to a file.
+
+    A warm process outlives a SIGKILL of its client for a moment, and holds its locks while the test goes on.
+    """
+    line, environment = _fresh(command, True, variables)
     with log.open("w") as said:
         return subprocess.Popen(line, env=environment, cwd=folder, stdout=said, stderr=said)
 
