@@ -62,9 +62,10 @@ def document(record: Record) -> dict[str, Any]:
 
 
 def published_accuracy(file: Path, pattern: str) -> tuple[float, int] | None:
-    """Return the published accuracy of a file and its number of decimals; None where its README has none."""
-    readme = (file.parent / "README.md").read_text(encoding="utf-8")
-    lines = [line.strip(" |").split("|")[-1] for line in readme.splitlines() if line.startswith(f"| `{file.name}` |")]
+    """Return the published accuracy of a file and its number of decimals; None where no README has it."""
+    readme = file.with_name("README.md")
+    rows = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
+    lines = [row.strip(" |").split("|")[-1] for row in rows if row.startswith(f"| `{file.name}` |")]
     number = re.search(pattern, lines[0]) if lines else None
     return number and (float(number[1]), len(number[1].partition(".")[2]))
 
