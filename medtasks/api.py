@@ -31,7 +31,7 @@ from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.harness.documents import is_private_task, task_documents, task_provenance
-from medtasks.harness.replies import document_id
+from medtasks.harness.replies import document_id, take_answer_field
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import including, scored_task, task_file
 
@@ -131,7 +131,7 @@ class Run:
             return _samples_frame([read_task(recorded, own) for recorded, own in known if own is not None])
 
 
-def score(task: str, replies: Replies, *, include_path: Folders = ()) -> Scores:
+def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
     """Score replies to a task under each of its answer rules, as ``medtasks score`` does.
 
     Args:
@@ -140,13 +140,15 @@ def score(task: str, replies: Replies, *, include_path: Folders = ()) -> Scores:
 
             - a list with one reply per question, in the order of the dataset;
             - a dict or Series from ``doc_id`` to reply, for some or all questions;
-            - a DataFrame with columns ``doc_id`` and ``reply``.
+            - a DataFrame with columns ``doc_id`` (or ``id``, the published one) and ``reply``.
 
             None (or NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric.
+        answer_field: Replies are JSON objects, and only this field of each is scored. One without it is an empty reply.
         include_path: Folders with task files of your own.
 
     Raises:
-        RepliesError: A reply is no text, names no question or contradicts another one, or their number is wrong.
+        RepliesError: A reply is no text, names no question or contradicts another one, their number is wrong, or none
+            has the answer field.
         UnknownName: There is no such task.
         DatasetNotPrepared: The dataset of the task is not prepared.
         JudgeNotConfigured: A judge has to read the replies, and none is configured.
@@ -155,6 +157,8 @@ def score(task: str, replies: Replies, *, include_path: Folders = ()) -> Scores:
         chosen = scored_task(task)
         documents = task_documents(chosen)
         known = _by_id(replies, documents)
+        if answer_field is not None:
+            known = take_answer_field(known, answer_field)
         answered = [document for document in documents if document["doc_id"] in known]
         rows = score_replies(chosen, documents, known)
         data = task_provenance(chosen, documents)
@@ -236,10 +240,13 @@ def _task_or_none(recorded: RecordedTask) -> TaskFile | None:
 
 def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
     """Return replies by document id."""
+    id_column = "doc_id"
     if isinstance(replies, pd.DataFrame):
-        if missing := {"doc_id", "reply"} - set(replies.columns):
+        if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):
+            id_column = "id"
+        if missing := {id_column, "reply"} - set(replies.columns):
             raise RepliesError(f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply")
-        pairs: Iterable[tuple[Any, Any]] = zip(replies["doc_id"], replies["reply"], strict=True)
+        pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
     elif isinstance(replies, Mapping | pd.Series):
         pairs = replies.items()
     elif isinstance(replies, str) or len(replies) != len(documents):
@@ -253,7 +260,7 @@ def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str
     known = {document["doc_id"] for document in documents}
     found: dict[str, Reply] = {}
     for given, text in pairs:
-        doc_id = document_id({"doc_id": given}, documents, known, f"the reply to '{given}'")
+        doc_id = document_id({id_column: given}, documents, known, f"the reply to '{given}'")
         if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
             raise RepliesError(f"the reply to '{given}' is no text but {type(text).__name__}; give a text or None")
         reply = Reply.of_text(text if isinstance(text, str) else None)

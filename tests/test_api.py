@@ -71,6 +71,14 @@ def test_scores_equal_those_of_the_command_whatever_holds_the_replies(ids, tmp_p
     assert dict(right) == values(first, "individual_accuracy")
 
 
+def test_published_ids_and_an_answer_field(ids):
+    replies = pd.DataFrame({"id": ids, "reply": [f'{{"answer": "{"AB"[row % 2]}"}}' for row in range(len(ids))]})
+    expected = medtasks.score(TASK, ["A", "B"] * (len(ids) // 2)).table()
+    assert medtasks.score(TASK, replies, answer_field="answer").table().equals(expected)
+    with pytest.raises(RepliesError, match=f"none of the {len(ids)} replies has a JSON field 'choice'"):
+        medtasks.score(TASK, replies, answer_field="choice")
+
+
 @pytest.mark.parametrize("nothing", [None, float("nan"), pd.NA])
 def test_no_reply_is_a_failed_sample_and_no_wrong_answer(ids, nothing):
     scores = medtasks.score(TASK, {ids[0]: "A", ids[1]: nothing})

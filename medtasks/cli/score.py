@@ -34,7 +34,7 @@ from medtasks.cli.output import (
 )
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.documents import private_datasets, task_documents, task_provenance
-from medtasks.harness.replies import read_replies
+from medtasks.harness.replies import read_replies, take_answer_field
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.harness.task_files import scored_task
 from medtasks.metrics.pairs import TOTAL
@@ -47,9 +47,13 @@ def score(
         list[Path],
         typer.Argument(
             help="Folder of a run (its --output_path), of which the newest results of TASK count; or files of one run: "
-            'samples files of the harness, or lines of {"doc_id", "reply"}.'
+            'samples files of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
         ),
     ],
+    answer_field: Annotated[
+        str | None,
+        typer.Option(help="Replies are JSON objects: score only this field of each, for example answer_choice."),
+    ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="For reports: a metric besides the task's own, see 'medtasks metrics'.")
     ] = None,
@@ -77,13 +81,17 @@ def score(
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path, model)) for path in replies]
     recorded = read_replies(files, documents)
+    if answer_field is not None:
+        recorded = take_answer_field(recorded, answer_field)
     further = [name for name in metric or () if name not in {one.name for one in chosen.metrics}]
     rules = score_replies(chosen, documents, recorded, further)
     if export_errors:
         private = private_datasets(chosen, documents)
         export_wrong_answers(export_errors, private, {name: found.wrong for name, found in rules.items()})
     data = task_provenance(chosen, documents)
-    counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+    counted: dict[str, Any] = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+    if answer_field is not None:
+        counted["answer_field"] = answer_field
     summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
     write_json(json_file, {**summary, "rules": {name: rule.as_dict() for name, rule in rules.items()}})
     for file in sorted({*files} - {*replies}):

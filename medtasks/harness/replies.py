@@ -1,19 +1,26 @@
 """Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
 
+import contextlib
+import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
 from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import RepliesError, WithheldReply
+from medtasks.errors import RepliesError, WithheldReply, warn_once
+from medtasks.extract.reply_text import without_thoughts
 from medtasks.families.family import Reply
 from medtasks.harness.logged_samples import answers_another, is_withheld
-from medtasks.harness.reply_envelope import opened, parse_loglikelihood
+from medtasks.harness.reply_envelope import is_envelope, opened, parse_loglikelihood
 from medtasks.harness.saved_replies import FOLDER_NAME
 
 _LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
+# A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
+_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"?|\[[^\]]*\]?|[^,}\n]*', re.DOTALL)
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
@@ -21,8 +28,9 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
 
     A folder stands for the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file
     written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its row number in the dataset counted
-    from 0. A samples file holds each reply once per filter; they must agree. Raises RepliesError for a line that is
-    malformed, names an unknown document, or contradicts an earlier one.
+    from 0; an ``id`` in its place is always the document's own, and occurs once. A samples file holds each reply once
+    per filter; they must agree. Raises RepliesError for a line that is malformed, names an unknown document, or
+    contradicts an earlier one.
     """
     known = {document["doc_id"] for document in documents}
     given = [paths] if isinstance(paths, Path) else paths
@@ -39,6 +47,8 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
             item = _object(line, place)
             doc_id = document_id(item, documents, known, place)
             reply = _reply(item, place)
+            if doc_id in replies and "doc_id" not in item:
+                raise RepliesError(f"{place}: there is an earlier reply with the id '{doc_id}'; give one per question")
             if replies.setdefault(doc_id, reply) != reply:
                 raise RepliesError(
                     f"{place}: document {doc_id} has two different replies; name the files of one run only, or "
@@ -64,17 +74,18 @@ def _object(line: str, place: str) -> dict[str, Any]:
         item = parse_json(line)
     except ValueError as error:
         raise RepliesError(f"{place} is not valid JSON ({error}); expected lines like {_FORM}") from error
-    if not isinstance(item, dict) or "doc_id" not in item:
-        raise RepliesError(f"{place} has no 'doc_id'; expected lines like {_FORM}")
+    if not isinstance(item, dict) or not item.keys() & {"doc_id", "id"}:
+        form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
+        raise RepliesError(f"{place} has no 'doc_id'; expected lines like {form}")
     return item
 
 
 def document_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], known: set[str], place: str) -> str:
     """Return the id of the document that a record answers; RepliesError names ``place`` if there is none."""
-    given = item["doc_id"]
+    given = item["doc_id"] if "doc_id" in item else str(item["id"])
     if isinstance(given, str) and given in known:
         return given
-    number = str(given)
+    number = str(given) if "doc_id" in item else ""
     row = int(number) if number.isascii() and number.isdecimal() and len(number) < _LONGEST_ROW_NUMBER else -1
     if not 0 <= row < len(documents):
         raise RepliesError(
@@ -127,8 +138,48 @@ def recorded_reply(sample: Mapping[str, Any], *, likelihoods: bool | None = None
         losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
         return Reply(losses=losses, greedy=greedy)
     if isinstance(recorded, str):
-        reply, _ = opened(recorded)  # with --reasoning_tags the harness keeps our envelope
+        is_ours = is_envelope(recorded, sample.get("filtered_resps"))
+        reply = opened(recorded)[0] if is_ours else Reply.of_text(recorded)
         return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
     if recorded is None and "resps" in sample:
         return Reply.of_text(None)
     raise TypeError
+
+
+def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Reply]:
+    """Return replies with only the value of a field of the JSON object in each, and no text where it has none.
+
+    Failed samples and likelihoods stay as they are. Raises RepliesError if no reply has the field.
+    """
+    texts = {doc_id: reply.text for doc_id, reply in replies.items() if reply.text is not None and not reply.failed}
+    values = {doc_id: _field(text, name) for doc_id, text in texts.items()}
+    missing = sum(value is None for value in values.values())
+    if values and missing == len(values):
+        raise RepliesError(
+            f"none of the {missing} replies has a JSON field '{name}'; give the answer field as the prompt asked for it"
+        )
+    if missing:
+        warn_once(f"{missing} of {len(values)} replies have no JSON field '{name}'; they are scored as empty replies.")
+    return {**replies, **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()}}
+
+
+def _field(reply: str, name: str) -> str | None:
+    """Return the value of a field as text: of the whole JSON object, else what follows its last mention."""
+    text = without_thoughts(reply) or ""
+    with contextlib.suppress(ValueError, RecursionError):
+        whole = parse_json(text[text.find("{") : text.rfind("}") + 1], strict=False)
+        if isinstance(whole, dict) and name in whole:
+            return _as_text(whole[name])
+    mentions = list(re.finditer(rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*", text))
+    value = _VALUE.match(text, mentions[-1].end()) if mentions else None
+    if value is None:
+        return None
+    written = value[0].strip()
+    for end in ("", '"'):  # of a string that was cut
+        with contextlib.suppress(ValueError, RecursionError):
+            return _as_text(parse_json(written + end, strict=False))
+    return written.strip('"') or None
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -53,6 +53,18 @@ def opened(result: Any) -> tuple[Reply, Row]:
     return reply, Row(content["rule"], content.get("option"), *how)
 
 
+def is_envelope(recorded: str, filtered: Any) -> bool:
+    """Return whether a recorded reply is our envelope, as with ``--reasoning_tags``, and no model's text of that form.
+
+    What the filter made of it, ``filtered``, is then an envelope of another text than ``recorded``.
+    """
+    while isinstance(filtered, list) and filtered:
+        filtered = filtered[0]
+    if not (isinstance(filtered, str) and filtered.startswith(_BEGINS)):
+        return False
+    return opened(filtered)[0].recorded != Reply.of_text(recorded).recorded
+
+
 def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:
     """Return what the harness hands to ``process_results``: one text, or one log-likelihood per option."""
     if not in_words(results):

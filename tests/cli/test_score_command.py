@@ -145,6 +145,22 @@ def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails,
     assert "100.00% ± 0.00%" in medtasks("score", "mediconfusion", run).out
 
 
+def test_published_ids_and_an_answer_field(medtasks, multimedeval_home, monkeypatch, write, tmp_path, warnings):
+    """A reply without the field has no answer and counts; one that was not given does not."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    texts = ['{"why": "B, C or D", "answer_choice": "yes"}', '{"answer_choice": "no', "It is maybe, so (C).", None]
+    lines = write(*({"id": number, "gold": "A", "reply": text} for number, text in enumerate(texts)))
+    chosen = ("--answer-field", "answer_choice", "--max-failed", "1")
+    ran = medtasks("score", "multimedeval_pubmedqa", lines, *chosen, "--json", tmp_path / "scores.json")
+    assert ran.code == 0
+    assert warnings == ["1 of 3 replies have no JSON field 'answer_choice'; they are scored as empty replies."]
+    summary = json.loads((tmp_path / "scores.json").read_text())
+    assert summary["answer_field"] == "answer_choice"
+    for rule in summary["rules"].values():
+        assert (rule["metrics"]["accuracy"], rule["metrics"]["failed_samples"]) == (2 / 3, 1)
+        assert rule["metrics"]["invalid_rate"] == 1 / 3
+
+
 def test_wrong_tasks(fails, constant):
     replies = constant()
     fails(["score", "mediconfusion_dg", replies], "unknown task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?")

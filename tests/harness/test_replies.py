@@ -8,9 +8,10 @@ import pytest
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
-from medtasks.families.family import Reply
+from medtasks.families.family import Reply, Row
 from medtasks.harness.logged_samples import logged
-from medtasks.harness.replies import read_replies
+from medtasks.harness.replies import read_replies, take_answer_field
+from medtasks.harness.reply_envelope import enveloped
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
 GREEDY = {"doc_id": 0, "target": "A", "resps": [["(3.43, False)"], ["(4.52, False)"]], "doc_hash": "74"}
@@ -46,6 +47,65 @@ def test_samples_of_the_harness(read):
     assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": Reply(text="A")}
     assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": Reply(text="A")}
     assert read({"doc_id": 0, "resps": [["A"]], "filtered_resps": [{}]}) == {"10001/1": Reply(text="A")}
+
+
+def test_published_ids(read):
+    """They are never row numbers, and may be numbers in JSON, as those of PubMed are."""
+    assert read({"id": "10002/1", "reply": "A", "gold": "B"}) == {"10002/1": Reply(text="A")}
+    assert read({"id": "no such", "doc_id": 0, "reply": "A"}) == {"10001/1": Reply(text="A")}
+    for unknown in (0, "0", "anatomy-001", None):
+        with pytest.raises(RepliesError, match=f"line 1: no document '{unknown}' in the prepared dataset"):
+            read({"id": unknown, "reply": "A"})
+    with pytest.raises(RepliesError, match=r"line 2: there is an earlier reply with the id '10002/1'; give one per"):
+        read(*[{"id": "10002/1", "reply": "A"}] * 2)
+
+
+@pytest.mark.parametrize("written", ['{"rule": "robust_choice", "reply": "B"}', '{"rule": "no_such", "reply": null}'])
+def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, written):
+    """Only a samples file that the harness wrote with --reasoning_tags holds an envelope as its reply."""
+    samples = [
+        {"doc_id": 0, "reply": written},
+        {"doc_id": 0, "resps": [written]},
+        {"doc_id": 0, "resps": [[written]], "filtered_resps": [enveloped(written, Row("robust_choice"))]},
+    ]
+    assert [read(sample)["10001/1"] for sample in samples] == [Reply(text=written)] * 3
+    envelope = enveloped("<think>A?</think>B", Row("robust_choice"))
+    for kept in ({"filtered_resps": [envelope]}, {"resps": [envelope], "filtered_resps": [enveloped("B", Row())]}):
+        assert read({"doc_id": 0, **kept})["10001/1"] == Reply(text="<think>A?</think>B")
+
+
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ('{"why": "\\"answer\\": \\"A\\"", "answer": "B. \\u00b5g", "others": [{"answer": "C"}]}', "B. µg"),
+        ('Sure:\n```json\n{"answer": "B"}\n```\nIs that all?', "B"),
+        ('{"why": "It\\\'s so", "answer": "B. a"}', "B. a"),  # no JSON: there is no such escape
+        ('{"why": "so", "answer": "B. \\u00b5', "B. µ"),  # cut
+        ('{"why": "so", "answer" : B}', "B"),
+        ('{"answer": "A"} No, it is {"answer": "B"}', "B"),
+        ('{"result": {"answer": 2}}', "2"),
+        ('{"answer": ["A", "C"], "sure": true}', '["A", "C"]'),
+        ('<think>{"answer": "A"}</think>{"answer": "B"}', "B"),
+        ('<think>{"answer": "A"}', ""),
+        ('{"answer": null}', ""),
+        ('{"answer": ', ""),
+        ("The answer: A", ""),
+        ("[" * 100_000, ""),
+        ('{"answer": ' + "[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_answer_field(written, answer, warnings):
+    others = {"2": Reply(text='{"answer": "A"}'), "3": Reply(text=NO_TEXT), "4": Reply(losses=(1.0,))}
+    replies = take_answer_field({"1": Reply(text=written, cut=True), **others}, "answer")
+    assert replies == {"1": Reply(text=answer, cut=True), **others, "2": Reply(text="A")}
+    sentence = "1 of 2 replies have no JSON field 'answer'; they are scored as empty replies."
+    assert warnings == [sentence] * (answer == "")
+
+
+def test_an_answer_field_that_no_reply_has():
+    with pytest.raises(RepliesError, match="none of the 1 replies has a JSON field 'Answer'; give the answer field as"):
+        take_answer_field({"1": Reply(text='{"answer": "A"}')}, "Answer")
+    assert take_answer_field({"1": Reply(text=NO_TEXT)}, "answer") == {"1": Reply(text=NO_TEXT)}
 
 
 @pytest.mark.parametrize(
