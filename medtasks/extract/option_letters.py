@@ -3,15 +3,42 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from medtasks.extract.option_names import lacks, normalised
+from medtasks.extract.negation import Stance, clauses, stance
+from medtasks.extract.option_names import lacks, normalised, spelled
+from medtasks.extract.reply_text import declared
 
 # Names of bacteria and parasites begin with a letter and a full stop, too.
 _SPECIES = r"(?:albicans|aureus|baumannii|burgdorferi|cereus|coli|difficile|fumigatus|granulosus|histolytica|pylori)\b"
 _END = r"(?=\s*(?:$|[.,;:!?)\]\"'\n]|[-–—]\s|because\b|since\b|as\b|for\b|given\b|which\b|due\b))"
-NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
-LINK = r"[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*(?:therefore|thus|most likely)?[:\s]*"
-"""What declares an answer: "the answer is", "Diagnosis:"."""
 _OPEN, _CLOSE = r"[(\[\"']{0,4}", r"[)\]\"']{0,4}"
+_ASIDE = r"(?:\s*\([^()\n]{0,80}\))?"  # the option's text after its letter
+NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
+
+
+def leads(noun: str) -> tuple[re.Pattern[str], ...]:
+    """Return patterns of what declares an answer ("the answer is", "Diagnosis:"), strong ones first.
+
+    A heading such as "each option:" or "Differential diagnosis:" declares nothing, least of all on the next line.
+    """
+    link = (
+        r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b[^.:;?!\n]{0,100}?)?"
+        r"[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
+        r"(?:therefore|thus|(?:most )?likely|probably)?[:\s]*"
+    )
+    here = rf"(?<!each )(?<!every )(?<!other )(?<!following )(?<!differential ){noun}{link}(?<!\n)(?!\n)"
+    good = r"(?<!not )(?<!not the )(?:correct|right|best|my|appropriate|most likely|predicted)\s+(?:\w+\s+)?"
+    tiers = (
+        rf"final\s+{noun}{link}",
+        rf"(?:{good}{noun}|the\s+(?:\w+\s+)?answer){link}|(?<!not )the\s+(?:\w+\s+)?{here}",
+        rf"answer{link}|{here}",
+    )
+    return tuple(re.compile(rf"\b(?:{tier})", re.IGNORECASE) for tier in tiers)
+
+
+LEADS = leads(NOUN)
+_STATEMENT_ENDS = re.compile(
+    r"[.;?!\n]|\b(?:not|rather|instead|unlike|because|since|as|while|which|with)\b", re.IGNORECASE
+)
 
 
 def _class_of(letters: Sequence[str]) -> str:
@@ -33,30 +60,56 @@ def only_letters(text: str, letters: Sequence[str]) -> set[str]:
 def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters declared as the answer; a final answer overrules an earlier one."""
     group = _class_of(letters)
-    target = rf"(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}"
-    for lead in (r"\bfinal\s+", r"\b(?:correct|right|best|my|the|appropriate|most likely)\s+(?:\w+\s+)?", r"\b"):
-        declared = _capitals(re.findall(rf"{lead}{NOUN}{LINK}{target}", text, re.IGNORECASE))
-        if declared:
-            return declared
-    praise = r"(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)\b"
-    praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}\s+(?:is|would be|seems|looks)\s+{praise}", text)
-    start, choosing = r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b", "choose|select|pick|guess|go with|opt for"
-    chosen = re.findall(rf"{start}(?i:{choosing}|it is|it's)\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)
-    being = "(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
+    target = re.compile(
+        rf"(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}{_also(group)}",
+        re.IGNORECASE,
+    )
+    after_text = re.compile(rf"\(({group})\)|\b(?:option|choice)\s+({group})\b", re.IGNORECASE)
+
+    def read(lead: re.Match[str]) -> set[str]:
+        direct = target.match(text, lead.end())
+        if direct:
+            return _capitals(_groups(direct))
+        statement = _STATEMENT_ENDS.split(text[lead.end() : lead.end() + 200])[0]
+        return _capitals(letter for match in after_text.finditer(statement) for letter in _groups(match))
+
+    stated = declared(LEADS, text, read)
+    if stated:
+        return stated
+    praise = (
+        r"(?:is|would be|seems|looks)\s+(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)"
+    )
+    praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}{_ASIDE}\s+(?i:{praise})\b", text)
+    choosing = "choose|select|pick|guess|go with|opt for|(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
     # A small letter only between brackets: "it is a" goes on with a noun.
-    small = rf"[(\[]({group.lower()})[)\]]"
-    if re.search(small, text):
-        chosen += re.findall(rf"{start}(?i:{choosing}|{being})\s+(?i:option\s+)?{small}{_END}", text)
-    return _capitals([*praised, *chosen])
+    chosen = re.findall(
+        rf"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?i:{choosing})\s+(?i:option\s+)?"
+        rf"(?:{_OPEN}({group}){_CLOSE}|[(\[]({group.lower()})[)\]]){_END}",
+        text,
+    )
+    return _capitals([*praised, *(large or small for large, small in chosen)])
+
+
+def _also(group: str) -> str:
+    """Return a pattern of a second label next to the first one and its text: " Aspirin or B. Heparin"."""
+    joint = r"(?:[,;/&]|\bor\b|\band\b)\s*(?:or\s+|and\s+)?"
+    return rf"(?:[.:]?\s[^.\n]{{1,80}}?{joint}(?:option\s+)?{_OPEN}({group})[).:](?=\s)(?!\.\s*{_SPECIES}))?"
+
+
+def _groups(match: re.Match[str] | None) -> list[str]:
+    return [group for group in match.groups() if group] if match else []
 
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return the letter a reply begins with, or the letters that stand alone on a line."""
     group = _class_of(letters)
     stop = rf"(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.|\s*{_SPECIES})|,|\s+[-–—](?=\s)|\s*\n)"
-    start = re.match(rf"{_OPEN}({group})(?!'\w){stop}", text, re.IGNORECASE)
-    if start:
-        return _capitals([start[1]])
+    several = only_letters(text.split("\n")[0], letters)
+    start = re.match(rf"{_OPEN}({group})(?!'\w){stop}{_also(group)}", text, re.IGNORECASE)
+    if start and re.match(r"[a-z]\.\s+\w", text):  # a part of the question, if it is not the option's text
+        return set()
+    if several or start:
+        return several | _capitals(_groups(start))
     return _capitals(re.findall(rf"^[ \t]*{_OPEN}({group}){_CLOSE}[.:]?[ \t]*$", text, re.MULTILINE | re.IGNORECASE))
 
 
@@ -68,13 +121,24 @@ def names_alternatives(text: str, letters: Sequence[str]) -> bool:
 
 
 def named_letters(text: str, letters: Sequence[str]) -> set[str]:
-    """Return letters called by name ("option B"), else letters in brackets."""
+    """Return letters called by name ("option B"), else letters in brackets, unless their clause denies them."""
     group = _class_of(letters)
-    called = re.findall(
-        rf"\b(?:option|choice|answer|letter)\s*:?\s*{_OPEN}({group}){_CLOSE}{_END}", text, re.IGNORECASE
-    )
-    called += re.findall(rf"\b(?:[Oo]ption|[Cc]hoice)\s+([{letters[0]}-{letters[-1]}])\b", text)
-    return _capitals(called) or _capitals(re.findall(rf"\(({group})\)", text))
+    parts = clauses(text)
+    for pattern in (
+        rf"\b(?i:option|choice|answer|letter)\s*:?\s*{_OPEN}({group}|{group.lower()}){_CLOSE}{_END}|\b(?:[Oo]ption|[Cc]hoice)\s+({group})\b",
+        rf"\(({group})\)",
+    ):
+        named = re.compile(pattern)
+        kept = {
+            letter.upper()
+            for clause in parts
+            for match in named.finditer(clause)
+            for letter in _groups(match)
+            if stance(clause, *match.span()) is not Stance.DENIED
+        }
+        if kept:
+            return kept
+    return set()
 
 
 _LABELLED = (
@@ -92,17 +156,27 @@ def bare_letters(text: str, letters: Sequence[str]) -> set[str]:
 
 
 def without_denials(text: str, letters: Sequence[str]) -> str:
-    """Remove letters the reply speaks against: "not A", "B is wrong"."""
+    """Remove letters the reply speaks against: "not A", "B is wrong", "eliminate options A and C"."""
     group = _class_of(letters)
-    label = rf"(?i:option\s+|choice\s+)?{_OPEN}\b{group}\b{_CLOSE}"
-    against = rf"\b(?i:not|isn't|rather than|instead of|rule out|exclude)\s+{label}"
-    verdict = r"(?:not|wrong|incorrect|false|unlikely|less likely|ruled out|excluded)\b"
-    return re.sub(rf"{label}\s+(?:is|was|seems|would be|can be)\s+{verdict}|{against}", " ", text)
+    label = rf"(?i:options?\s+|choices?\s+)?{_OPEN}\b{group}\b{_CLOSE}"
+    labels = rf"{label}{_ASIDE}(?:\s*(?:,|/|&|\band\b|\bor\b|\bnor\b)+\s*{label}{_ASIDE})*"
+    against = (
+        r"\b(?i:not|isn't|rather than|instead of|(?:rul(?:e|es|ed|ing) out|exclud\w+|eliminat\w+|reject\w*|discard\w*|"
+        rf"neither)(?: both)?)\s+{labels}"
+    )
+    verdict = r"(?i:not|wrong|incorrect|false|unlikely|less likely|(?:ruled out|excluded|eliminated))\b"
+    being = r"(?i:is|are|was|were|seems?|would be|can be|could be)\s+(?i:also\s+|therefore\s+|both\s+)?"
+    return re.sub(rf"{labels}\s+{being}{verdict}|{against}", " ", text)
 
 
 def without_names(text: str, letters: Sequence[str]) -> str:
-    """Remove capitals that are no letters of options: the "E." of "E. coli", the "I" of "I would say"."""
-    text = re.sub(rf"\b[{letters[0]}-{letters[-1]}]\.(?=\s*{_SPECIES})", " ", text)
+    """Remove capitals that are no letters of options: of "E. coli", "N/A", "4 degrees C" and "I would say"."""
+    text = re.sub(
+        rf"\b[{letters[0]}-{letters[-1]}]\.(?=\s*{_SPECIES})|\bn/a\b|(?:°|\bdegrees?)\s*[a-z]\b",
+        " ",
+        text,
+        flags=re.IGNORECASE,
+    )
     return re.sub(r"\bI(?=,\s|\s+(?!is\b)[a-z]|')", " ", text) if "I" in letters else text
 
 
@@ -114,7 +188,7 @@ def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> s
         return text
     if any(lacks(text, option) for option in texts):
         return text
-    listed = [r"[\W_]+".join(map(re.escape, option.split(" "))) for option in texts]
-    lines = [rf"{_OPEN}\b{letter}[\"')\]]*\s*[:.)]\s*{words}" for letter, words in zip(letters, listed, strict=True)]
+    listed = zip(letters, map(spelled, texts), strict=True)
+    lines = [rf"{_OPEN}\b{letter}[\"')\]]*\s*[:.)]\s*{words}" for letter, words in listed]
     kept, repetitions = re.subn(r"\b[\W_]+".join(lines) + r"\b[\"')\].]*", "\n", text, flags=re.IGNORECASE)
     return re.sub(r"\s*\bAnswer:?\s*$", "", kept).strip() if repetitions else text

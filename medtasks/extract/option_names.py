@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from medtasks.extract.negation import Mention
+from medtasks.extract.negation import Mention, Stance, clauses, stances_of
 
-_NEGATION = re.compile(
-    r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)"
-    r"(?: (?:an?|the|any|evidence of|on|in|at|of))* $"
-)
-_REACH = 200  # characters; broken models repeat an option thousands of times
 _BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
 _FRAME = re.compile(
     r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
@@ -22,18 +17,25 @@ _FRAME = re.compile(
 )
 
 
-_BLANKS = re.compile(r"[\W_]+")
+_BLANKS = re.compile(r"[^\w=≠<>≤≥↑↓]+|_+")
+_SIGN = re.compile(r"(?<=[\w%)])\s*([=≠<>≤≥])\s*(?=[\w(-])|([↑↓])|[=≠<>≤≥]")  # a sign between two things, or any other
 
 
 @lru_cache(maxsize=512)  # the same options are compared in several steps
 def normalised(text: str) -> str:
-    """Return ``text`` in lower case with every run of punctuation and white space as one space.
+    """Return ``text`` in lower case, with one space for each run of blanks and of punctuation but "<" and arrows.
 
     Example:
         >>> normalised("  Low-grade FDG uptake. ")
         'low grade fdg uptake'
     """
-    return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    plain = _SIGN.sub(r" \1\2 ", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(_BLANKS.sub(" ", plain).split())
+
+
+def spelled(words: str) -> str:
+    """Return a pattern of :func:`normalised` words as texts write them."""
+    return re.sub(r"\\? ", r"[\\W_]*" if _SIGN.search(words) else r"[\\W_]+", re.escape(words))
 
 
 def lacks(text: str, words: str) -> bool:
@@ -65,26 +67,32 @@ def leading_option(text: str, options: Sequence[str]) -> set[int]:
 
 
 def options_named(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options whose words occur in ``text``, without those only found inside a longer one or negated.
+    """Return the options whose words occur in ``text``, without those only found inside a longer one or denied.
 
     One-word options such as "no" or "normal" are not searched: they occur in too many sentences.
+
+    Example:
+        >>> options_named("Aspirin is contraindicated; give heparin.", ["Aspirin", "Heparin"])
+        {1}
     """
     words = f" {normalised(text)} "
     spans = []
     for index, option in enumerate(options):
         needle = normalised(option)
-        if not needle or needle in _BARE_WORDS or f" {needle} " not in words:
-            continue
-        for match in re.finditer(rf"(?<= ){re.escape(needle)}(?= )", words):
-            negated = _NEGATION.search(words, max(0, match.start() - _REACH), match.start()) is not None
-            spans.append((match.start(), match.end(), index, negated))
-    found, widest = set(), (-1, -1)
-    for start, end, index, negated in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if needle and needle not in _BARE_WORDS and f" {needle} " in words:
+            spans += [(*match.span(), index) for match in re.finditer(rf"(?<= ){re.escape(needle)}(?= )", words)]
+    named, widest = set(), (-1, -1)
+    for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
         inside = end <= widest[1] and (start, end) != widest
         widest = (start, end) if end > widest[1] else widest
-        if not negated and not inside:
-            found.add(index)
-    return found
+        named |= set() if inside else {index}
+    parts = clauses(text) if named else []
+    return {index for index in named if stances_of(_whole(options[index]), parts) != {Stance.DENIED}}
+
+
+@lru_cache(maxsize=4096)  # many questions have the same options, and compiling takes longer than all else here
+def _whole(option: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{spelled(normalised(option))}\b", re.IGNORECASE)
 
 
 Name = TypeVar("Name", bound=Hashable)

@@ -15,7 +15,8 @@ _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|
 _TURN_END = re.compile(r"<\|(?:endofchunk|endoftext|end_of_text|end|im_end|eot_id)\|>|</s>", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>", re.IGNORECASE)
 _MARKUP = re.compile(
-    r"[*_`#]+|</?[a-z]+>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]", re.IGNORECASE
+    r"[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]",
+    re.IGNORECASE,
 )
 _QUOTES = str.maketrans(
     dict.fromkeys("“”„«»「」", '"') | dict.fromkeys("‘’", "'") | {"【": "[", "】": "]", "。": ".", "、": ","}
@@ -25,6 +26,11 @@ _RUN = re.compile(r"(\W)\1\1\1+")
 # A longer run of marks and blanks loses its middle: patterns take time for each pair of them, and so does NFKC for
 # combining marks, of which two are letters to Python.
 _GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{32})")
+_FIELD = re.compile(
+    r"""["'](?:(?:final|correct|best|selected|predicted)[ _]?)?(?:answer|choice|option)[ _]?(?:choice|letter|option|text)?"""
+    r"""["']\s*:\s*(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*)|\[([^\]]*)|([^\s,}\]]*))""",
+    re.IGNORECASE | re.DOTALL,
+)
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
 
 CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
@@ -56,6 +62,7 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     r"""Return the model's own answer, never empty, or the reason why there is none to read.
 
     The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
+    Of JSON only the answer's field is read, whatever the object is cut to.
     ``split_names`` reads "Pleural_Thickening" as two words; without it, underscores are Markdown and vanish.
 
     Example:
@@ -69,10 +76,13 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     given = given_text(reply)
     if isinstance(given, Reason):
         return given
-    said = without_thoughts(_UNDERSCORE.sub(" ", given) if split_names else given)
-    if said is None:
+    own = without_thoughts(given)
+    if own is None:
         return Reason.TRUNCATED
-    text = _without_markup(said)
+    fields = _FIELD.findall(own)  # of a JSON object, whose other fields are reasoning
+    if fields:
+        own = "".join(fields[-1])
+    text = _without_markup(_UNDERSCORE.sub(" ", own) if split_names else own)
     # A reply that begins with a question repeats the one it was asked; only a later one is invented.
     invented = _NEXT_TURN.search(text, 1)
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY

@@ -29,8 +29,7 @@ from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.negation import Stance, clauses, stances_of
 from medtasks.extract.option_letters import (
-    LINK,
-    NOUN,
+    LEADS,
     bare_letters,
     declared_letters,
     leading_letters,
@@ -41,11 +40,10 @@ from medtasks.extract.option_letters import (
     without_echo,
     without_names,
 )
-from medtasks.extract.option_names import equal_option, lacks, leading_option, normalised, options_named
+from medtasks.extract.option_names import equal_option, lacks, leading_option, normalised, options_named, spelled
 from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import SENTENCES, declared, own_words, refuses
 
-_LEADS = tuple(re.compile(rf"\b{tier}{NOUN}{LINK}", re.IGNORECASE) for tier in (r"final\s+", ""))
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
 _PRAISE = (
@@ -53,9 +51,10 @@ _PRAISE = (
     r"answer|(?:drug|treatment|test|method)\s+of\s+choice)\b"
 )
 _ANY_PRAISE = re.compile(_PRAISE, re.IGNORECASE)
-_REMEMBERED = 4096  # options whose patterns are kept
 _CORRECT = re.compile(
-    r"\b(?:correct|true|yes|right (?:answer|option|choice)|best (?:answer|option|choice))\b", re.IGNORECASE
+    r"\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
+    r"(?:right|best) (?:answer|option|choice)\b)",
+    re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
     r"\n\s*(?:\n|(?:so|thus|therefore|hence|overall|in conclusion|the\b[^\n]{0,20} answer)\b)", re.IGNORECASE
@@ -76,7 +75,7 @@ def declared_options(text: str, options: Sequence[str]) -> set[int]:
         label = _LABEL.match(near)
         return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
 
-    return declared(_LEADS, text, read)
+    return declared(LEADS, text, read)
 
 
 def _beginning(near: str, options: Sequence[str]) -> set[int]:
@@ -84,6 +83,9 @@ def _beginning(near: str, options: Sequence[str]) -> set[int]:
     article = _ARTICLE.match(near)
     said = {f"{normalised(near)} ", f"{normalised(near[article.end() if article else 0 :])} "}
     plain = [normalised(option) for option in options]
+    sentence = normalised(re.split(r"[.;:?!\n]", near)[0]).join("  ")
+    if " or " in sentence and sum(f" {own} " in sentence for own in plain if own) > 1:  # a choice that is still open
+        return set()
     held = [index for index, own in enumerate(plain) if own and any(words.startswith(f"{own} ") for words in said)]
     if held:
         longest = max(len(plain[index]) for index in held)
@@ -111,31 +113,9 @@ def chosen_options(text: str, options: Sequence[str]) -> set[int]:
     }
 
 
-def affirmed_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options named in a text and not denied before or behind: "Warfarin is contraindicated".
-
-    Example:
-        >>> affirmed_options("Aspirin is contraindicated; give heparin.", ["Aspirin", "Heparin"])
-        {1}
-    """
-    named = options_named(text, options)
-    parts = clauses(text) if named else []
-    return {index for index in named if stances_of(_named(options[index]), parts) != {Stance.DENIED}}
-
-
-# Many questions have the same options, and compiling a pattern takes longer than all else here.
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=4096)  # as many questions have the same options
 def _praised(option: str) -> re.Pattern[str]:
-    return re.compile(rf"\b{_pattern(option)}{_PRAISE}", re.IGNORECASE)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _named(option: str) -> re.Pattern[str]:
-    return re.compile(rf"\b{_pattern(option)}\b", re.IGNORECASE)
-
-
-def _pattern(option: str) -> str:
-    return r"[\W_]+".join(map(re.escape, normalised(option).split(" ")))
+    return re.compile(rf"\b{spelled(normalised(option))}{_PRAISE}", re.IGNORECASE)
 
 
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
@@ -155,12 +135,20 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tup
     order = [match[1].upper() for match in lines]
     if len(set(order)) < 2:
         return None
-    answered = lines[0].start() == 0 and (order[0] in order[1:] or order[0] > order[1])
     starts = [match.start() for match in lines]
+    explains = (
+        "\n\n" in text[: starts[1]].strip()
+        and "\n\n" not in text[starts[1] : starts[2] if starts[2:] else None].strip()
+    )
+    follows = letters.index(order[1]) == letters.index(order[0]) + 1
+    answered = starts[0] == 0 and (order[0] in order[1:] or not follows or explains)
     conclusion = _CONCLUSION.search(text, starts[-1])
     ends = [*starts[1:], conclusion.start() if conclusion else len(text)]
     items = list(zip(order, starts, ends, strict=True))[answered:]
-    own = {letter: re.compile(_pattern(option), re.IGNORECASE) for letter, option in zip(letters, options, strict=True)}
+    own = {
+        letter: re.compile(spelled(normalised(option)), re.IGNORECASE)
+        for letter, option in zip(letters, options, strict=True)
+    }
     correct = {letter for letter, start, end in items if _is_praised(own[letter].sub(" ", text[start:end], count=1))}
     return correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
 
@@ -171,6 +159,14 @@ def _is_praised(item: str) -> bool:
 
 _QUESTION = re.compile(r"\s*\bWhat is the correct answer\?\s*", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
+_CLOSING = re.compile(
+    r"\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake)\b|\bhowever\b",
+    re.IGNORECASE,
+)
 _IN_CHINESE = re.compile(
     r"(?:答案(?:应该|应当|应)?(?:是|为|选|:)|(?<![不别未])选(?!项)(?:择)?(?:的是|是|为|:)?)\s*:?\s*(?:选项)?\s*[(\[\"']*"
     r"([A-Za-z])(?![A-Za-z']|\s*[或和与及/]\s*[A-Za-z])"
@@ -202,7 +198,7 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
     # A letter names its option even where another option's text is that letter.
-    return _read(text, letters, ["" if option.strip().upper() in letters else option for option in options])
+    return _read(text, letters, ["" if normalised(option).upper() in letters else option for option in options])
 
 
 @extractor(
@@ -244,9 +240,15 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     if labelled or (whole is not None and len(only) != 1):
         return _settle(labelled or {letters[whole or 0]}, text, letters, options)
     claims = without_names(without_denials(text, letters), letters)
+    closing = _CLOSING.search(text)
+    if closing and (last := _read(closing[1], letters, options)).reason in (Reason.OK, Reason.AMBIGUOUS):
+        return last
     stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
     if stated and not _FINAL.search(text):
         stated |= only_letters(text.split("\n")[0], letters)
+    corrections = list(_CORRECTION.finditer(claims)) if stated else []
+    if corrections and (len(stated) > 1 or corrections[-1][0].casefold() != "however"):
+        stated = declared_letters(claims[corrections[-1].end() :], letters) or stated
     if only or stated:
         return _settle(only or stated, text, letters, options)
     return _read_discussion(text, claims, letters, options)
@@ -271,7 +273,7 @@ def _read_discussion(text: str, claims: str, letters: Sequence[str], options: Se
     found = {letters[index] for index in chosen}
     if not found and not names_alternatives(rest, letters):
         found = named_letters(rest, letters) or bare_letters(rest, letters)
-        talked = affirmed_options(text, options) or leading_option(text, options)
+        talked = options_named(text, options) or leading_option(text, options)
         found = found or ({letters[index] for index in talked} if not talk else set())
         if not found and not talk:
             return Answer.invalid(Reason.NO_MATCH)

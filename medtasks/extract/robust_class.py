@@ -27,7 +27,7 @@ from functools import lru_cache
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.negation import Stance, clauses, stance, stances
-from medtasks.extract.option_letters import LINK
+from medtasks.extract.option_letters import leads
 from medtasks.extract.option_names import ClassNames, class_names
 from medtasks.extract.option_numbers import grades_called, numbers_at, numbers_called, only_numbers, without_scale
 from medtasks.extract.registry import Kind, extractor
@@ -158,16 +158,11 @@ def class_choices(options: tuple[str, ...]) -> ClassChoices:
     return ClassChoices(options, class_names(options), ())
 
 
-_TIERS = (
-    r"\bfinal\s+",
-    r"\b(?:correct|right|best|my|the|appropriate|most likely|predicted)\s+(?:\w+\s+)?",
-    r"\b",
-)
 _NOUN = (
     r"(?:answer|option|choice|class|label|diagnosis|category|classification|prediction|response|selection|result|"
     r"conclusion)"
 )
-_DECLARED = [re.compile(rf"{tier}{_NOUN}{LINK}", re.IGNORECASE) for tier in _TIERS]
+_DECLARED = leads(_NOUN)
 _CHOOSING = re.compile(
     r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
     r"classif(?:y|ied)(?: it| this)? as|(?:diagnosed|identified|labell?ed|rated|graded|assessed) as|"

@@ -1,18 +1,13 @@
-"""Yes, no and maybe: what a careful reader accepts as the answer to a question that asks for them.
+"""Yes, no and maybe, as a careful reader accepts them.
 
 The verdict is what a reply begins with ("Yes, ..."), declares ("the answer is no"), or gives in a sentence of its own
-("So, yes."); a declared *final* answer overrules the others. Words of an explanation never count: "no significant
-difference" is no verdict, because it means "no" to one question and "yes" to another. "Not sure" and "I don't know"
-speak of the writer and are refusals. "Yes and no", "maybe not" and "maybe yes" are ambiguous.
+("So, yes."); a declared *final* answer overrules the others. "No significant difference" is no verdict: it means "no" to
+one question and "yes" to another. "Not sure" and "I don't know" are refusals, "yes and no" and "maybe yes" ambiguous.
+"Perhaps", "uncertain", "inconclusive" and the like are maybe, which is ambiguous for a closed question about an image.
 
-As verdicts, "perhaps", "possibly", "uncertain", "unclear" and "inconclusive" are maybe: they speak of the evidence.
-``robust_yes_no_maybe`` takes maybe for an answer; to a closed question about an image (:func:`yes_no`) it is ambiguous.
-
-To a closed question a reply that is nothing but "true", "present", "it is not" or the like is a verdict, too. A
-statement ("There is no fracture.") is one only where the question is known and asks just that: it means "no" to "Is
-there a fracture?" and "yes" to "Is the bone intact?". Then the affirmed statement is "yes" and the denied one "no";
-contradicting statements are ambiguous. Without the question it is no match, because to accept denials alone would
-favour models that deny.
+A closed question is also answered by "true", "present" or "it is not" alone, and by a statement about what it asks:
+"There is no fracture." is "no" to "Is there a fracture?", and no match to "Is the bone intact?" or where the question is
+unknown. Statements about images in general, or about what cannot be told, answer nothing.
 """
 
 import re
@@ -20,7 +15,7 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.negation import Stance, clauses, stance
+from medtasks.extract.negation import Mention, Stance, clauses, stance
 from medtasks.extract.option_names import normalised, words
 from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import SENTENCES, is_unable, own_words
@@ -82,18 +77,32 @@ _ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", r
 _NOT_SIMPLE = re.compile(
     r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
 )
+_BODY = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray|given|provided)"
+# The whole image is no part of what is asked about it: "in the chest x-ray".
+_IMAGE = re.compile(
+    rf"\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?(?:{_BODY}\s+){{0,3}}"
+    r"(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
+    re.IGNORECASE,
+)
+# Clauses about images in general, or about what is not said.
+_NO_STATEMENT = re.compile(
+    r"\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
+    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b",
+    re.IGNORECASE,
+)
 # Words that do not tell one question about an image from another.
 _FILLERS = frozenset(
     word.what
     for word in words(
-        "i you we it there this that these those they is are was were be been being do does did can could has have "
-        "had any some in on at of for with to from by and also as well clearly here evidence sign finding presence "
-        "see seen show shown reveal demonstrate demonstrated display displayed contain contained visible "
-        "visualized identify identified note noted observe observed detect detected present appear seem exist "
-        "depict depicted suggest patient image picture photo photograph scan film study x ray xray radiograph "
-        "slide section slice ct mri no not nor without absent never none cannot neither"
+        "i you we it there this that these those they its itself is are was were be been being do does did can could has "
+        "have had any some in on at of for with to from by and also as well clearly here evidence sign finding presence "
+        "see seen show shown reveal demonstrate demonstrated display displayed contain contained visible visualized "
+        "identify identified note noted observe observed detect detected present appear look seem exist depict depicted "
+        "represent suggest patient image picture photo photograph scan film study x ray xray radiograph slide section "
+        "slice ct mri no not nor without absent never none cannot neither significant obvious apparent"
     )
 )
+_OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
 def own_part(text: str) -> str:
@@ -178,21 +187,30 @@ def _short(text: str) -> set[str]:
 
 def _stated(text: str, question: str) -> set[str]:
     """Return what the statements of a reply answer to a question that asks whether one thing is so."""
-    if not _ASKS.match(question) or _NOT_SIMPLE.search(question):
+    asked = {word.what for word in _content(question)}
+    if not asked or not _ASKS.match(question) or _NOT_SIMPLE.search(question):
         return set()
-    asked = _content(question)
     found: set[str] = set()
     for clause in clauses(text):
-        held = {word.what: stance(clause, word.start, word.end) for word in words(clause) if word.what in asked}
-        if asked and asked == set(held) and set(held.values()) == {Stance.AFFIRMED}:
+        if _NO_STATEMENT.search(clause):
+            continue
+        held: dict[Stance, set[str]] = {kind: set() for kind in Stance}
+        for word in _content(clause):
+            held[stance(clause, word.start, word.end)].add(word.what)
+        mentioned = set[str]().union(*held.values())
+        opposites = {_OPPOSITES.get(word) for word in held[Stance.AFFIRMED]}
+        if asked <= held[Stance.AFFIRMED] - (mentioned - held[Stance.AFFIRMED]):
             found.add("yes")
-        elif Stance.DENIED in held.values() and _content(clause) <= asked:
+        # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
+        elif set() < held[Stance.DENIED] <= asked or (opposites & asked and mentioned - {*_OPPOSITES} <= asked):
             found.add("no")
     return found
 
 
-def _content(text: str) -> set[str]:
-    return {word.what for word in words(text)} - _FILLERS
+def _content(text: str) -> list[Mention[str]]:
+    stems = words(_IMAGE.sub(lambda match: (match[1] or "").rjust(len(match[0])), text))
+    stems = [word._replace(what="abnormal") if word.what.startswith("abnormal") else word for word in stems]
+    return [word for word in stems if word.what not in _FILLERS]
 
 
 @extractor("robust_yes_no_maybe", kind=Kind.CHOICE, summary="the verdict on a question as a careful reader would")

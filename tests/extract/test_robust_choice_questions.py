@@ -122,7 +122,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "The answer is either A or C, but I lean towards C.", "A, C", "A and C", "a and c",
         "The answer is b: Heparin.", "b: Heparin", "B. Heparin", "The answer is B, heparin.",
         "The answer is (B) Heparin.", "The correct answer is B. Heparin",
-        "The answer is A. Wait, actually the answer is B.", "The answer is A.\n\nThe answer is B.", "a, b",
+        "The answer is A.\n\nThe answer is B.", "a, b",
         "A B C D E", "Let's analyze:\nA. Aspirin: bad\nB. Warfarin: slow\n",
     ],
     (DRUG, "no_match"): [

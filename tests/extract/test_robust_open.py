@@ -56,8 +56,10 @@ STATEMENTS: dict[tuple[str, str], list[str]] = {
     ],
     ("Is there a fracture?", "no_match"): ["There may be a fracture.", "A fracture cannot be excluded."],
     ("Is there a fracture?", "ambiguous"): ["There is a fracture. There is no fracture."],
-    ("Is there evidence of a pneumothorax?", "no_match"): ["The chest x-ray does not show a pneumothorax."],
-    ("Is there evidence of a pneumothorax?", "no"): ["The x-ray does not show any pneumothorax."],
+    ("Is there evidence of a pneumothorax?", "no"): [
+        "The x-ray does not show any pneumothorax.", "The chest x-ray does not show a pneumothorax.",
+        "Based on the image, there is no evidence of a pneumothorax.",
+    ],
     ("Is a pneumothorax present?", "yes"): ["A pneumothorax is present."],
     ("Does the image show a pleural effusion?", "yes"): ["The image shows a pleural effusion."],
     ("Does the image show a pleural effusion?", "no_match"): [
