@@ -84,7 +84,7 @@ for name, include in {"text": user, "list": [user]}.items():
     report[f"all, {name}"] = [
         task
         for task in manager.all_tasks
-        if not task.startswith(("multimedeval", "medheval", "gmai_mmbench", "iu_xray", "medevalkit"))
+        if not task.startswith(("multimedeval", "medheval", "gmai_mmbench", "iu_xray", "medevalkit", "mmmu_pro"))
     ]
 report["no defaults"] = tasks.TaskManager(include_path=user, include_defaults=False).all_tasks
 from medtasks.harness.task_index import tasks_folder

@@ -26,6 +26,7 @@ _MODULES = {
     "multimedeval.chest_xrays": ["chestxray14", "mimic_cxr_classification", "diff_vqa"],
     "multimedeval.reports": ["mimic_cxr_report", "ct_rate_report"],
     "iu_xray": ["iu_xray_report"],
+    "mmmu_pro": ["mmmu_pro_med_standard_10", "mmmu_pro_med_standard_4", "mmmu_pro_med_vision"],
     "medevalkit.pmc_vqa": ["pmc_vqa", "pmc_vqa_clean"],
     "medevalkit.omnimedvqa": ["omnimedvqa"],
     "medevalkit.vlmevalkit": ["omnimedvqa_vlmevalkit"],

@@ -1,4 +1,6 @@
-r"""How MedEvalKit reads a reply to a question of MMMU: the parser of MMMU's authors behind ``<answer>`` or a box.
+r"""How MedEvalKit reads a reply to a question of MMMU: the parser of MMMU's authors after ``<answer>`` or a box.
+
+MMMU-Pro's authors have a parser of their own, whose first step is the text after the last ``Answer:``.
 
 Where the parser finds no option, the reference draws one at random. What is drawn depends on the replies to all earlier
 questions, so that an extractor only says from how many options to draw: the fact ``draws``.
@@ -8,7 +10,8 @@ value of a right answer; that of a wrong one is :data:`OTHER`. At 9b12e3b open r
 their characters is compared with the whole gold.
 
 Source: ``utils/MMMU/eval_utils.py`` and ``eval_val.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
-9b12e3b, and ``mmmu/utils/eval_utils.py`` of https://github.com/MMMU-Benchmark/MMMU.
+9b12e3b; ``mmmu/utils/eval_utils.py`` and, at f7446ce, ``mmmu-pro/evaluate.py`` of
+https://github.com/MMMU-Benchmark/MMMU.
 """
 
 import re
@@ -82,9 +85,33 @@ def _read(reply: str | None, sample: Sample, *, parses: bool) -> Answer:
     text = declared_answer(reply or "")
     if is_open(sample):
         return _compared(open_answers(text) if parses else list(text), sample, fallback=False)
-    found = parsed_option(text, sample.options)
-    if found is not None:
-        return Answer.ok(found, fallback=False)
+    return _option_or_draw(parsed_option(text, sample.options), given, sample)
+
+
+@extractor("mmmu_pro", kind=Kind.CHOICE, summary="MMMU-Pro's authors at f7446ce; an unread reply is drawn, seeded")
+def mmmu_pro(reply: str | None, sample: Sample) -> Answer:
+    r"""Read a reply as MMMU-Pro's authors do.
+
+    Example:
+        >>> mmmu_pro("A or B?\nAnswer: (B)", Sample({"options": ["liver", "spleen"]})).value
+        'B'
+        >>> mmmu_pro("B\n", Sample({"options": ["liver", "spleen"]})).facts["draws"]
+        2
+    """
+    given = given_text(reply)
+    if given is Reason.ADAPTER_FAILED:
+        return Answer.invalid(given)
+    text = reply or ""
+    _, declares, declared = text.rpartition("Answer:")
+    named = [name for name in _letters(sample.options) if declares and name in declared]
+    forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
+    option = named[0] if len(named) == 1 else _last_option(text, sample.options, forms)
+    return _option_or_draw(option, given, sample)
+
+
+def _option_or_draw(option: str | None, given: str | Reason, sample: Sample) -> Answer:
+    if option is not None:
+        return Answer.ok(option, fallback=False)
     reason = given if isinstance(given, Reason) else Reason.NO_MATCH
     draws = {"draws": len(sample.options)} if sample.options else {}
     return Answer.invalid(reason, fallback=True, **draws)
@@ -115,19 +142,29 @@ def parsed_option(response: str, options: Sequence[str]) -> str | None:
         text = tagged(text, "answer")
     elif r"\boxed" in text:
         text = boxed(text)
-    text = text.strip()
+    return _last_option(text.strip(), options, (("({})", "({})"), (" {} ", " {} ")))
+
+
+def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
+    """Return the last letter in the first form that occurs, else the option whose text comes last in a longer reply.
+
+    A form is a pair: how a letter is found, and how its last place is.
+    """
     for mark in _ENDS:
         text = text.strip(mark)
-    text = f" {text} "
-    letters = [letter(index) for index in range(len(options))]
-    ways = [(text, [f"({own})" for own in letters]), (text, [f" {own} " for own in letters])]
+    text, letters = f" {text} ", _letters(options)
+    for form, place in forms:
+        if named := [name for name in letters if form.format(name) in text]:
+            return max(named, key=lambda name: text.rfind(place.format(name)))
     if len(text.split()) >= _FEWEST_WORDS:
-        ways.append((text.lower(), [option.lower() for option in options]))
-    for where, sought in ways:
-        places = [where.rfind(one) for one in sought]
-        if places and max(places) >= 0:
+        places = [text.lower().rfind(option.lower()) for option in options]
+        if max(places, default=-1) >= 0:
             return letters[places.index(max(places))]
     return None
+
+
+def _letters(options: Sequence[str]) -> list[str]:
+    return [letter(index) for index in range(len(options))]
 
 
 def open_answers(response: str) -> list[Prediction]:

@@ -1,6 +1,7 @@
 """What a task family is to the harness: ``process_results``, and a metric list of plain functions."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -93,12 +94,18 @@ def best_lowest(values: list[Number], sizes: list[Number], weight_by_size: bool)
     return min(values, key=_nan_last(-1))
 
 
+def mean_of_settings(values: list[Number], sizes: list[Number], weight_by_size: bool) -> Number:
+    """Return the mean of the members' values, which are about the same questions."""
+    _forbid_pooled_error(sizes)
+    return statistics.fmean(values)
+
+
 def _nan_last(sign: int) -> Callable[[Number], float]:
     return lambda value: -sign * math.inf if math.isnan(value) else value
 
 
 def _forbid_pooled_error(sizes: list[Number]) -> None:
     # After this call the harness computes a standard error from the same list, with the formula for the mean of
-    # independent samples. The best of several modes on the same images is no mean, and that number would be far too
-    # small; sizes of NaN make the column say nan.
+    # independent samples. For several modes on the same images that number would be far too small; sizes of NaN make
+    # the column say nan.
     sizes[:] = [math.nan] * len(sizes)

@@ -36,6 +36,7 @@ _REASONING = "reasoning"
 _READ_WITH = f"{HOOKS}filters.ReadWith"
 _BINARY = "binary"
 _KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")  # prompts with every last line of the kit
+_OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose last line asks for the bare letter
 _ROOM = "max_new_tokens"
 
 Message = dict[str, Any]
@@ -139,10 +140,12 @@ def _instruction() -> str:
 def _last_lines() -> Mapping[str, str]:
     """Return MedEvalKit's last lines for reasoning by those for the bare answer."""
     names = [(name, key) for name in _KIT for key in prompt_settings(name)["default"] if key not in _NO_LINES]
-    return {
+    kit = {
         str(prompt_settings(name)["default"][key]): str(prompt_settings(f"{name}_reasoning")["default"][key])
         for name, key in names
     }
+    boxed = kit[str(prompt_settings("medevalkit_mmmu")["default"]["instruction"])]
+    return kit | {str(prompt_settings(name)["default"]["instruction"]): boxed for name in _OF_LETTERS}
 
 
 _NO_LINES = ("template", "shown_images")

@@ -146,18 +146,20 @@ def image_order(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> list[int
     """Return the indices of a document's images that are shown, in their order.
 
     ``shown_images`` of the settings is how many, the first ones; all without it. Those that texts of the document name,
-    see :func:`named_images`, are in the order of their names there, behind those that none names.
+    see :func:`named_images`, are in the order of their names there, after those that none names. With ``image_token``
+    these are left out.
     """
     shown = range(len(Sample(doc).images))[: settings.get("shown_images")]
     named = named_images(doc, settings)
-    return [*(index for index in shown if index not in named), *(index for index in named if index in shown)]
+    unnamed = [] if settings.get("image_token") else [index for index in shown if index not in named]
+    return [*unnamed, *(index for index in named if index in shown)]
 
 
 def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[int, str]:
     """Return the names that images of a document have in its question and options, by index, in order of their places.
 
     ``image_name`` of the settings is a template with ``number`` (from 1). None for a family without ``image_mark``: its
-    prompts have no places for images, so that names stay what the text calls them by.
+    prompts have no places for images, so that names stay what the text calls them by, unless ``image_token`` is given.
 
     Example:
         >>> document = {"question": "<2> or <1>?", "image_files": ["a.png", "b.png", "c.png"]}
@@ -165,7 +167,7 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
         {1: '<2>', 0: '<1>'}
     """
     form = settings.get("image_name")
-    if not form or not settings.get("image_mark"):
+    if not form or not (settings.get("image_mark") or settings.get("image_token")):
         return {}
     text = "\n".join([str(doc.get("question") or ""), *(doc.get("option_lines") or doc.get("options") or ())])
     complaint = f"image_name {form!r} cannot be filled in"

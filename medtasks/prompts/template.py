@@ -20,6 +20,8 @@ setting                meaning
 ``image_name``         what texts of the document call an image, by its ``number``, such as ``<image {{ number }}>``; it
                        is shown where question or ``option_lines`` first name it, in this order, so that a template has
                        the question first; ``images`` are the others' places
+``image_token``        text that replaces each ``image_name``; the images so named, and no others, are then shown at
+                       ``images``, in the order of their names
 ``example_answer``     answer that a demonstration shows, see :func:`example_answer`
 any other text         what a template may name, in place of the document's column of this name if there is one
 =====================  ==============================================================================================
@@ -160,11 +162,12 @@ def filled_parts(
 def _with_places(doc: Mapping[str, Any], settings: Settings, lines: Sequence[str]) -> tuple[str, Sequence[str], int]:
     """Return question and option lines with places where they first name images, and how many images they do not."""
     named, order = named_images(doc, settings), image_order(doc, settings)
+    token = settings.get("image_token")
     text = _CUT.join([str(doc.get("question") or ""), *lines])
     for index in order:
-        text = text.replace(named[index], _PLACE, 1) if index in named else text
+        text = text.replace(named[index], token or _PLACE, 1) if index in named else text
     question, *lines = text.split(_CUT)
-    return question, lines, sum(index not in named for index in order)
+    return question, lines, len(order) if token else sum(index not in named for index in order)
 
 
 def marked(parts: Sequence[str], settings: Settings) -> str:

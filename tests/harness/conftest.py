@@ -21,7 +21,7 @@ from medtasks.data.prepared import prepared_folder
 from medtasks.data.preparers import prepare
 from medtasks.harness.task_files import task_config
 
-from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_multimedeval
+from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
 from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh
 
@@ -179,6 +179,7 @@ def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _put_demonstrations(prepared_folder("mediconfusion") / DEMONSTRATIONS)
         prepare("iu_xray_report", Options(iu_xray_sources.put_r2gen(source / "iu_xray")))
         tiny_medevalkit.prepare_all(source / "medevalkit")
+        tiny_mmmu_pro.prepare_all(source / "mmmu_pro")
         tiny_gmai.prepare_all(source / "gmai", tiny_gmai.rows(20), several=9, seed=50, unkeyed=2)
     return home
 

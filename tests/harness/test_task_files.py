@@ -28,6 +28,7 @@ PROTOCOLS = {
         *("log-likelihood", "multiple answers, equations 2 and 3"),
         *("single choice", "single choice, judged", "single choice, submission"),
     },
+    "mmmu_pro": {"single choice", "single choice, reasoning"},
     "medevalkit": {
         *("single choice", "single choice, reasoning", "log-likelihood", "submission", "submission, reasoning"),
         *("open and closed questions", "open and closed questions, reasoning"),

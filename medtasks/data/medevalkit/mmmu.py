@@ -42,13 +42,14 @@ def _table(subject: str, source: Path, split: str) -> Table:
 
 def _document(subject: str, row: SourceRow, split: str) -> Document:
     kind = row.one_of("question_type", (CHOICE, OPEN), "question_type is none of")
-    options = _options(row) if kind == CHOICE else []
+    options = literal_options(row) if kind == CHOICE else []
     gold = row.text("answer") if split != "test" else None
     known = {"question": row.text("question"), "question_type": kind, "subject": subject}
     return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **known)
 
 
-def _options(row: SourceRow) -> list[str]:
+def literal_options(row: SourceRow) -> list[str]:
+    """Parse the options of a question, a Python list as text."""
     try:
         options = ast.literal_eval(row.text("options").strip())
     except _NO_LIST as error:
