@@ -35,7 +35,9 @@ _BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
-@extractor("listed_options", kind=Kind.LABELS, summary="all letters, else option texts, that the reply lists")
+@extractor(
+    "listed_options", kind=Kind.LABELS, version=2, summary="all letters, else option texts, that the reply lists"
+)
 def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read which options a reply lists: 1 or 0 per option, at least one of them 1.
 

@@ -69,7 +69,7 @@ def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, parses=True)
 
 
-@extractor("robust_mmmu", kind=Kind.CHOICE, version=2, summary="options read with care, open answers as MMMU's authors")
+@extractor("robust_mmmu", kind=Kind.CHOICE, version=3, summary="options read with care, open answers as MMMU's authors")
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
     """Read an option by :func:`~medtasks.extract.robust_choice.robust_kit_choice`, an open answer from own words."""
     if not is_open(sample):

@@ -187,7 +187,9 @@ _UNABLE = re.compile("无法|不能(?:确定|判断|回答)|不知道|不确定|
 _LEAD = re.compile(r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?:[是为]|\s*:)", re.IGNORECASE)
 
 
-@extractor("robust_kit_vqa", kind=Kind.KIT_QUESTION, summary="clear yes or no in two languages; else the same words")
+@extractor(
+    "robust_kit_vqa", kind=Kind.KIT_QUESTION, version=2, summary="clear yes or no in two languages; else the same words"
+)
 def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     r"""Score as a careful reader would: what is in a ``\boxed{}``, else the reply without its thoughts.
 

@@ -145,7 +145,7 @@ def _chosen(options: Sequence[str], reply: str) -> Answer:
 
 
 @extractor(
-    "medheval_strict", kind=Kind.CLOSED, version=2, summary="MedHEval, closed questions as a careful reader scores them"
+    "medheval_strict", kind=Kind.CLOSED, version=3, summary="MedHEval, closed questions as a careful reader scores them"
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply: it is compared with ``answer``; a yes/no question's text helps to understand statements.

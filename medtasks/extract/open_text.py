@@ -202,7 +202,10 @@ def _target_words(target: str) -> tuple[str, ...]:
 
 
 @extractor(
-    "robust_vqa", kind=Kind.OPEN, summary="words shared with the key that the reply does not deny; clear yes or no"
+    "robust_vqa",
+    kind=Kind.OPEN,
+    version=2,
+    summary="words shared with the key that the reply does not deny; clear yes or no",
 )
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score as a careful reader would.

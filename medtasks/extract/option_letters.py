@@ -21,8 +21,8 @@ def leads(noun: str) -> tuple[re.Pattern[str], ...]:
     A heading such as "each option:" or "Differential diagnosis:" declares nothing, least of all on the next line.
     """
     link = (
-        r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b[^.:;?!\n]{0,100}?)?"
-        r"[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
+        r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b"
+        r"[^.:;?!\n]{0,100}?)?[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
         r"(?:therefore|thus|(?:most )?likely|probably)?[:\s]*"
     )
     here = rf"(?<!each )(?<!every )(?<!other )(?<!following )(?<!differential ){noun}{link}(?<!\n)(?!\n)"
@@ -41,6 +41,13 @@ _STATEMENT_ENDS = re.compile(
 )
 
 
+_AGAINST = re.compile(
+    r"\b(?:not|rather|instead|neither|exclud|eliminat|reject|discard|rul(?:e|ed|es|ing) out|wrong|incorrect|false|"
+    r"unlikely|less likely)|n't\b",
+    re.IGNORECASE,
+)
+
+
 def _class_of(letters: Sequence[str]) -> str:
     return f"[{letters[0]}-{letters[-1]}]"
 
@@ -52,9 +59,13 @@ def _capitals(matches: Iterable[str]) -> set[str]:
 
 def only_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return the letters of a reply that consists of nothing else: "B", "(b)", "A and B"."""
-    words = [word.upper() for word in re.findall(r"[^\W_]+", text)]
-    named = [word for word in words if word not in ("AND", "OR", "BOTH", "EITHER")]
-    return set(named) if set(named) <= set(letters) else set()
+    named = set()
+    for word in re.finditer(r"[^\W_]+", text):
+        if word[0].upper() in letters:
+            named.add(word[0].upper())
+        elif word[0].upper() not in ("AND", "OR", "BOTH", "EITHER"):
+            return set()
+    return named
 
 
 def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
@@ -157,16 +168,17 @@ def bare_letters(text: str, letters: Sequence[str]) -> set[str]:
 
 def without_denials(text: str, letters: Sequence[str]) -> str:
     """Remove letters the reply speaks against: "not A", "B is wrong", "eliminate options A and C"."""
-    group = _class_of(letters)
-    label = rf"(?i:options?\s+|choices?\s+)?{_OPEN}\b{group}\b{_CLOSE}"
-    labels = rf"{label}{_ASIDE}(?:\s*(?:,|/|&|\band\b|\bor\b|\bnor\b)+\s*{label}{_ASIDE})*"
+    if not _AGAINST.search(text):  # much faster than the patterns below
+        return text
+    label = rf"(?i:options?\s+|choices?\s+)?{_OPEN}\b{_class_of(letters)}\b{_CLOSE}{_ASIDE}"
+    labels = rf"{label}(?:\s*(?:,|/|&|\band\b|\bor\b|\bnor\b){{1,2}}\s*{label}){{0,9}}"
     against = (
-        r"\b(?i:not|isn't|rather than|instead of|(?:rul(?:e|es|ed|ing) out|exclud\w+|eliminat\w+|reject\w*|discard\w*|"
-        rf"neither)(?: both)?)\s+{labels}"
+        r"\b(?i:not|isn't|rather than|instead of|neither|exclud\w+|eliminat\w+|reject\w*|discard\w*|"
+        rf"rul(?:e|es|ed|ing) out)\s+(?i:both\s+)?{labels}"
     )
-    verdict = r"(?i:not|wrong|incorrect|false|unlikely|less likely|(?:ruled out|excluded|eliminated))\b"
-    being = r"(?i:is|are|was|were|seems?|would be|can be|could be)\s+(?i:also\s+|therefore\s+|both\s+)?"
-    return re.sub(rf"{labels}\s+{being}{verdict}|{against}", " ", text)
+    verdict = r"(?:not|wrong|incorrect|false|unlikely|less likely|ruled out|excluded|eliminated)\b"
+    being = r"(?:is|are|was|were|seems?|would be|can be|could be)\s+(?:also\s+|therefore\s+|both\s+)?"
+    return re.sub(rf"{labels}\s+(?i:{being}{verdict})|{against}", " ", text)
 
 
 def without_names(text: str, letters: Sequence[str]) -> str:
@@ -183,12 +195,21 @@ def without_names(text: str, letters: Sequence[str]) -> str:
 def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> str:
     """Remove a repetition of the whole option list, as base models produce it before or after their answer."""
     texts = [normalised(option) for option in options]
-    # A text shorter than the options cannot repeat them, and compiling a pattern for each question is slow.
-    if not all(texts) or sum(len(option.replace(" ", "")) for option in texts) > len(text):
+    # A text shorter than the options cannot repeat them.
+    if not all(texts) or sum(map(len, texts)) > len(text) or any(lacks(text, option) for option in texts):
         return text
-    if any(lacks(text, option) for option in texts):
-        return text
-    listed = zip(letters, map(spelled, texts), strict=True)
-    lines = [rf"{_OPEN}\b{letter}[\"')\]]*\s*[:.)]\s*{words}" for letter, words in listed]
-    kept, repetitions = re.subn(r"\b[\W_]+".join(lines) + r"\b[\"')\].]*", "\n", text, flags=re.IGNORECASE)
-    return re.sub(r"\s*\bAnswer:?\s*$", "", kept).strip() if repetitions else text
+    labels = list(re.finditer(rf"{_OPEN}\b({_class_of(letters)})[\"')\]]*\s*[:.)]\s*", text, re.IGNORECASE))
+    kept, place = [], 0
+    for first in range(len(labels) - len(letters) + 1):
+        run = labels[first : first + len(letters)]
+        ends = [label.start() for label in run[1:]]
+        if run[0].start() < place or not all(
+            label[1].upper() == letter and normalised(text[label.end() : end]) == option
+            for label, letter, option, end in zip(run, letters, texts, ends, strict=False)
+        ):
+            continue
+        last = re.compile(spelled(texts[-1]) + r"\b[\"')\].]*", re.IGNORECASE).match(text, run[-1].end())
+        if run[-1][1].upper() == letters[-1] and last:
+            kept.append(text[place : run[0].start()])
+            place = last.end()
+    return re.sub(r"\s*\bAnswer:?\s*$", "", "\n".join([*kept, text[place:]])).strip() if kept else text

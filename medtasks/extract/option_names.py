@@ -80,18 +80,26 @@ def options_named(text: str, options: Sequence[str]) -> set[int]:
     for index, option in enumerate(options):
         needle = normalised(option)
         if needle and needle not in _BARE_WORDS and f" {needle} " in words:
-            spans += [(*match.span(), index) for match in re.finditer(rf"(?<= ){re.escape(needle)}(?= )", words)]
+            spans += [(start, start + len(needle), index) for start in _places(f" {needle} ", words)]
     named, widest = set(), (-1, -1)
     for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
         inside = end <= widest[1] and (start, end) != widest
         widest = (start, end) if end > widest[1] else widest
         named |= set() if inside else {index}
     parts = clauses(text) if named else []
-    return {index for index in named if stances_of(_whole(options[index]), parts) != {Stance.DENIED}}
+    return {index for index in named if stances_of(whole_option(options[index]), parts) != {Stance.DENIED}}
+
+
+def _places(needle: str, words: str) -> Iterator[int]:
+    start = words.find(needle)
+    while start >= 0:
+        yield start
+        start = words.find(needle, start + 1)
 
 
 @lru_cache(maxsize=4096)  # many questions have the same options, and compiling takes longer than all else here
-def _whole(option: str) -> re.Pattern[str]:
+def whole_option(option: str) -> re.Pattern[str]:
+    """Return a pattern of the words of an option."""
     return re.compile(rf"\b{spelled(normalised(option))}\b", re.IGNORECASE)
 
 

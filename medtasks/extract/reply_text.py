@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from medtasks.extract.answer import Reason
@@ -27,8 +28,9 @@ _RUN = re.compile(r"(\W)\1\1\1+")
 # combining marks, of which two are letters to Python.
 _GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{32})")
 _FIELD = re.compile(
-    r"""["'](?:(?:final|correct|best|selected|predicted)[ _]?)?(?:answer|choice|option)[ _]?(?:choice|letter|option|text)?"""
-    r"""["']\s*:\s*(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*)|\[([^\]]*)|([^\s,}\]]*))""",
+    r"""["'](?:(?:final|correct|best|selected|predicted)[ _]?)?(?:answer|choice|option)"""
+    r"""(?:[ _]?(?:choice|letter|option|text))?["']\s*:\s*"""
+    r"""(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*)|\[([^\]]*)|([^\s,}\]]*))""",
     re.IGNORECASE | re.DOTALL,
 )
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
@@ -116,18 +118,24 @@ def _without_markup(text: str) -> str:
     """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
-    spoken = [piece for piece in _TURN_END.split(text) if _MARKUP.sub("", piece).strip()]
-    own = _MARKUP.sub("", _ANSWER_TAG.sub("\nAnswer: ", spoken[0])).strip() if spoken else ""
+    tagged = _ANSWER_TAG.sub("\nAnswer: ", text)
+    spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))
+    own = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
     return _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", own))  # broken models write thousands of quotes or blanks
 
 
-def declared(leads: Iterable[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
-    """Return what is read behind the first of several lead-ins, strong ones first, behind which there is something."""
+def declared(leads: Sequence[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
+    """Return what is read after the first of several leads, strong ones first, after which there is something."""
     for lead in leads:
-        said = set[T]().union(*map(read, lead.finditer(text)))
-        if said:
-            return said
+        found = set[T]().union(*map(read, _matches(lead, text)))
+        if found:
+            return found
     return set()
+
+
+@lru_cache(maxsize=8)  # a text is read for letters, then for texts
+def _matches(lead: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
+    return tuple(lead.finditer(text))
 
 
 def refuses(text: str) -> bool:

@@ -1,23 +1,21 @@
-"""What a careful reader accepts as the answer to a question with lettered options.
+"""The chosen option, as a careful reader accepts it.
 
-The rule reads from strong evidence to weak and stops at the first step that finds something:
+Of a reply in JSON only the answer's field is read. The rule goes from strong evidence to weak and stops at the first
+step that finds something:
 
-1. the whole reply is letters, or one option's text;
-2. a declared answer ("the answer is (B)", "final answer: b", "I would choose B", "it is (b)");
-3. a leading letter with punctuation ("B) effusion", ``("A": ...``), or a letter alone on its line;
-4. a refusal ("cannot be determined");
-5. a named or bracketed letter ("option B", "(B)"), then a bare capital at the end of a phrase ("So it is B.");
-6. the text of exactly one option, not negated.
+1. the whole reply is letters, or one option's text, with or without its letter;
+2. the last line, if it is "Answer: ...";
+3. a declared answer, by letter or text ("the answer is (B)", "the diagnosis given the CT is sepsis", "B is correct");
+   "final answer" comes first, and what follows "wait" or "actually" replaces it;
+4. a leading letter with punctuation ("B) effusion"), or a letter alone on its line; in a discussion of one option after
+   the other ("A. Aspirin: no") the one that is called correct;
+5. a sentence that is one option's text or calls it the best; else a refusal ("cannot be determined");
+6. a named or bracketed letter ("option B", "(B)"), then a bare capital at the end of a phrase, if it is not denied;
+7. the text of exactly one option, if it is not denied ("warfarin is contraindicated").
 
-Reasoning blocks, markup, a repeated option list and everything after an invented next question are not read. Two
-different letters on one step, or a letter whose own words are another option's text, are ambiguous. The article of
-"A normal brain" is never a letter: a bare ``A`` must end its phrase.
-
-Declared texts ("the answer is warfarin") count like letters, and a letter declared with another option's text is
-ambiguous. Replies often discuss one option after the other: lines on one option each ("A.
-Aspirin: no") are no leading letters but verdicts, of which a single "correct" decides. A sentence that is one
-option's text, or calls it the best, comes before refusals, so that "none of the above" can be an option. Texts denied
-from behind ("warfarin is contraindicated") do not count.
+Two options on one step ("A. Aspirin or B. Warfarin") are ambiguous, as is a letter next to another option's text.
+Reasoning blocks, markup, a repeated option list and everything after an invented next question are not read. The
+article of "A normal brain" and the letters of "N/A", "4 degrees C" and "E. coli" are no options.
 """
 
 import re
@@ -40,7 +38,15 @@ from medtasks.extract.option_letters import (
     without_echo,
     without_names,
 )
-from medtasks.extract.option_names import equal_option, lacks, leading_option, normalised, options_named, spelled
+from medtasks.extract.option_names import (
+    equal_option,
+    lacks,
+    leading_option,
+    normalised,
+    options_named,
+    spelled,
+    whole_option,
+)
 from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import SENTENCES, declared, own_words, refuses
 
@@ -136,24 +142,23 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tup
     if len(set(order)) < 2:
         return None
     starts = [match.start() for match in lines]
-    explains = (
-        "\n\n" in text[: starts[1]].strip()
-        and "\n\n" not in text[starts[1] : starts[2] if starts[2:] else None].strip()
-    )
+    explained, *others = [text[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
     follows = letters.index(order[1]) == letters.index(order[0]) + 1
-    answered = starts[0] == 0 and (order[0] in order[1:] or not follows or explains)
+    is_answered = starts[0] == 0 and (
+        order[0] in order[1:] or not follows or ("\n\n" in explained and "\n\n" not in others[0])
+    )
     conclusion = _CONCLUSION.search(text, starts[-1])
     ends = [*starts[1:], conclusion.start() if conclusion else len(text)]
-    items = list(zip(order, starts, ends, strict=True))[answered:]
-    own = {
-        letter: re.compile(spelled(normalised(option)), re.IGNORECASE)
-        for letter, option in zip(letters, options, strict=True)
-    }
-    correct = {letter for letter, start, end in items if _is_praised(own[letter].sub(" ", text[start:end], count=1))}
-    return correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
+    items = list(zip(order, starts, ends, strict=True))[is_answered:]
+    correct = {letter for letter, start, end in items if _is_praised(text[start:end], options[letters.index(letter)])}
+    return set() if is_answered else correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
 
 
-def _is_praised(item: str) -> bool:
+def _is_praised(item: str, option: str) -> bool:
+    """Return whether an item calls its option correct, in other words than the option's own."""
+    if not _CORRECT.search(item):
+        return False
+    item = whole_option(option).sub(" ", item, count=1) if normalised(option) else item
     return stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED}
 
 
@@ -164,7 +169,7 @@ _CLOSING = re.compile(
     re.IGNORECASE,
 )
 _CORRECTION = re.compile(
-    r"\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake)\b|\bhowever\b",
+    r"\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake|however)\b",
     re.IGNORECASE,
 )
 _IN_CHINESE = re.compile(
@@ -175,7 +180,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 
 @extractor(
-    "robust_choice", kind=Kind.CHOICE, version=3, summary="letters, option texts and refusals as a careful reader would"
+    "robust_choice", kind=Kind.CHOICE, version=4, summary="letters, option texts and refusals as a careful reader would"
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
@@ -204,7 +209,7 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
 @extractor(
     "robust_kit_choice",
     kind=Kind.CHOICE,
-    version=2,
+    version=3,
     summary="robust_choice, options that are letters, and letters in Chinese words",
 )
 def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
@@ -239,10 +244,10 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     only, whole, labelled = only_letters(text, letters), equal_option(text, options), _labelled(text, letters, options)
     if labelled or (whole is not None and len(only) != 1):
         return _settle(labelled or {letters[whole or 0]}, text, letters, options)
-    claims = without_names(without_denials(text, letters), letters)
     closing = _CLOSING.search(text)
     if closing and (last := _read(closing[1], letters, options)).reason in (Reason.OK, Reason.AMBIGUOUS):
         return last
+    claims = without_names(without_denials(text, letters), letters)
     stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
     if stated and not _FINAL.search(text):
         stated |= only_letters(text.split("\n")[0], letters)

@@ -178,7 +178,12 @@ _BOTH_SIDES = re.compile(
 )
 
 
-@extractor("robust_class", kind=Kind.CHOICE, summary="option numbers, grades and class names as a careful reader would")
+@extractor(
+    "robust_class",
+    kind=Kind.CHOICE,
+    version=2,
+    summary="option numbers, grades and class names as a careful reader would",
+)
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
 

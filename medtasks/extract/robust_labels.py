@@ -137,7 +137,7 @@ _ALL_NORMAL = re.compile(
 _NO_FINDING = "nofinding"
 
 
-@extractor("robust_labels", kind=Kind.LABELS, summary="findings as a careful reader would")
+@extractor("robust_labels", kind=Kind.LABELS, version=2, summary="findings as a careful reader would")
 def robust_labels(reply: str | None, sample: Sample) -> Answer:
     """Read which of the labels a reply gives to a chest image.
 

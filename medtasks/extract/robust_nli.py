@@ -57,7 +57,7 @@ _BESIDE = re.compile(
 )
 
 
-@extractor("robust_nli", kind=Kind.CHOICE, summary="the relation of two sentences as a careful reader would")
+@extractor("robust_nli", kind=Kind.CHOICE, version=2, summary="the relation of two sentences as a careful reader would")
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 

@@ -1,13 +1,13 @@
 """Yes, no and maybe, as a careful reader accepts them.
 
 The verdict is what a reply begins with ("Yes, ..."), declares ("the answer is no"), or gives in a sentence of its own
-("So, yes."); a declared *final* answer overrules the others. "No significant difference" is no verdict: it means "no" to
-one question and "yes" to another. "Not sure" and "I don't know" are refusals, "yes and no" and "maybe yes" ambiguous.
-"Perhaps", "uncertain", "inconclusive" and the like are maybe, which is ambiguous for a closed question about an image.
+("So, yes."); a declared *final* answer overrules the others. "No significant difference" is no verdict: it means "no"
+to one question and "yes" to another. "Not sure" and "I don't know" are refusals, "yes and no" is ambiguous. "Perhaps",
+"uncertain", "inconclusive" and the like are maybe, which is ambiguous for a closed question about an image.
 
 A closed question is also answered by "true", "present" or "it is not" alone, and by a statement about what it asks:
-"There is no fracture." is "no" to "Is there a fracture?", and no match to "Is the bone intact?" or where the question is
-unknown. Statements about images in general, or about what cannot be told, answer nothing.
+"There is no fracture." is "no" to "Is there a fracture?", and no match to "Is the bone intact?" or where the question
+is unknown. Statements about images in general, or about what cannot be told, answer nothing.
 """
 
 import re
@@ -77,10 +77,10 @@ _ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", r
 _NOT_SIMPLE = re.compile(
     r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
 )
-_BODY = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray|given|provided)"
+_PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
 # The whole image is no part of what is asked about it: "in the chest x-ray".
 _IMAGE = re.compile(
-    rf"\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?(?:{_BODY}\s+){{0,3}}"
+    rf"\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?(?:{_PART}\s+){{0,3}}"
     r"(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
     re.IGNORECASE,
 )
@@ -94,12 +94,13 @@ _NO_STATEMENT = re.compile(
 _FILLERS = frozenset(
     word.what
     for word in words(
-        "i you we it there this that these those they its itself is are was were be been being do does did can could has "
-        "have had any some in on at of for with to from by and also as well clearly here evidence sign finding presence "
-        "see seen show shown reveal demonstrate demonstrated display displayed contain contained visible visualized "
-        "identify identified note noted observe observed detect detected present appear look seem exist depict depicted "
-        "represent suggest patient image picture photo photograph scan film study x ray xray radiograph slide section "
-        "slice ct mri no not nor without absent never none cannot neither significant obvious apparent"
+        "i you we it there this that these those they its itself is are was were be been being do does did "
+        "can could has have had any some in on at of for with to from by and also as well clearly here "
+        "evidence sign finding presence see seen show shown reveal demonstrate demonstrated display displayed "
+        "contain contained visible visualized identify identified note noted observe observed detect detected "
+        "present appear look seem exist depict depicted represent suggest patient image picture photo "
+        "photograph scan film study x ray xray radiograph slide section slice ct mri no not nor without "
+        "absent never none cannot neither significant obvious apparent"
     )
 )
 _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
@@ -213,7 +214,9 @@ def _content(text: str) -> list[Mention[str]]:
     return [word for word in stems if word.what not in _FILLERS]
 
 
-@extractor("robust_yes_no_maybe", kind=Kind.CHOICE, summary="the verdict on a question as a careful reader would")
+@extractor(
+    "robust_yes_no_maybe", kind=Kind.CHOICE, version=2, summary="the verdict on a question as a careful reader would"
+)
 def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 

@@ -20,7 +20,18 @@ from medtasks.judges.medheval import parse_components
 
 from ..growth import assert_linear
 
-VERSIONS = {"robust_choice": 3, "robust_kit_choice": 2, "robust_mmmu": 2, "medheval_strict": 2}  # 1 for the others
+VERSIONS = {"robust_choice": 4, "robust_kit_choice": 3, "robust_mmmu": 3, "medheval_strict": 3} | dict.fromkeys(
+    (
+        "robust_class",
+        "robust_labels",
+        "robust_nli",
+        "robust_vqa",
+        "robust_yes_no_maybe",
+        "robust_kit_vqa",
+        "listed_options",
+    ),
+    2,
+)  # 1 for the others
 LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
 OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS}
 # One that needs a labeler has tests of its own.
@@ -48,12 +59,14 @@ ENDLESS_OF_ALL = ["\n ", "- ", "; ", ":?", "(", "A ", "A and B and ", "because A
                   "\u0301\u0323", "\uff9e\u0301", "\ufdfa", "<think> ", "\\boxed{"]
 ENDLESS = {
     "robust_choice": ['"', "*", "A or ", "answer: ", "I don't ", "<", "A. x\n", "aspirin ", "not aspirin, ",
-                      "is correct ", "option a "],
+                      "is correct ", "option a ", "the answer for ", "wait, the answer is a. ", '{"answer": ',
+                      '"answer":"', "\nanswer: b", "A (x), ", "a < b ", "the answer is x (b), ", "neither A nor B "],
     "robust_class": ["2 ", "2, ", "BI-RADS ", "background ", "normal ", "is, "],
     "robust_labels": ["no ", "edema, ", "heart ", "no edema and ", "is not ", "lungs ", "enlarged ", "final answer "],
     "robust_yes_no_maybe": ["no ", "yes, ", "so, ", "is the "],
     "robust_nli": ["neutral ", "entailment or ", "is the ", "determine the logical relationship "],
-    "robust_vqa": ["no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "it is "],
+    "robust_vqa": ["no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "it is ",
+                   "in the normal chest ", "abnormal, "],
     "robust_kit_vqa": ["fracture ", "answer is ", "没有", "是，", "答案是", "I cannot tell "],
     "medevalkit_slake": [". ", "fracture ", "answer: ", "<answer>", "}"],
     "listed_options": ["answer (", "A, B or "],

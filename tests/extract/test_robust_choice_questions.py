@@ -47,6 +47,10 @@ LONG = (
 )
 TOX = ("Arsenic", "Lead", "Mercury", "Cadmium")
 BLOOD = ("A", "B", "AB", "O")
+LIVER = ("Sepsis", "Pneumonia", "Liver cancer", "Heparin")
+YNM = ("yes", "no", "maybe")
+SIGNS = ("Mean < Mode", "Mean > Mode", "Mean = Mode", "Mean<Median>Mode")
+IONS = ("pH", "[OH-]", "[H+]", "none", "[Na+]", "[Cl-]", "[K+]", "pOH")
 GENE = ("Protein C deficiency", "Protein S deficiency", "Factor V Leiden", "Antithrombin deficiency")
 
 # fmt: off
@@ -165,6 +169,40 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
     (LONG, "no_match"): ["There is no increase in cardiac output."],
     (TOX, "A"): ["Arsenic poisoning leads to garlic breath."],
     (TOX, "ambiguous"): ["This can lead to arsenic poisoning"],
+    # Forms of real replies.
+    (LIVER, "B"): [
+        "OPTION B IS CORRECT.", "B IS CORRECT.", "THE CORRECT ANSWER IS B.", '{"answer": "B", "why": "A is wrong"}',
+        '{"step_by_step_thinking": "The answer is A, {so}.", "answer_choice": "B. Pneumonia"}', '{"answer": ["B"]}',
+        "The answer is A. Wait, actually the answer is B.", "I think the answer is A... Actually, no, it is B.",
+        "The correct answer is A. However, the closest correct answer would be B.", "The answer is likely B.",
+        "This rules out option A. Option B fits.", "The correct option that matches is (B).",
+        "Options A, C and D can be excluded. The remaining option is B.",
+        "Since A and C are incorrect, and D is not supported, the best choice is B.",
+    ],
+    (LIVER, "C"): [
+        "Let's analyze each option:\n\nA. Sepsis is bad.\n\nB. Pneumonia: no.\n\nC. Liver cancer.\n\nAnswer: C",
+        "The answer could be A. B is correct, too.\n\n**Answer:** C", "THE ANSWER IS LIVER CANCER.",
+        "Differential Diagnosis:\n- Sepsis\n- Pneumonia\n\nThe CT shows a mass, so the answer is C.",
+        "The most likely diagnosis based on the CT is liver cancer (C).",
+        "The most likely diagnosis is hepatocellular carcinoma (C), not sepsis (A).",
+        "The correct answer based on the image is: C.", "We can eliminate option D, so it is C.",
+        "**C. Liver cancer**\n\nWhy others are less likely:\n\n* **A:** no\n* **D:** partly correct",
+    ],
+    (LIVER, "ambiguous"): [
+        "A. Venlafaxine or B. Imipramine", "A. Sepsis, C. Liver cancer", "**A, B**\n\n* **A.** It ...",
+        '{"answer": ["A", "B"]}', "Answer: A, C", "Differential Diagnosis:\n- Sepsis\n- Pneumonia",
+    ],
+    (LIVER, "no_match"): [
+        "d. The correct number of significant figures", "This rules out option A.", "We can eliminate option D.",
+        "neither option A nor B is likely", "N/A", "n/a", "Answer: N/A", "It was kept at 4 degrees C.", "at 4 °C",
+        '{"answer_index": 2}',
+    ],
+    (LIVER, "empty"): ['{"reasoning": "B is right", "answer": ""}'],
+    (YNM, "C"): ["the answer is yes, no, or maybe. C. maybe"],
+    (SIGNS, "A"): ["Mean < Mode", "A. Mean < Mode"],
+    (SIGNS, "B"): ["The answer is Mean > Mode."],
+    (SIGNS, "D"): ["Mean<Median>Mode"],
+    (IONS, "H"): ["Answer: H"],
     (GENE, "A"): [
         "The patient has protein C deficiency.", "Protein C", "The answer is protein C.", "Answer: Protein C",
     ],

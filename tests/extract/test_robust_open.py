@@ -66,6 +66,23 @@ STATEMENTS: dict[tuple[str, str], list[str]] = {
         "The image shows an effusion.", "There is no pericardial effusion.",
     ],
     ("Does the image show a pleural effusion?", "no"): ["There is no effusion."],
+    ("does this image show autoimmune hepatitis?", "no"): [
+        "The image does not show autoimmune hepatitis.",
+        "The slide is used to diagnose autoimmune hepatitis. However, it does not show autoimmune hepatitis.",
+        "The histology of the biopsy does not show autoimmune hepatitis.",
+    ],
+    ("Does this image look normal?", "yes"): [
+        "The image appears to be normal, as it shows no abnormalities.",
+        "The chest x-ray appears to be normal, with no significant abnormalities detected.",
+    ],
+    ("Does this image look normal?", "no_match"): [
+        "It is difficult to determine if the image is normal or not. A normal image would typically show clear lungs.",
+    ],
+    ("Are there abnormalities in this image?", "no"): [
+        "The chest x-ray appears to be normal, with no significant abnormalities detected.",
+    ],
+    ("Is the brain abnormal?", "no"): ["The brain appears to be normal in the mri image."],
+    ("is the pancreas present?", "no_match"): ["The presence of the pancreas is not explicitly mentioned."],
     ("Is the heart enlarged?", "no"): ["The heart is not enlarged."],
     ("Is the heart enlarged?", "yes"): ["The heart is enlarged."],
     ("Is the heart enlarged?", "no_match"): ["The heart is normal in size."],
