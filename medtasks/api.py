@@ -36,7 +36,7 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import including, scored_task, task_file
 
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
-Folders: TypeAlias = Sequence[str | Path]
+Folders: TypeAlias = str | Path | Sequence[str | Path]
 
 _SCORE_COLUMNS = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
 _SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` stand for
@@ -222,7 +222,7 @@ def compare(
 
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
-    return including([Path(folder) for folder in folders])
+    return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
 
 
 def _source(run: Run | str | Path) -> Source:

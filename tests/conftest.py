@@ -19,6 +19,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # which has the folder of the proce
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from hypothesis import HealthCheck, settings
 from loguru import logger
 
 from medtasks.cli.data import write_sample_home
@@ -31,6 +32,8 @@ from . import tiny_multimedeval
 from .warm_python import read_yaml_quickly
 
 read_yaml_quickly()
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # however slow
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; processes of tests would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

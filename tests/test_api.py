@@ -109,7 +109,7 @@ def test_replies_that_do_not_fit_are_one_sentence(sample, replies, sentence):
 
 def test_a_run_gives_its_recorded_scores_and_samples(ids, tmp_path):
     write_run(tmp_path, {TASK: texts(dict.fromkeys(ids, "A"))})
-    run = medtasks.read_run(tmp_path)
+    run = medtasks.read_run(tmp_path, include_path=str(tmp_path))  # one folder need not be a list
     assert run.tasks == (TASK,)
     (results,) = tmp_path.glob("*_results.json")
     recorded = json.loads(results.read_text())["results"][TASK]

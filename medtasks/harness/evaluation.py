@@ -189,9 +189,11 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        if "data" not in metadata and (keys := image_keys(task) & opened.keys()):
+        if "data" not in metadata and (keys := (shown := image_keys(task)) & opened.keys()):
             rules = sorted({decoding.rule for _, decoding in keys})
             counts = counted_conversions(opened[key].conversions for key in keys)
+            if unopened := len(shown - keys):  # such as those of replies that an earlier run has
+                counts["not opened in this run"] = unopened
             config["metadata"] = {**metadata, "data": {"image_rule": " and ".join(rules), "image_conversions": counts}}
 
 

@@ -68,7 +68,8 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
     for name, settings in found.settings.items():
         if settings:
             warn_once(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO")
-    sentences = [f"{name} could not be computed: {cause}" for name, cause in found.failures.items()]
+    named = {why: [name for name, cause in found.failures.items() if cause == why] for why in found.failures.values()}
+    sentences = [f"{', '.join(names)} could not be computed: {why}" for why, names in named.items()]
     if sentences or found.warnings:
         again = score_command(score.get("saved") for score in scores)
         for sentence in (*sentences, *found.warnings):

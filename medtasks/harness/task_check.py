@@ -16,7 +16,7 @@ from medtasks.families.templates import names_in_template
 from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.own_documents import completed, own_table
 from medtasks.harness.published_names import published_names
-from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_file import TaskFile, names_in_templates
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
 from medtasks.metrics.metric import STDERR
@@ -33,6 +33,11 @@ KEYS = frozenset(
     ).split()
 )
 """Keys of a task file, those of lmms-eval 0.7.3."""
+_PROMPT_SETTINGS = (  # noqa: SIM905 - as above
+    "template yes_no_template options_template example example_answer closed_prefix option options_joined_by "
+    "images_joined_by findings_joined_by image_mark shown_images image_name image_root image_rule image_range "
+    "demonstrations slices no_finding"
+).split()
 _BLOCKS = "copy it from a block of docs/own_tasks.md"
 _TEXTS = ("doc_to_text", "doc_to_target")
 _OPENING = ("doc_to_visual", "doc_to_messages")  # hooks that open images
@@ -153,6 +158,11 @@ def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bo
     """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
     settings = config.get(SETTINGS)
     by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]
+    if is_our_hook(config.get("doc_to_text")):
+        known = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
+        unknown = {str(key) for each in by_model or [settings or {}] for key in each} - known
+        hints = {key: near_match(key, _PROMPT_SETTINGS) for key in sorted(unknown)}
+        yield from (f"{SETTINGS}: no setting is called '{key}'{hint}" for key, hint in hints.items() if hint)
     for key in _PROMPT:
         hook = config.get(key)
         if key in _TEXTS and isinstance(hook, str):

@@ -135,7 +135,8 @@ def image_keys(task: Any) -> set[Key]:
     for doc in task.eval_docs_no_media:
         with contextlib.suppress(MedTasksError):  # of which the sample failed
             decoding = image_decoding(doc, settings)
-            keys |= {(image_path(file, doc, settings), decoding) for file in Sample(doc).images}
+            files = [Sample(doc).images[index] for index in image_order(doc, settings)]
+            keys |= {(image_path(file, doc, settings), decoding) for file in files}
     return keys
 
 

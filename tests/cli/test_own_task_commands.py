@@ -198,6 +198,11 @@ HOOK = "medtasks.hooks.choice.process_results"
             r"doc_to_target: the hook fails on the first sample \(KeyError",
         ),
         ("medtasks.hooks.prompts.target", "mine.KEYS", "doc_to_target: 'mine.KEYS' is no function; name one"),
+        (
+            'template: "',
+            'tempalte: "',
+            "_kwargs: no setting is called 'tempalte'; did you mean 'template'",
+        ),
         ("metric_list:", "metrics_list:", "no key is called 'metrics_list'; did you mean 'metric_list'"),
         ("rule: R", "rule: robust_chioce", "filter_list, 'robust': unknown .* did you mean 'robust_choice'"),
         ("rule: R", "rle: robust_choice", "filter_list, 'robust': .*unexpected keyword .* did you mean 'rule'"),

@@ -70,7 +70,7 @@ ENDLESS = {
     "robust_kit_vqa": ["fracture ", "answer is ", "没有", "是，", "答案是", "I cannot tell "],
     "medevalkit_slake": [". ", "fracture ", "answer: ", "<answer>", "}"],
     "listed_options": ["answer (", "A, B or "],
-    "behind_reasoning": ["\\boxed{\\boxed{}}", "<answer>"],
+    "behind_reasoning": ["\\boxed{\\boxed{}}", "<answer>", "<think>", "<think> a", "</think>", "{", "}"],
     "addresses_judge": ["\n", "A:1\n", "give "],
     "redacted": ["sk-", "eyJaaaaaaaa-", "key=\"", "token "],
     "parse_loglikelihood": ["1", " ", ", a= "],

@@ -1,7 +1,7 @@
 """MultiMedEval's rules for questions, image classes, PubMedQA, MedNLI, and several labels."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
@@ -177,7 +177,6 @@ def test_a_label_needs_more_than_half_of_the_replys_words(rule, clean, reply):
 
 @pytest.mark.parametrize(("rule", "clean"), CLEANERS)
 @given(reply=REPLIES)
-@settings(deadline=None)  # the first call imports torch
 def test_values_are_those_of_torchmetrics(rule, clean, reply):
     text = pytest.importorskip("torchmetrics.text")
     bleu = text.BLEUScore(n_gram=1)

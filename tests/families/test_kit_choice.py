@@ -3,7 +3,7 @@
 import json
 import math
 import random
-import time
+from functools import partial
 
 import pytest
 
@@ -19,6 +19,7 @@ from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.harness import own_columns
 from medtasks.metrics.metric import evaluate
 
+from ..growth import assert_linear
 from ..task_families import FAMILIES
 
 OPTIONS = ["liver", "spleen", "heart"]
@@ -111,15 +112,11 @@ def test_a_row_without_modality_type_stops_the_published_code_alone():
 @pytest.mark.parametrize(
     "rule", ["medevalkit_choice", "medevalkit_tagged_choice", "medevalkit_mmmu_fixed", "robust_mmmu"]
 )
-def test_a_reply_of_5000_words_is_read_at_once(rule):
-    words = ["the", "liver", "looks", "normal", "in", "this", "slice,", "so", "it", "is", "spleen"]
-    reply = " ".join(random.Random(1).choices(words, k=5000))
+def test_a_long_reply_is_read_in_linear_time(rule):
     for columns in ({}, OPEN):
-        sample = Sample(question(1, **columns))
-        start = time.process_time()
-        extractor_of(rule).extract(reply, sample)
-        extractor_of(rule).extract("1" * 30_000 + "e", sample)
-        assert time.process_time() - start < 1
+        read = partial(extractor_of(rule).extract, sample=Sample(question(1, **columns)))
+        assert_linear(read, "the liver looks normal in this slice, so it is spleen ", lead="")
+        assert_linear(lambda reply, read=read: read(f"{reply}e"), "1", lead="")
 
 
 def test_open_questions_are_right_where_the_authors_rule_reads_them():

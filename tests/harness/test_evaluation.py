@@ -58,6 +58,24 @@ def test_the_main_metric_sorts_first(evaluate, monkeypatch):
     assert sorted(results["results"]["mediconfusion"])[:2] == ["set_accuracy,robust", "confusion,robust"]
 
 
+def test_images_that_a_run_did_not_open_are_counted_as_such():
+    """Replies of an earlier run, as those of --only-failed, leave their images unopened; unshown ones do not count."""
+    documents = [{"image_files": [f"/{name}.png", "/second.png"]} for name in "abc"]
+    module = ModuleType("evaluator")
+
+    def stand_in(lm, task_dict):
+        OPENED[Path("/b.png"), LINEAR] = OpenedImage("b.png", ("P to RGB",))
+        return {"configs": {"mediconfusion": {"metadata": {"version": 1}}}}
+
+    module.evaluate = stand_in
+    guard_evaluation(module)
+    config = SimpleNamespace(process_results=choice.process_results, num_fewshot=0, metadata={})
+    task = SimpleNamespace(config=config, eval_docs_no_media=documents, lmms_eval_specific_kwargs={"shown_images": 1})
+    results = module.evaluate(Model(), {"mediconfusion": task})
+    counts = {"P to RGB": 1, "not opened in this run": 2}
+    assert results["configs"]["mediconfusion"]["metadata"]["data"]["image_conversions"] == counts
+
+
 @pytest.mark.parametrize(
     ("dataset", "allowed"), [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)]
 )

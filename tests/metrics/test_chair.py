@@ -135,7 +135,7 @@ def test_the_error_is_that_of_a_ratio_of_sums():
     assert found["chair_stderr"] == pytest.approx(linearised, rel=0.08)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(COUNTS, st.randoms(use_true_random=False))
 def test_order_and_split_over_ranks_change_nothing(counts, shuffler):
     units = [f"p{number // 2}" for number in range(len(counts))]

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score, roc_auc_score
 
@@ -67,7 +67,6 @@ def test_golden_multimedeval_classification(golden, kind):
 
 
 @given(answers=ANSWERS)
-@settings(deadline=None)  # the first call of scikit-learn takes its time
 def test_one_class_is_scikit_learn_where_definitions_agree(answers):
     gold, predicted = (np.array(column) for column in zip(*answers, strict=True))
     ours = of_classes(gold.tolist(), predicted.tolist())
@@ -86,7 +85,6 @@ def test_one_class_is_scikit_learn_where_definitions_agree(answers):
 
 
 @given(rows=ROWS)
-@settings(deadline=None)  # the first call of scikit-learn takes its time
 def test_several_labels_are_scikit_learn_where_definitions_agree(rows):
     gold, predicted = (np.array(column) for column in zip(*rows, strict=True))
     ours = of_labels(gold.tolist(), predicted.tolist())

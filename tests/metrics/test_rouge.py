@@ -1,7 +1,7 @@
 """ROUGE against rouge-score and published values."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
@@ -20,7 +20,6 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join) | st.text(ma
 @given(reference=TEXTS, hypothesis=TEXTS)
 @example("K ſ İ", "k s i̇")
 @example("no effusion no", "no no effusion no")
-@settings(deadline=None)  # the first example imports the package
 def test_is_rouge_score(stemmed, reference, hypothesis):
     theirs = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed).score(reference, hypothesis)
     assert rouge_scores(reference, hypothesis, stemmed=stemmed) == theirs

@@ -193,7 +193,7 @@ def test_what_is_no_distribution(probabilities, keys, message):
         measured(probabilities, keys)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.integers(2, 40), st.randoms(use_true_random=False))
 def test_order_and_names_of_units_change_nothing(seed, samples, shuffled):
     probabilities, keys = model(seed, samples=samples)

@@ -294,7 +294,7 @@ def test_figures_of_sample_data_and_parts_of_a_run_say_so(drawn):
         assert said["PARTIAL RUN"] == key.startswith("gmai_mmbench_val/")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=60))
 def test_no_name_breaks_a_figure(text):
     with warnings.catch_warnings():

@@ -72,7 +72,7 @@ def test_latex_is_balanced_and_escaped():
     check_latex(latex(REPORT))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXT)
 def test_no_name_breaks_a_table(text):
     report = nasty(text)

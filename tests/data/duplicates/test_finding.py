@@ -380,7 +380,7 @@ def test_a_flood_of_pairs_ends_with_advice(tmp_path, monkeypatch):
 questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(questions, st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), st.sets(st.integers(0, 3)))
 def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outside):
     """Pictures 0 to 3, questions on them with an id and a pair each, and any resemblance."""

@@ -204,7 +204,7 @@ def test_details_of_nothing_correlate_with_nothing():
 hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(hashes, hashes, st.integers(0, 64), st.randoms(use_true_random=False))
 def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, draw):
     """Random hashes hardly ever meet, so some of the second ones are made from the first by turning bits."""

@@ -44,7 +44,7 @@ def test_white_space_parts_words_and_half_characters_are_left_out(settings):
     assert np.array_equal(whole.vector, half.vector)
 
 
-@hypothesis_settings(max_examples=20, deadline=None)
+@hypothesis_settings(max_examples=20)
 @given(st.tuples(*[st.integers(0, 3)] * 14), st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))
 def test_a_reading_survives_the_cache(classes, vector):
     reading = Reading(classes, np.array(vector, dtype=np.float32))

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.metrics.neural.radgraph.model import rewards
@@ -133,7 +133,6 @@ def test_a_report_agrees_with_itself_if_it_says_something(report):
 
 
 @given(first=annotations(), second=annotations())
-@settings(deadline=None)  # the first example imports the package
 def test_rewards_are_those_of_the_package(first, second):
     package = pytest.importorskip("radgraph.rewards", reason="needs the radgraph package: pip install medtasks[dev]")
     scores = rewards(first, second)

@@ -1,7 +1,6 @@
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from medtasks.metrics.neural.radgraph.archive import open_archive
@@ -56,7 +55,6 @@ def test_words_stand_for_the_report(model_type, text):
 
 @pytest.mark.parametrize("model_type", ["radgraph", "radgraph-xl"])
 @given(text=texts)
-@hypothesis_settings(deadline=None)  # the first example imports the package
 def test_words_are_those_of_the_package(model_type, text):
     package = pytest.importorskip("radgraph.utils", reason="needs the radgraph package: pip install medtasks[dev]")
 
