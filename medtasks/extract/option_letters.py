@@ -12,6 +12,7 @@ _SPECIES = r"(?:albicans|aureus|baumannii|burgdorferi|cereus|coli|difficile|fumi
 _END = r"(?=\s*(?:$|[.,;:!?)\]\"'\n]|[-–—]\s|because\b|since\b|as\b|for\b|given\b|which\b|due\b))"
 _OPEN, _CLOSE = r"[(\[\"']{0,4}", r"[)\]\"']{0,4}"
 _ASIDE = r"(?:\s*\([^()\n]{0,80}\))?"  # the option's text after its letter
+_MOST = r"most\s+(?:likely|probable|appropriate|consistent)(?:\s+[a-z]+){1,3}?"
 NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
 
 
@@ -22,14 +23,14 @@ def leads(noun: str) -> tuple[re.Pattern[str], ...]:
     """
     link = (
         r"(?:\s+(?:based on|given|considering|according to|for|to|in|among|from|of|here|that|which)\b"
-        r"[^.:;?!\n]{0,100}?)?[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
+        r"[^.:;?!\n]{0,100}?)?[\"']?\s*(?:\b(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*"
         r"(?:therefore|thus|(?:most )?likely|probably)?[:\s]*"
     )
     here = rf"(?<!each )(?<!every )(?<!other )(?<!following )(?<!differential ){noun}{link}(?<!\n)(?!\n)"
-    good = r"(?<!not )(?<!not the )(?:correct|right|best|my|appropriate|most likely|predicted)\s+(?:\w+\s+)?"
+    good = rf"(?<!not )(?<!not the )(?:(?:correct|right|best|my|appropriate|predicted)\s+(?:\w+\s+)?{noun}|{_MOST})"
     tiers = (
         rf"final\s+{noun}{link}",
-        rf"(?:{good}{noun}|the\s+(?:\w+\s+)?answer){link}|(?<!not )the\s+(?:\w+\s+)?{here}",
+        rf"(?:{good}|the\s+(?:\w+\s+)?answer){link}|(?<!not )the\s+(?:\w+\s+)?{here}",
         rf"answer{link}|{here}",
     )
     return tuple(re.compile(rf"\b(?:{tier})", re.IGNORECASE) for tier in tiers)

@@ -195,8 +195,10 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
         'A'
     """
     text = own_words(reply)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
+    return Answer.invalid(text) if isinstance(text, Reason) else _read_own(text, sample)
+
+
+def _read_own(text: str, sample: Sample) -> Answer:
     options = sample.options or ("", "")
     letters = [letter_of(index) for index in range(len(options))]
     text = without_echo(text, letters, options)
@@ -231,8 +233,8 @@ def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
     label = _LABELLED.fullmatch(text)
     if label and named.get(label[1].upper(), "") == normalised(label[2]) != "":
         return Answer.ok(label[1].upper())
-    found = {letter.upper() for letter in _IN_CHINESE.findall(text)} & named.keys()
-    return Answer.only(found) if found else robust_choice(reply, sample)
+    found = set() if text.isascii() else {letter.upper() for letter in _IN_CHINESE.findall(text)} & named.keys()
+    return Answer.only(found) if found else _read_own(text, sample)
 
 
 def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
