@@ -88,7 +88,7 @@ _DENIED_BEFORE = re.compile(
     rf"\bno(?!t|\w|\s+(?:doubt|question)\b|\s+{_WORDS}(?:changes?|increase|decrease|improvement|worsening|progression)\b)|"
     r"\b(?:not(?!\s+(?:only|just|merely|solely)\b)|without|never|nor|neither|none|denie[sd]|denying|"
     r"negative(?: for|(?=:))|absence of|absent(?=:)|lack(?:s|ing)?(?: of)?|free (?:of|from)|clear of|"
-    r"rul(?:ed|es|ing) out(?!\s*(?:$|[.,)]|by\b))|exclud(?:es|ed|ing)(?!\s*(?:$|[.,)]|by\b))|"
+    r"(?:rul(?:ed|es|ing) out|exclud(?:es|ed|ing)|eliminat(?:es?|ed|ing))(?!\s*(?:$|[.,)]|by\b))|"
     r"rather than|instead of|as opposed to|fails? to|argu\w+ against|"
     r"cannot (?:see|identify|detect|find|visuali[sz]e|appreciate)|(?:un|less )likely|resolved|"
     r"resolution of)\b|n't\b",
@@ -98,7 +98,7 @@ _DENIED_BEHIND = re.compile(
     rf"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
     r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|"
     r"contraindicated|denied)\b|"
-    r"\b(?:ruled out|excluded)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))",
+    r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))",
     re.IGNORECASE,
 )
 _VALUE_NO = re.compile(

@@ -42,13 +42,6 @@ _STATEMENT_ENDS = re.compile(
 )
 
 
-_AGAINST = re.compile(
-    r"\b(?:not|rather|instead|neither|exclud|eliminat|reject|discard|rul(?:e|ed|es|ing) out|wrong|incorrect|false|"
-    r"unlikely|less likely)|n't\b",
-    re.IGNORECASE,
-)
-
-
 def _class_of(letters: Sequence[str]) -> str:
     return f"[{letters[0]}-{letters[-1]}]"
 
@@ -91,7 +84,7 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     praise = (
         r"(?:is|would be|seems|looks)\s+(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)"
     )
-    praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}{_ASIDE}\s+(?i:{praise})\b", text)
+    praised = re.findall(rf"(?<![\w'-])(?<!nor ){_OPEN}({group}){_CLOSE}{_ASIDE}\s+(?i:{praise})\b", text)
     choosing = "choose|select|pick|guess|go with|opt for|(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
     # A small letter only between brackets: "it is a" goes on with a noun.
     chosen = re.findall(
@@ -135,22 +128,21 @@ def names_alternatives(text: str, letters: Sequence[str]) -> bool:
 def named_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters called by name ("option B"), else letters in brackets, unless their clause denies them."""
     group = _class_of(letters)
-    parts = clauses(text)
-    for pattern in (
-        rf"\b(?i:option|choice|answer|letter)\s*:?\s*{_OPEN}({group}|{group.lower()}){_CLOSE}{_END}|\b(?:[Oo]ption|[Cc]hoice)\s+({group})\b",
-        rf"\(({group})\)",
-    ):
-        named = re.compile(pattern)
-        kept = {
-            letter.upper()
-            for clause in parts
-            for match in named.finditer(clause)
-            for letter in _groups(match)
-            if stance(clause, *match.span()) is not Stance.DENIED
-        }
-        if kept:
-            return kept
-    return set()
+    called = (
+        rf"\b(?i:option|choice|answer|letter)\s*:?\s*{_OPEN}({group}|{group.lower()}){_CLOSE}{_END}|"
+        rf"\b(?:[Oo]ption|[Cc]hoice)\s+({group})\b"
+    )
+    return _not_denied(re.compile(called), text) or _not_denied(re.compile(rf"\(({group})\)"), text)
+
+
+def _not_denied(pattern: re.Pattern[str], text: str) -> set[str]:
+    return {
+        letter.upper()
+        for clause in (clauses(text) if pattern.search(text) else ())
+        for match in pattern.finditer(clause)
+        for letter in _groups(match)
+        if stance(clause, *match.span()) is not Stance.DENIED
+    }
 
 
 _LABELLED = (
@@ -160,26 +152,11 @@ _LABELLED = (
 
 
 def bare_letters(text: str, letters: Sequence[str]) -> set[str]:
-    """Return capitals that end a phrase, leaving out names such as "hepatitis B"."""
-    pattern = rf"(?<![\w'-])(?<!\b\w\.)({_class_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"
-    matches = list(re.finditer(pattern, text))
-    named = {match.end() for match in re.finditer(rf"\b{_LABELLED}\s+", text, re.IGNORECASE)} if matches else set()
-    return {match[1] for match in matches if match.start() not in named}
-
-
-def without_denials(text: str, letters: Sequence[str]) -> str:
-    """Remove letters the reply speaks against: "not A", "B is wrong", "eliminate options A and C"."""
-    if not _AGAINST.search(text):  # much faster than the patterns below
-        return text
-    label = rf"(?i:options?\s+|choices?\s+)?{_OPEN}\b{_class_of(letters)}\b{_CLOSE}{_ASIDE}"
-    labels = rf"{label}(?:\s*(?:,|/|&|\band\b|\bor\b|\bnor\b){{1,2}}\s*{label}){{0,9}}"
-    against = (
-        r"\b(?i:not|isn't|rather than|instead of|neither|exclud\w+|eliminat\w+|reject\w*|discard\w*|"
-        rf"rul(?:e|es|ed|ing) out)\s+(?i:both\s+)?{labels}"
+    """Return capitals that end a phrase, leaving out denied ones and names such as "hepatitis B"."""
+    text = re.sub(rf"\b({_LABELLED}\s+)[A-Z]\b", r"\1", text, flags=re.IGNORECASE)
+    return _not_denied(
+        re.compile(rf"(?<![\w'-])(?<!\b\w\.)({_class_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"), text
     )
-    verdict = r"(?:not|wrong|incorrect|false|unlikely|less likely|ruled out|excluded|eliminated)\b"
-    being = r"(?:is|are|was|were|seems?|would be|can be|could be)\s+(?:also\s+|therefore\s+|both\s+)?"
-    return re.sub(rf"{labels}\s+(?i:{being}{verdict})|{against}", " ", text)
 
 
 def without_names(text: str, letters: Sequence[str]) -> str:

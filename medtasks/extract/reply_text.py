@@ -14,7 +14,7 @@ T = TypeVar("T")
 # The beginning of a thought, also twice in a row where a template and the model write it, or the end of one.
 _THOUGHT_MARK = re.compile(r"(?P<begins><think(?:ing)?>(?:\s*<think(?:ing)?>)*)|</think(?:ing)?>", re.IGNORECASE)
 _TURN_END = re.compile(r"<\|(?:endofchunk|endoftext|end_of_text|end|im_end|eot_id)\|>|</s>", re.IGNORECASE)
-_ANSWER_TAG = re.compile(r"<answer>", re.IGNORECASE)
+_ANSWER_TAG = re.compile(r"<(/)?answer>", re.IGNORECASE)
 _MARKUP = re.compile(
     r"[*_`#]+|</[a-z]+>|(?<!\w)<[a-z]+>|<br>|<\|[a-z_]+\|>|\\(?:boxed|fbox|text|textbf|mathrm|mathbf)\b|\\(?=[()\[\]])|[{}$]",
     re.IGNORECASE,
@@ -118,7 +118,7 @@ def _without_markup(text: str) -> str:
     """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
-    tagged = _ANSWER_TAG.sub("\nAnswer: ", text)
+    tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
     spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))
     own = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
     return _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", own))  # broken models write thousands of quotes or blanks

@@ -34,7 +34,6 @@ from medtasks.extract.option_letters import (
     named_letters,
     names_alternatives,
     only_letters,
-    without_denials,
     without_echo,
     without_names,
 )
@@ -240,8 +239,7 @@ def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
 def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     before, *after = _QUESTION.split(text)
     if after:  # what a base model says before it repeats the question is its answer, what follows is invented
-        claims = without_denials(before, letters)
-        first = only_letters(before, letters) or declared_letters(claims, letters) or leading_letters(claims, letters)
+        first = only_letters(before, letters) or declared_letters(before, letters) or leading_letters(before, letters)
         text = before if first else "\n".join(after)
     only, whole, labelled = only_letters(text, letters), equal_option(text, options), _labelled(text, letters, options)
     if labelled or (whole is not None and len(only) != 1):
@@ -249,7 +247,7 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     closing = _CLOSING.search(text)
     if closing and (last := _read(closing[1], letters, options)).reason in (Reason.OK, Reason.AMBIGUOUS):
         return last
-    claims = without_names(without_denials(text, letters), letters)
+    claims = without_names(text, letters)
     stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
     if stated and not _FINAL.search(text):
         stated |= only_letters(text.split("\n")[0], letters)
