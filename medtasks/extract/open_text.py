@@ -197,7 +197,8 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
 
 
 @lru_cache(maxsize=4096)
-def _target_words(target: str) -> tuple[str, ...]:
+def target_words(target: str) -> tuple[str, ...]:
+    """Return the :func:`stated_words` of a target, which many replies are compared with."""
     return tuple(stated_words(target))
 
 
@@ -224,7 +225,7 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
         >>> robust_vqa("Hepatitis A.", Sample({"answer": "hepatitis A"})).facts["correct"]
         True
     """
-    words = _target_words(sample.document["answer"])
+    words = target_words(sample.document["answer"])
     if is_closed(" ".join(words)):
         return _robust_closed(yes_no(reply, sample.question), words[0])
     said, reason = open_reply(reply)
