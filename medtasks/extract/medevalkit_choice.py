@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import product
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
@@ -46,8 +47,8 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     chosen, fallback, right = _compared(key, text, lines, None if gold is None else gold.strip().lower())
     facts: dict[str, object] = {"fallback": fallback}
     if not fixed and gold != answer:
-        own = (gold or "").strip().lower()
-        facts["target"] = own.upper() if own in _letters(len(lines)) else chosen if right else NO_LETTER
+        name = (gold or "").strip().lower()
+        facts["target"] = name.upper() if name in _letters(len(lines)) else chosen if right else NO_LETTER
     if tags and not fixed and _NO_MODALITY in (sample.document.get("flags") or ()):
         facts["stops"] = "its published row has no modality_type (KeyError)"
     return Answer.ok(chosen, **facts)
@@ -104,14 +105,14 @@ def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str,
         >>> read_reply("The answer is: B", 4)
         (' b', ': b')
     """
-    said, letters = reply.lower(), _letters(options)
-    if not (release and ("boxed" in said or "<answer>" in said)):
-        first, *_, last = ["", *said.split("\n\n")][1:] * 2
+    answer, letters = reply.lower(), _letters(options)
+    if not (release and ("boxed" in answer or "<answer>" in answer)):
+        first, *_, last = ["", *answer.split("\n\n")][1:] * 2
         if first in letters:
-            said = first
+            answer = first
         elif last.split(".")[0] in letters:
-            said = last.split(".")[0]
-    text = parsed_reply(said).strip().lower().replace("\n", "")
+            answer = last.split(".")[0]
+    text = parsed_reply(answer).strip().lower().replace("\n", "")
     return text.split(".")[0].split(":")[-1], text
 
 
@@ -152,11 +153,15 @@ def _counted(line: str) -> Counter[str]:
     return Counter(line)
 
 
-_VERSIONS = {
-    "": (False, False, "MedEvalKit at 9b12e3b"),
-    "_release": (True, False, "MedEvalKit's first release"),
-    "_fixed": (False, True, "MedEvalKit's reading, compared with the mapped answer"),
-}
+_VERSIONS = (  # ending of the names, release, fixed, source
+    ("", False, False, "MedEvalKit at 9b12e3b"),
+    ("_release", True, False, "MedEvalKit's first release"),
+    ("_fixed", False, True, "MedEvalKit's reading, compared with the mapped answer"),
+)
+_KINDS = (  # name, tags, summary
+    ("medevalkit_choice", False, "a letter or an option's line, else the most similar option"),
+    ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
+)
 
 
 def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
@@ -167,12 +172,5 @@ def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool
         return kit_answer(reply, sample, tags=tags, release=release, fixed=fixed)
 
 
-for _ending, (_release, _fixed, _who) in _VERSIONS.items():
-    _register(
-        f"medevalkit_choice{_ending}", f"{_who}: a letter or an option's line, else the most similar option",
-        tags=False, release=_release, fixed=_fixed,
-    )  # fmt: skip
-    _register(
-        f"medevalkit_tagged_choice{_ending}", f"{_who}: the same, contents of <answer> first",
-        tags=True, release=_release, fixed=_fixed,
-    )  # fmt: skip
+for (_ending, _release, _fixed, _source), (_name, _tags, _summary) in product(_VERSIONS, _KINDS):
+    _register(f"{_name}{_ending}", f"{_source}: {_summary}", tags=_tags, release=_release, fixed=_fixed)

@@ -69,7 +69,7 @@ def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("robust_mmmu", kind=Kind.CHOICE, version=2, summary="options read with care, open answers as MMMU's authors")
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option by :func:`~medtasks.extract.robust_choice.robust_kit_choice`, an open answer from own words."""
+    """Read an option as :func:`~medtasks.extract.robust_choice.robust_kit_choice`, an open answer from own words."""
     if not is_open(sample):
         return robust_kit_choice(reply, sample)
     text = own_words(reply)
@@ -138,13 +138,13 @@ def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, s
     for mark in _ENDS:
         text = text.strip(mark)
     text, letters = f" {text} ", _letters(options)
-    for form, place in forms:
+    for form, position in forms:
         if named := [name for name in letters if form.format(name) in text]:
-            return max(named, key=lambda name: text.rfind(place.format(name)))
+            return max(named, key=lambda name: text.rfind(position.format(name)))
     if len(text.split()) >= _FEWEST_WORDS:
-        places = [text.lower().rfind(option.lower()) for option in options]
-        if max(places, default=-1) >= 0:
-            return letters[places.index(max(places))]
+        positions = [text.lower().rfind(option.lower()) for option in options]
+        if max(positions, default=-1) >= 0:
+            return letters[positions.index(max(positions))]
     return None
 
 
@@ -172,8 +172,8 @@ def _key(part: str, leads: Sequence[str]) -> str:
     shortest = ""
     for lead in leads:
         if lead in part:
-            rest = part.rpartition(lead)[2].strip()
-            shortest = rest if not shortest or len(rest) < len(shortest) else shortest
+            tail = part.rpartition(lead)[2].strip()
+            shortest = tail if not shortest or len(tail) < len(shortest) else shortest
     return shortest
 
 

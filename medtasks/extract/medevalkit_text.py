@@ -31,10 +31,10 @@ def boxed(text: str) -> str:
     if start < 0:
         return NO_BOX
     depth = 0
-    for place in range(start + len(_BOX) - 1, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for position in range(start + len(_BOX) - 1, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
-            return text[start + len(_BOX) : place].strip()
+            return text[start + len(_BOX) : position].strip()
     return NO_BOX
 
 
@@ -71,13 +71,13 @@ def tag_contents(text: str, tag: str) -> list[str]:
     """Return the content of each pair of a tag, not stripped; case matters."""
     first, last = f"<{tag}>", f"</{tag}>"
     contents = []
-    place = text.find(first)
-    while place >= 0:
-        end = text.find(last, place + len(first))
+    start = text.find(first)
+    while start >= 0:
+        end = text.find(last, start + len(first))
         if end < 0:
             break
-        contents.append(text[place + len(first) : end])
-        place = text.find(first, end + len(last))
+        contents.append(text[start + len(first) : end])
+        start = text.find(first, end + len(last))
     return contents
 
 

@@ -218,8 +218,8 @@ def _same_words(own: str, gold: str, sample: Sample) -> Answer:
 def _declared(text: str) -> str:
     """Return the first sentence after the last lead such as "the answer is", else the whole text."""
     leads = list(_LEAD.finditer(text))
-    rest = text[leads[-1].end() :].strip() if leads else ""
-    return SENTENCES.split(rest)[0] if re.search(r"\w", rest) else text
+    answer = text[leads[-1].end() :].strip() if leads else ""
+    return SENTENCES.split(answer)[0] if re.search(r"\w", answer) else text
 
 
 def _polarity(word: str, question: str) -> str | None:
@@ -232,11 +232,11 @@ def _verdict(own: str, question: str) -> Answer:
     if isinstance(text, Reason) or not _HAN.search(text):
         return yes_no(own, question)
     clauses = [clause for clause in re.split(r"[\W_]+", _declared(text).casefold()) if clause]
-    found = {verdict for clause in clauses if (verdict := _polarity(clause, question))}
-    if not found and _UNABLE.search(text):
+    verdicts = {verdict for clause in clauses if (verdict := _polarity(clause, question))}
+    if not verdicts and _UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
-    stated = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not found else None
+    stated = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not verdicts else None
     # "The organ is the liver" means no where another one is asked about: only what the question names is read.
     if stated and stated["what"] in question:
-        found.add("no" if stated["no"] else "yes")
-    return Answer.only(found)
+        verdicts.add("no" if stated["no"] else "yes")
+    return Answer.only(verdicts)
