@@ -85,13 +85,16 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
     """
     if isinstance(labels, LabelerError):
         raise labels
+    findings = []
     for name in names:
         if name not in labels:
             raise LabelerError(f"the labeler says nothing of '{name}'; it must name every condition of a task")
-        if labels[name] is None:
+        finding = labels[name]
+        if finding is None:
             kinds = "0 blank, 1 positive, 2 negative, 3 uncertain"
             raise LabelerError(f"the labeler's value for '{name}' is none of {kinds}")
-    return tuple(Finding(labels[name]) for name in names)  # plain numbers if they went through JSON
+        findings.append(Finding(finding))  # a plain number if it went through JSON
+    return tuple(findings)
 
 
 def _chexbert() -> Labeler:

@@ -26,7 +26,7 @@ from medtasks.extract.yes_no import yes_no
 from medtasks.metrics.medevalkit_texts import MEASURES, compared
 
 _NOTHING = dict.fromkeys(MEASURES, 0.0)
-# Measures by the names that HEAD gives them.
+# The measure that HEAD reports under each of these names.
 _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
 
 
