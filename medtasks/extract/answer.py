@@ -21,11 +21,10 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What an extractor read from a reply: what its kind says (:class:`medtasks.extract.registry.Kind`).
+    """Value and facts read from a reply; see :class:`medtasks.extract.registry.Kind`.
 
-    ``value`` is ``None`` when the reply has no valid answer, which is not the same as wrong, nor as no label at all;
-    labels are a tuple of 0 and 1. ``reason`` is ``Reason.OK`` for any other value. A reply without a valid answer has
-    facts, too.
+    ``value`` is ``None``, and ``reason`` is not ``Reason.OK``, if the reply has no valid answer, which is not the same
+    as wrong, nor as no label at all; labels are a tuple of 0 and 1. An invalid answer has facts, too.
     """
 
     value: Any
@@ -45,7 +44,7 @@ class Answer:
 
     @classmethod
     def only(cls, values: Collection[Any]) -> "Answer":
-        """Return the one value that was found; none is ``no_match``, several are ``ambiguous``."""
+        """Return a valid answer for a single value; none is ``no_match``, several are ``ambiguous``."""
         if len(values) == 1:
             return cls.ok(*values)
         return cls.invalid(Reason.AMBIGUOUS if values else Reason.NO_MATCH)

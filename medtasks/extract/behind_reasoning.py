@@ -1,10 +1,9 @@
-r"""What a reply that was asked to reason says behind its reasoning: the answer, and how long the reasoning is.
+r"""The answer after a reply's reasoning, and the length of the reasoning.
 
-The reasoning is what stands in ``<think>``, also nested, or before a ``</think>`` whose beginning the chat template had
-written; MedGemma marks it with ``<unused94>`` and ``<unused95>``. Behind it, the last ``<answer>`` with anything in it
-is the answer, and in that the last ``\boxed{}``; a box inside the reasoning is none. Where a reply has neither, all
-that stands behind the reasoning is left to the task's own rule. Nothing is read out of reasoning that never ended: a
-reply that is still in ``<think>`` at its end has no answer, nor has one that was cut before any mark.
+Reasoning is the text in ``<think>``, also nested, or before a ``</think>`` whose beginning the chat template had
+written; MedGemma marks it with ``<unused94>`` and ``<unused95>``. The answer is the last ``<answer>`` after it that is
+not blank, and within it the last ``\boxed{}``; without either, it is all text after the reasoning, for the task's own
+rule. Reasoning that never ended has no answer, nor has a reply that was cut before any mark.
 """
 
 import re
@@ -23,12 +22,12 @@ _ENDS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 class Reasoned:
     """A reply in two parts."""
 
-    answer: str | None  # what is left for the rule, possibly empty; None where the reasoning never ended
-    words: int  # that are not of the answer, so of the reasoning; divided by blanks
+    answer: str | None  # the text for the rule, possibly empty; None if the reasoning never ended
+    words: int  # outside the answer, so in the reasoning; separated by blanks
 
 
 def behind_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Reasoned:
-    r"""Return what stands behind the reasoning; ``reasoning`` was told apart by the server, ``cut`` if the reply was.
+    r"""Return the answer after the reasoning, of which the server may have sent ``reasoning`` apart from the reply.
 
     Example:
         >>> behind_reasoning(r"<think>Not \boxed{A}.</think>It is \boxed{B}.")

@@ -23,31 +23,29 @@ NAME = "chexbert_labels"
     summary="MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
 )
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
-    """Read which conditions are present: those that the labeler calls positive. Uncertain counts as absent.
+    """Read the conditions that the labeler calls positive. Uncertain counts as absent.
 
-    The reference labels the text of an empty reply, too, as that of a report without words, and scores what comes out.
-    Here an empty reply is invalid, for it says nothing of any condition.
-
-    The sample's options are names of :data:`medtasks.metrics.findings.CONDITIONS`. The reply is
-    ``judge_failed`` when there is no labeler or it failed, with its cause logged once per process.
+    The sample's options are names of :data:`medtasks.metrics.findings.CONDITIONS`. An empty reply, which the reference
+    labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the cause
+    logged once per process.
     """
     return from_labels(reply, label_replies([reply])[0], sample.options)
 
 
 def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
-    """Let the labeler read raw replies, shape (replies,), all in one call: one by one this part of the rule is slow.
+    """Label raw replies, shape (replies,), all in one call, which is faster than one by one.
 
-    An invalid reply is not shown to it and has None, as has one that it did not read, with the cause logged once.
+    A reply that is invalid, or that the labeler fails to read, has None; the cause is logged once.
     """
     texts = [given_text(reply) for reply in replies]
-    shown = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
+    valid = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
     of_replies: list[Labels | None] = [None] * len(replies)
     try:
-        results = label_texts([*shown.values()])
+        results = label_texts([*valid.values()])
     except LabelerError as error:
         _report_once(str(error))
         return of_replies
-    for position, labels in zip(shown, results, strict=True):
+    for position, labels in zip(valid, results, strict=True):
         if isinstance(labels, LabelerError):
             _report_once(str(labels))
         else:
@@ -56,18 +54,18 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
 
 
 def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> Answer:
-    """Read which conditions, of ``names``, are present from what :func:`label_replies` gave for a raw reply."""
+    """Read which conditions, of ``names``, are present, from the result of :func:`label_replies` for a raw reply."""
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
     if labels is None:
         return Answer.invalid(Reason.JUDGE_FAILED)
     try:
-        found = chosen_findings(labels, names)
+        findings = chosen_findings(labels, names)
     except LabelerError as error:
         _report_once(str(error))
         return Answer.invalid(Reason.JUDGE_FAILED)
-    return Answer.ok(tuple(int(finding is Finding.POSITIVE) for finding in found))
+    return Answer.ok(tuple(int(finding is Finding.POSITIVE) for finding in findings))
 
 
 def _report_once(cause: str) -> None:

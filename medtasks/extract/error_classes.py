@@ -1,8 +1,7 @@
-"""Kinds of wrong answers that can be told without looking at the image, after GMAI-MMBench's case study.
+"""Kinds of wrong answers that do not depend on the image, after the case study of GMAI-MMBench.
 
-The paper sorted 53 answers by hand into question misunderstanding, perceptual error, lack of knowledge, irrelevant
-response and refusal. A rule can tell three of them; a wrong answer that names one option may be an error of perception
-or of knowledge, which takes a human. Source: Chen et al., "GMAI-MMBench", 2024, supplement.
+The authors sorted 53 answers by hand into question misunderstanding, perceptual error, lack of knowledge, irrelevant
+response and refusal. A rule cannot tell perception from knowledge. Source: Chen et al., 2024, supplement.
 """
 
 import enum
@@ -19,7 +18,7 @@ _LONG = 30  # words
 
 
 class ErrorClass(enum.StrEnum):
-    """Why an answer is wrong, as far as a rule can tell."""
+    """Kind of a wrong answer, as far as a rule can tell."""
 
     REFUSAL = "refusal"
     IRRELEVANT = "irrelevant response"
@@ -29,10 +28,10 @@ class ErrorClass(enum.StrEnum):
 
 
 def error_class(reply: str | None, value: str | None) -> ErrorClass:
-    """Return the kind of a wrong answer, whose letter, if any was read, is ``value``.
+    """Return the kind of a wrong answer; ``value`` is its letter, if any.
 
-    An irrelevant response is empty, unreadable or repeats itself; to a misunderstood question the answer is several
-    options, a letter that is no option, or something else than an option.
+    An irrelevant response is empty, unreadable or repeats itself. The answer to a misunderstood question is several
+    options, or none of them.
     """
     if failure_cause(reply) is not None:
         return ErrorClass.FAILED

@@ -1,8 +1,7 @@
-"""How the side that runs a model says what became of one sample, through a harness that only carries text.
+"""Marks in a reply for a failed sample, a cut text and reasoning, since the harness passes on nothing but text.
 
-lmms-eval has texts of its own for replies that it did not get. The ones below cannot be anything else and are known
-wherever replies are read, so also in files that were recorded without this package. What only its sender can tell from
-a reply, such as an empty text that stands for an exception, :mod:`medtasks.harness.models` marks while the model runs.
+lmms-eval has texts of its own for failures. The unmistakable ones are recognised here, also in files recorded without
+this package; others, such as an empty text for an exception, are marked by :mod:`medtasks.harness.models`.
 """
 
 import json
@@ -28,7 +27,7 @@ NO_TEXT = failed_reply("the model gave no text")
 
 
 def failure_cause(reply: str | None) -> str | None:
-    """Return the cause if ``reply`` stands for a failed sample, else ``None``, as for no reply at all.
+    """Return the cause if ``reply`` marks a failed sample, else ``None``.
 
     Example:
         >>> failure_cause("[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error.")
@@ -58,16 +57,13 @@ def without_cut_mark(reply: str) -> tuple[str, bool]:
 
 
 def reasoned_reply(reasoning: str, text: str) -> str:
-    """Return the reply to hand to the harness for a text before which the model reasoned; see :func:`cut_reply`, too.
-
-    The reasoning holds no ``<``: the harness would cut marks of thoughts out of it.
-    """
-    written = json.dumps(reasoning, ensure_ascii=False).replace("<", "\\u003c")
+    """Return the reply to hand to the harness for a text that follows reasoning; see :func:`cut_reply`, too."""
+    written = json.dumps(reasoning, ensure_ascii=False).replace("<", "\\u003c")  # or the harness would cut out thoughts
     return f"[[medtasks:reasoning {written}]] {text}"
 
 
 def without_reasoning(reply: str) -> tuple[str, str]:
-    """Return the text of a reply without mark of a cut, and the reasoning before it.
+    """Return the text of a reply that has no mark of a cut, and the reasoning before it.
 
     Example:
         >>> without_reasoning(reasoned_reply('"A"? <no>', "B"))
@@ -75,5 +71,5 @@ def without_reasoning(reply: str) -> tuple[str, str]:
         >>> without_reasoning("B")
         ('B', '')
     """
-    found = _REASONING.match(reply)
-    return (reply[found.end() :], json.loads(found[1])) if found else (reply, "")
+    match = _REASONING.match(reply)
+    return (reply[match.end() :], json.loads(match[1])) if match else (reply, "")

@@ -4,8 +4,8 @@ Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval a
 (labels), ``open_ended_evaluation/generation_metrics.py`` and ``report_eval/run_all_metrics.py`` (text metrics),
 ``open_ended_evaluation/knowledge_hallucination_score.py`` (judge).
 
-Before labels and text metrics the reference calls ``strip("Assistant:")``, which was meant to remove a label and
-removes all characters of it from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
+Before labels and text metrics the reference calls ``strip("Assistant:")``, which removes all these characters, not the
+word, from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
 """
 
 import re
@@ -26,10 +26,8 @@ _LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 def report_text(reply: str | None, sample: Sample) -> Answer:
     """Return the reply as a report.
 
-    An empty reply and one of white space are scored as the empty text. MultiMedEval at d9ac283 crashes on it; v0.1.0
-    scored the words "Invalid Response" instead, which share words with no report but are a text to BERTScore and
-    CheXbert. A sample that the model adapter could not run has no text to score. Half of a surrogate pair, which no
-    tokenizer takes, becomes the replacement character.
+    A blank reply is scored as the empty text; MultiMedEval at d9ac283 crashes on it, and v0.1.0 scored the words
+    "Invalid Response" instead. Half of a surrogate pair, which no tokenizer takes, becomes the replacement character.
 
     Example:
         >>> report_text("No effusion.", Sample({})).value
@@ -51,8 +49,7 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
 def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
 
-    For labels, a reply of which nothing is left is taken unstripped, and what is then shorter than ten characters is
-    replaced by "No report generated.".
+    For labels, a reply that would become empty is not stripped, and a text of fewer than ten characters is replaced.
 
     Example:
         >>> medheval_open_reference("Assistant: no effusion.", Sample({})).facts["compared"]
@@ -60,12 +57,12 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_open_reference("Atelectasis", Sample({})).facts
         {'judged': 'Atelectasis', 'labelled': 'No report generated.', 'compared': 'elec'}
     """
-    text = _own(reply)
+    text = (reply or "") if failure_cause(reply) is None else ""
     stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
     labelled = stripped or text
     return _answer(
         _reason(reply, text),
-        judged=text.strip(),  # as strict has it for most replies, so that one verdict serves both
+        judged=text.strip(),  # most often the same as in strict, so that one verdict serves both
         labelled=labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT,
         compared=stripped,
     )
@@ -83,24 +80,17 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value
         'Atelectasis, stable'
     """
-    text = _own(reply)
-    said = without_thoughts(text)
-    own = "" if said is None else _LABEL.sub("", said).strip()
-    reason = Reason.TRUNCATED if said is None else _reason(reply, own)
-    return _answer(reason, judged=own, labelled=own, compared=own)
+    text = without_thoughts((reply or "") if failure_cause(reply) is None else "")
+    if text is None:
+        return _answer(Reason.TRUNCATED, judged="", labelled="", compared="")
+    text = _LABEL.sub("", text).strip()
+    return _answer(_reason(reply, text), judged=text, labelled=text, compared=text)
 
 
 def _answer(reason: Reason, *, judged: str, labelled: str, compared: str) -> Answer:
-    """Return what a judge reads, what the labeler of chest findings reads, and what text metrics compare.
-
-    No judge is asked about a reply that is none, whose text is empty.
-    """
+    """Return the texts for a judge, for the labeler of chest findings, and for text metrics."""
     texts = {"judged": judged, "labelled": labelled, "compared": compared}
     return Answer(judged if reason is Reason.OK else None, reason, texts)
-
-
-def _own(reply: str | None) -> str:
-    return "" if reply is None or failure_cause(reply) is not None else reply
 
 
 def _reason(reply: str | None, text: str) -> Reason:

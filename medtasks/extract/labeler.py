@@ -21,27 +21,27 @@ from medtasks.metrics.model_settings import ModelSettings
 VARIABLE = "MEDTASKS_LABELER"
 
 Labels = Mapping[str, Finding | None]
-"""What a labeler says of a text, by condition; None where its value is no :class:`Finding`."""
+"""Findings of one text by condition; None for a value that is no :class:`Finding`."""
 
 _building = threading.Lock()
 
 
 class _Trouble(Exception):
-    """A labeler failed in a way that another text may not cause."""
+    """A failure of a labeler that one of the texts may have caused."""
 
 
 class Labeler(Protocol):
-    """Reads the conditions a text speaks of."""
+    """Reads the conditions that texts mention."""
 
     def __call__(self, texts: Sequence[str]) -> Sequence[Mapping[str, Finding]]:
-        """Return a :class:`Finding` per condition name of :data:`CONDITIONS` for each text, as it is, of a task."""
+        """Return for each text, passed unchanged, a :class:`Finding` per name of :data:`CONDITIONS`."""
         ...
 
 
 def labeler() -> Labeler:
     """Return the labeler that the environment names, else CheXbert; the same one throughout a process.
 
-    Raises a LabelerError if the one that is named cannot be built, or none is and CheXbert's weights are not here.
+    Raises a LabelerError if it cannot be built, or CheXbert's weights are missing.
     """
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
@@ -54,11 +54,11 @@ def labeler() -> Labeler:
 
 
 def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
-    """Let the labeler read texts, all in one call; return what it says of each, or why it says nothing, shape (texts,).
+    """Label texts, all in one call; return the labels of each, or why it has none, shape (texts,).
 
     A labeler that fails gets the texts once more, one by one, so that an error costs its text alone. No message quotes
-    a text, nor an error that might. Raises a LabelerError if there is no labeler, or it failed for a cause that all
-    texts share, such as damaged weights.
+    a text, nor an error that might. Raises a LabelerError without a labeler, or for a cause that all texts share, such
+    as damaged weights.
     """
     if not texts:
         return []
@@ -71,21 +71,30 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
 
 
 def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
-    """Let the labeler read texts, all in one call; return what they say of conditions, shape (texts, names).
+    """Label texts, all in one call; return their findings, shape (texts, names).
 
-    Raises a LabelerError without a labeler, where it failed for a text, or says nothing of a condition.
+    Raises a LabelerError without a labeler, if it fails for a text, or omits a condition.
     """
     return [chosen_findings(labels, names) for labels in label_texts(texts)]
 
 
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
-    """Return the findings of some conditions, in their order, from an entry of what :func:`label_texts` returned.
+    """Return the findings of some conditions, in their order, from one result of :func:`label_texts`.
 
-    Raises a LabelerError if the entry is one, or says nothing of a condition.
+    Raises a LabelerError if the result is one, or omits a condition.
     """
     if isinstance(labels, LabelerError):
         raise labels
-    return tuple(_finding(name, labels) for name in names)
+    findings = []
+    for name in names:
+        if name not in labels:
+            raise LabelerError(f"the labeler says nothing of '{name}'; it must name every condition of a task")
+        finding = labels[name]
+        if finding is None:
+            kinds = "0 blank, 1 positive, 2 negative, 3 uncertain"
+            raise LabelerError(f"the labeler's value for '{name}' is none of {kinds}")
+        findings.append(Finding(finding))  # a plain number if it went through JSON
+    return tuple(findings)
 
 
 def _chexbert() -> Labeler:
@@ -115,7 +124,7 @@ def _chexbert_with(settings: ModelSettings) -> Labeler:
             readings = chexbert(texts)
         except MedTasksError:
             raise
-        except Exception as error:  # of the driver, say; to load the network for every single text would not help
+        except Exception as error:  # such as the driver's; loading the network for every single text would not help
             raise LabelerError(f"CheXbert raised {_origin(error)}") from error
         return [dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)) for reading in readings]
 
@@ -162,16 +171,7 @@ def _finding_or_none(value: Any) -> Finding | None:
         return None
 
 
-def _finding(name: str, labels: Labels) -> Finding:
-    if name not in labels:
-        raise LabelerError(f"the labeler says nothing of '{name}'; it must name every condition of a task")
-    found = labels[name]
-    if found is None:
-        raise LabelerError(f"the labeler's value for '{name}' is none of 0 blank, 1 positive, 2 negative, 3 uncertain")
-    return Finding(found)  # a plain number if it went through JSON
-
-
 def _origin(error: Exception) -> str:
-    """Return the kind of an error and where it was raised; its own words may quote the text."""
+    """Return the kind and location of an error; its message may quote the text."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno} ({frame.name})"

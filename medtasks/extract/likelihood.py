@@ -14,9 +14,9 @@ from medtasks.extract.registry import Kind, extractor
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:
-    """Return the indices of the options with the smallest loss; none where a loss is NaN.
+    """Return the indices of the options with the smallest loss; none if a loss is NaN.
 
-    The published code would count NaN as option B; it is a failed forward pass and not an opinion.
+    The published code counts NaN, a failed forward pass, as option B.
 
     Example:
         >>> most_likely([0.7, 0.5, 0.5]), most_likely([0.5, math.nan])
@@ -28,8 +28,8 @@ def most_likely(losses: Sequence[float]) -> list[int]:
     return [index for index, loss in enumerate(losses) if loss == best]
 
 
-def _chosen(best: Sequence[int], place: int) -> Answer:
-    return Answer.ok(letter(best[place])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
+def _chosen(best: Sequence[int], position: int) -> Answer:
+    return Answer.ok(letter(best[position])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
 
 
 @extractor("greedy_reference", kind=Kind.LIKELIHOODS, summary="most likely option, a tie goes to the first")

@@ -1,13 +1,13 @@
-"""Which options a reply lists, for questions with several right ones.
+"""Options that a reply lists, for questions with several right ones.
 
-GMAI-MMBench asks for letters separated by commas and does not say how replies were read, so this is our own reading:
+GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own:
 
 1. the whole reply, or its declared answer ("the correct answers are A and C", "Answer: A,C"), is a list of letters;
-2. lines that begin with a letter; where they repeat every option they are not read;
+2. lines that begin with a letter, unless they repeat every option;
 3. named or bracketed letters ("options A and D", "(A), (D)");
 4. the texts of options, unless denied.
 
-A refusal, and a reply in which nothing of this is found, lists nothing.
+A refusal lists nothing.
 """
 
 import re
@@ -39,7 +39,7 @@ _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
     "listed_options", kind=Kind.LABELS, version=2, summary="all letters, else option texts, that the reply lists"
 )
 def listed_options(reply: str | None, sample: Sample) -> Answer:
-    """Read which options a reply lists: 1 or 0 per option, at least one of them 1.
+    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
 
     Example:
         >>> sample = Sample({"options": ["cytosol", "actin", "vesicles"]})
@@ -52,9 +52,9 @@ def listed_options(reply: str | None, sample: Sample) -> Answer:
     letters = [letter(index) for index in range(len(sample.options))]
     lines = {mark.upper() for mark in _LINE.findall(text)}
     repeated = lines == set(letters)
-    for found in (_listed(text), _declared(text), set() if repeated else lines):
-        if found:
-            return _answer(found, letters)
+    listed = _listed(text) or _declared(text) or (set() if repeated else lines)
+    if listed:
+        return _answer(listed, letters)
     if repeated:
         text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
     if refuses(text):
@@ -72,12 +72,13 @@ def _listed(text: str) -> set[str]:
 
 
 def _declared(text: str) -> set[str]:
-    found = _DECLARED.findall(text)
-    return _letters(found[-1]) if found else set()
+    answers = _DECLARED.findall(text)
+    return _letters(answers[-1]) if answers else set()
 
 
 def _letters(listed: str) -> set[str]:
-    return {one.upper() for one in _SINGLE.findall(re.sub(r"\b(?:and|options?)\b", " ", listed, flags=re.IGNORECASE))}
+    plain = re.sub(r"\b(?:and|options?)\b", " ", listed, flags=re.IGNORECASE)
+    return {name.upper() for name in _SINGLE.findall(plain)}
 
 
 def _texts(text: str, options: Sequence[str]) -> set[str]:
@@ -86,9 +87,9 @@ def _texts(text: str, options: Sequence[str]) -> set[str]:
     return {letter(index) for index in equal | options_named(text, options)}
 
 
-def _answer(found: set[str], letters: Sequence[str]) -> Answer:
-    if found.isdisjoint(letters):
+def _answer(listed: set[str], letters: Sequence[str]) -> Answer:
+    if listed.isdisjoint(letters):
         return Answer.invalid(Reason.NO_MATCH)
-    if not found <= set(letters):
+    if not listed <= set(letters):
         return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(tuple(int(own in found) for own in letters))
+    return Answer.ok(tuple(int(name in listed) for name in letters))

@@ -1,7 +1,7 @@
-"""How MedEvalKit reads a reply to a question with options, exactly as published.
+"""MedEvalKit's rule for questions with options, exactly as published.
 
-Every reply becomes one option: what cannot be read becomes the option whose line is most similar by difflib, and what
-is similar to none becomes A, as an empty reply does.
+Every reply becomes one option. An unreadable one becomes the option whose line is most similar by difflib; one similar
+to none, such as an empty one, becomes A.
 
 Source: ``judge_multi_choice`` and ``find_most_similar_index`` in ``utils/utils.py`` of
 https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, and the first release, 1de51eb, which looks for a box and
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import product
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
@@ -20,22 +21,22 @@ from medtasks.extract.medevalkit_text import parsed_reply, tagged
 from medtasks.extract.registry import Kind, extractor
 
 NO_LETTER = "text"
-"""The target where the gold is a text that is no option, unless the reply is read as that text."""
+"""The target if the gold is a text that is no option, unless the reply is read as that text."""
 
 Lines = tuple[str, ...]
 
 _REPEATED = "repeated_gold"  # flag of a row of OmniMedVQA, whose answer is the text of several options
-_NO_MODALITY = "no_modality_type"  # flag of a row of OmniMedVQA, for whose column MedEvalKit asks of every row
-_REMEMBERED = 2**17  # texts whose most similar option is known, since several rows read the same replies
+_NO_MODALITY = "no_modality_type"  # flag of a row of OmniMedVQA without the column, which MedEvalKit needs in every row
+_REMEMBERED = 2**17  # texts whose most similar option is cached, since several rows read the same replies
 
 
 def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
     """Return the option that MedEvalKit takes a reply for.
 
     ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA and MedXpertQA; ``release``: as the first release
-    does; ``fixed``: compared with the column ``answer``. The fact ``fallback`` says whether similarity alone decided,
-    ``target`` is there where MedEvalKit compares with another one than the column ``answer``, and ``stops`` where it
-    raises after all inference.
+    does; ``fixed``: compared with the column ``answer``. Facts: ``fallback``, whether similarity alone decided;
+    ``target``, if MedEvalKit compares with another one than the column ``answer``; ``stops``, if it raises after all
+    inference.
     """
     lines = tuple(line.lower() for line in option_lines(sample))
     if not lines:
@@ -46,20 +47,15 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     chosen, fallback, right = _compared(key, text, lines, None if gold is None else gold.strip().lower())
     facts: dict[str, object] = {"fallback": fallback}
     if not fixed and gold != answer:
-        facts["target"] = _target(gold or "", len(lines)) or (chosen if right else NO_LETTER)
+        name = (gold or "").strip().lower()
+        facts["target"] = name.upper() if name in _letters(len(lines)) else chosen if right else NO_LETTER
     if tags and not fixed and _NO_MODALITY in (sample.document.get("flags") or ()):
         facts["stops"] = "its published row has no modality_type (KeyError)"
     return Answer.ok(chosen, **facts)
 
 
-def _target(gold: str, options: int) -> str | None:
-    """Return the letter that a gold is; None for a text."""
-    said = gold.strip().lower()
-    return said.upper() if said in _letters(options) else None
-
-
 def _compared(key: str, text: str, lines: Lines, gold: str | None) -> tuple[str, bool, bool]:
-    """Return the letter of the option taken, whether only similarity found it, and whether the reply counts as right.
+    """Return the letter of the chosen option, whether only similarity found it, and whether the reply counts as right.
 
     ``gold`` is a letter or a text, stripped and in lower case. Of lines that are the same, the right one is taken.
     """
@@ -90,7 +86,7 @@ def _letters(number: int) -> tuple[str, ...]:
 
 
 def _gold(sample: Sample) -> str | None:
-    """Return what MedEvalKit compares with: a letter, that of the last option equal to a text, or such a text."""
+    """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text."""
     document = sample.document
     gold, answer = document.get("gold"), document.get("answer")
     if gold is None or answer is None:
@@ -103,28 +99,28 @@ def _gold(sample: Sample) -> str | None:
 
 
 def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
-    """Return the key of a reply, which may be a letter or an option's line, and the text that similarity looks at.
+    """Return the key of a reply, maybe a letter or an option's line, and the text to compare by similarity.
 
     Example:
         >>> read_reply("The answer is: B", 4)
         (' b', ': b')
     """
-    said, letters = reply.lower(), _letters(options)
-    if not (release and ("boxed" in said or "<answer>" in said)):
-        first, *_, last = ["", *said.split("\n\n")][1:] * 2
+    answer, letters = reply.lower(), _letters(options)
+    if not (release and ("boxed" in answer or "<answer>" in answer)):
+        first, *_, last = ["", *answer.split("\n\n")][1:] * 2
         if first in letters:
-            said = first
+            answer = first
         elif last.split(".")[0] in letters:
-            said = last.split(".")[0]
-    text = parsed_reply(said).strip().lower().replace("\n", "")
+            answer = last.split(".")[0]
+    text = parsed_reply(answer).strip().lower().replace("\n", "")
     return text.split(".")[0].split(":")[-1], text
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def most_similar(lines: Lines, text: str) -> int:
-    """Return the index of the first of the lines most similar to a text by difflib; 0 where none is similar at all.
+    """Return the index of the first of the lines most similar to a text by difflib; 0 if none is similar at all.
 
-    Lines that cannot be the most similar, by the characters that they share with the text, are not compared.
+    Lines that share too few characters with the text are skipped.
 
     Example:
         >>> most_similar(("a. left lung", "b. liver"), "the liver"), most_similar(("a", "b"), "?")
@@ -147,8 +143,8 @@ def most_similar(lines: Lines, text: str) -> int:
 
 
 def _bound(line: str, text: str, characters: Counter[str]) -> float:
-    """Return what difflib's ratio is at most, computed as difflib does."""
-    shared = sum(min(number, characters[one]) for one, number in _counted(line).items())
+    """Return an upper bound of difflib's ratio, computed as difflib does."""
+    shared = sum(min(number, characters[character]) for character, number in _counted(line).items())
     return 2.0 * shared / (len(line) + len(text)) if line or text else 1.0
 
 
@@ -157,27 +153,24 @@ def _counted(line: str) -> Counter[str]:
     return Counter(line)
 
 
-_VERSIONS = {
-    "": (False, False, "MedEvalKit at 9b12e3b"),
-    "_release": (True, False, "MedEvalKit's first release"),
-    "_fixed": (False, True, "MedEvalKit's reading, compared with the mapped answer"),
-}
+_VERSIONS = (  # ending of the names, release, fixed, source
+    ("", False, False, "MedEvalKit at 9b12e3b"),
+    ("_release", True, False, "MedEvalKit's first release"),
+    ("_fixed", False, True, "MedEvalKit's reading, compared with the mapped answer"),
+)
+_KINDS = (  # name, tags, summary
+    ("medevalkit_choice", False, "a letter or an option's line, else the most similar option"),
+    ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
+)
 
 
 def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
     @extractor(name, kind=Kind.CHOICE, summary=summary)
     def read(reply: str | None, sample: Sample) -> Answer:
-        if reply is not None and failure_cause(reply) is not None:
+        if failure_cause(reply) is not None:
             return Answer.invalid(Reason.ADAPTER_FAILED)
         return kit_answer(reply, sample, tags=tags, release=release, fixed=fixed)
 
 
-for _ending, (_release, _fixed, _who) in _VERSIONS.items():
-    _register(
-        f"medevalkit_choice{_ending}", f"{_who}: a letter or an option's line, else the most similar option",
-        tags=False, release=_release, fixed=_fixed,
-    )  # fmt: skip
-    _register(
-        f"medevalkit_tagged_choice{_ending}", f"{_who}: the same, contents of <answer> first",
-        tags=True, release=_release, fixed=_fixed,
-    )  # fmt: skip
+for (_ending, _release, _fixed, _source), (_name, _tags, _summary) in product(_VERSIONS, _KINDS):
+    _register(f"{_name}{_ending}", f"{_source}: {_summary}", tags=_tags, release=_release, fixed=_fixed)

@@ -1,13 +1,11 @@
-r"""How MedEvalKit reads a reply to a question of MMMU: the parser of MMMU's authors after ``<answer>`` or a box.
+r"""MedEvalKit's rule for MMMU, the parser of MMMU's authors after ``<answer>`` or a box; and MMMU-Pro's own rule.
 
-MMMU-Pro's authors have a parser of their own, whose first step is the text after the last ``Answer:``.
+If the parser finds no option, the reference draws one at random, depending on the replies to all earlier questions. An
+extractor only gives the number of options to draw from, the fact ``draws``.
 
-Where the parser finds no option, the reference draws one at random. What is drawn depends on the replies to all earlier
-questions, so that an extractor only says from how many options to draw: the fact ``draws``.
-
-An open question has no letters: the target is :data:`~medtasks.extract.medevalkit_choice.NO_LETTER`, and so is the
-value of a right answer; that of a wrong one is :data:`OTHER`. At 9b12e3b open replies are not parsed, so that each of
-their characters is compared with the whole gold.
+The target of an open question, and the value of its right answer, is
+:data:`~medtasks.extract.medevalkit_choice.NO_LETTER`; that of a wrong one is :data:`OTHER`. At 9b12e3b open replies are
+not parsed: each of their characters is compared with the whole gold.
 
 Source: ``utils/MMMU/eval_utils.py`` and ``eval_val.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
 9b12e3b; ``mmmu/utils/eval_utils.py`` and, at f7446ce, ``mmmu-pro/evaluate.py`` of
@@ -19,10 +17,11 @@ from collections.abc import Iterable, Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
 from medtasks.extract.medevalkit_choice import NO_LETTER
-from medtasks.extract.medevalkit_text import boxed, tagged
+from medtasks.extract.medevalkit_text import boxed, declared_answer, tagged
 from medtasks.extract.registry import Kind, extractor
-from medtasks.extract.reply_text import given_text, own_words
+from medtasks.extract.reply_text import own_words
 from medtasks.extract.robust_choice import robust_kit_choice
 
 OTHER = "other"
@@ -32,7 +31,6 @@ OPEN = "open"
 
 Prediction = str | float
 
-_NO_BOX = "None"
 _ENDS = ",.!?;:'"
 _FEWEST_WORDS = 6  # of a reply in which options' texts are looked for
 _LEADS = ("could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ")
@@ -46,7 +44,7 @@ _NUMBERS = (
 
 
 def is_open(sample: Sample) -> bool:
-    """Return whether a question has no options by its type."""
+    """Return whether a question's type is open."""
     return bool(sample.document.get("question_type") == OPEN)
 
 
@@ -65,13 +63,13 @@ def medevalkit_mmmu(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("medevalkit_mmmu_fixed", kind=Kind.CHOICE, summary="MedEvalKit for MMMU, open answers read by the authors")
 def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply as MedEvalKit does, and that to an open question as MMMU's authors do."""
+    """Read an option as MedEvalKit does, and an open answer as MMMU's authors do."""
     return _read(reply, sample, parses=True)
 
 
 @extractor("robust_mmmu", kind=Kind.CHOICE, version=3, summary="options read with care, open answers as MMMU's authors")
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option by :func:`~medtasks.extract.robust_choice.robust_kit_choice`, an open answer from own words."""
+    """Read an option as :func:`~medtasks.extract.robust_choice.robust_kit_choice`, an open answer from own words."""
     if not is_open(sample):
         return robust_kit_choice(reply, sample)
     text = own_words(reply)
@@ -79,13 +77,12 @@ def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
 
 
 def _read(reply: str | None, sample: Sample, *, parses: bool) -> Answer:
-    given = given_text(reply)
-    if given is Reason.ADAPTER_FAILED:
-        return Answer.invalid(given)
-    text = declared_answer(reply or "")
+    if failure_cause(reply) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    text = declared_answer(reply)
     if is_open(sample):
         return _compared(open_answers(text) if parses else list(text), sample, fallback=False)
-    return _option_or_draw(parsed_option(text, sample.options), given, sample)
+    return _option_or_draw(parsed_option(text, sample.options), reply, sample)
 
 
 @extractor("mmmu_pro", kind=Kind.CHOICE, summary="MMMU-Pro's authors at f7446ce; an unread reply is drawn, seeded")
@@ -98,23 +95,21 @@ def mmmu_pro(reply: str | None, sample: Sample) -> Answer:
         >>> mmmu_pro("B\n", Sample({"options": ["liver", "spleen"]})).facts["draws"]
         2
     """
-    given = given_text(reply)
-    if given is Reason.ADAPTER_FAILED:
-        return Answer.invalid(given)
+    if failure_cause(reply) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
     text = reply or ""
     _, declares, declared = text.rpartition("Answer:")
     named = [name for name in _letters(sample.options) if declares and name in declared]
     forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
     option = named[0] if len(named) == 1 else _last_option(text, sample.options, forms)
-    return _option_or_draw(option, given, sample)
+    return _option_or_draw(option, reply, sample)
 
 
-def _option_or_draw(option: str | None, given: str | Reason, sample: Sample) -> Answer:
+def _option_or_draw(option: str | None, reply: str | None, sample: Sample) -> Answer:
     if option is not None:
         return Answer.ok(option, fallback=False)
-    reason = given if isinstance(given, Reason) else Reason.NO_MATCH
     draws = {"draws": len(sample.options)} if sample.options else {}
-    return Answer.invalid(reason, fallback=True, **draws)
+    return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY, fallback=True, **draws)
 
 
 def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
@@ -123,43 +118,33 @@ def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> A
     return Answer.ok(NO_LETTER if right else OTHER, target=NO_LETTER, **facts)
 
 
-def declared_answer(reply: str) -> str:
-    r"""Return what stands in ``<answer>``, and of that what stands in ``\boxed{}``, where there is such a thing."""
-    text = tagged(reply, "answer") if "<answer>" in reply else reply
-    content = boxed(text)
-    return text if content == _NO_BOX else content
-
-
 def parsed_option(response: str, options: Sequence[str]) -> str | None:
-    r"""Return the option's letter that the authors' parser finds, as MedEvalKit runs it; None where it would draw one.
+    r"""Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one.
 
     Example:
         >>> parsed_option("Answer:B.", ["liver", "spleen"]), parsed_option("It is B.", ["liver", "spleen"])
         (None, 'B')
     """
-    text = response
-    if "<answer>" in text:
-        text = tagged(text, "answer")
-    elif r"\boxed" in text:
-        text = boxed(text)
+    is_boxed = r"\boxed" in response and "<answer>" not in response
+    text = boxed(response) if is_boxed else tagged(response, "answer")
     return _last_option(text.strip(), options, (("({})", "({})"), (" {} ", " {} ")))
 
 
 def _last_option(text: str, options: Sequence[str], forms: Sequence[tuple[str, str]]) -> str | None:
     """Return the last letter in the first form that occurs, else the option whose text comes last in a longer reply.
 
-    A form is a pair: how a letter is found, and how its last place is.
+    A form has two patterns: one to find a letter, one to find its last position.
     """
     for mark in _ENDS:
         text = text.strip(mark)
     text, letters = f" {text} ", _letters(options)
-    for form, place in forms:
+    for form, position in forms:
         if named := [name for name in letters if form.format(name) in text]:
-            return max(named, key=lambda name: text.rfind(place.format(name)))
+            return max(named, key=lambda name: text.rfind(position.format(name)))
     if len(text.split()) >= _FEWEST_WORDS:
-        places = [text.lower().rfind(option.lower()) for option in options]
-        if max(places, default=-1) >= 0:
-            return letters[places.index(max(places))]
+        positions = [text.lower().rfind(option.lower()) for option in options]
+        if max(positions, default=-1) >= 0:
+            return letters[positions.index(max(positions))]
     return None
 
 
@@ -168,29 +153,27 @@ def _letters(options: Sequence[str]) -> list[str]:
 
 
 def open_answers(response: str) -> list[Prediction]:
-    """Return the texts, in lower case, and numbers, of two decimals, of which one may be an open question's answer.
+    """Return the candidates for an open question's answer: texts in lower case, and numbers rounded to two decimals.
 
     Example:
         >>> sorted(open_answers("The result is 12.14 mg"), key=str)
         [12.14, '12.14 mg']
     """
     text = response.strip().strip(".").lower()
-    parts = text.split("\n")
-    keys = [
-        _key(part, _LEADS if part_number < len(parts) else (*_LEADS, "=")) for part_number, part in enumerate(parts, 1)
-    ]
-    found = [key for key in keys if key and key not in _TRIVIAL] or [text]
-    numbers = [number for key in found for pattern in _NUMBERS for number in pattern.findall(key)]
-    return list(dict.fromkeys(one for said in (*found, *numbers) for one in _normalised(said)))
+    *parts, last = text.split("\n")
+    keys = [*(_key(part, _LEADS) for part in parts), _key(last, (*_LEADS, "="))]
+    texts = [key for key in keys if key and key not in _TRIVIAL] or [text]
+    numbers = [number for key in texts for pattern in _NUMBERS for number in pattern.findall(key)]
+    return list(dict.fromkeys(answer for candidate in (*texts, *numbers) for answer in _normalised(candidate)))
 
 
 def _key(part: str, leads: Sequence[str]) -> str:
-    """Return the shortest text behind the last of a lead-in; empty if there is none."""
+    """Return the shortest text after the last of a lead-in, or an empty text."""
     shortest = ""
     for lead in leads:
         if lead in part:
-            rest = part.rpartition(lead)[2].strip()
-            shortest = rest if not shortest or len(rest) < len(shortest) else shortest
+            tail = part.rpartition(lead)[2].strip()
+            shortest = tail if not shortest or len(tail) < len(shortest) else shortest
     return shortest
 
 
@@ -205,8 +188,8 @@ def _normalised(text: str) -> list[Prediction]:
 
 def is_open_right(gold: str, answers: Iterable[Prediction]) -> bool:
     """Return whether an answer holds the gold's text, or is its number."""
-    known = _normalised(gold)
-    texts = [one for one in known if isinstance(one, str)]
+    forms = _normalised(gold)
+    texts = [form for form in forms if isinstance(form, str)]
     return any(
-        any(text in answer for text in texts) if isinstance(answer, str) else answer in known for answer in answers
+        any(text in answer for text in texts) if isinstance(answer, str) else answer in forms for answer in answers
     )

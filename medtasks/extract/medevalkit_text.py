@@ -1,4 +1,4 @@
-r"""How MedEvalKit cuts an answer out of a reply, exactly as published.
+r"""MedEvalKit's way to cut an answer out of a reply, exactly as published.
 
 Source: ``extract`` and ``parse_response`` in ``utils/utils.py`` of https://github.com/alibaba-damo-academy/MedEvalKit
 at 9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never cut off there; what looks like a fault
@@ -7,11 +7,13 @@ is the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply
 
 import re
 
-_NO_BOX = "None"
+NO_BOX = "None"
+"""The content of a box that is missing."""
+
 _BOX = r"\boxed{"
 _BRACE = re.compile(r"[{}]")
-# What stands behind the last of these is the answer; one after the other, each in what the one before has left. The
-# last one cannot occur any more and stands for completeness.
+# The answer follows the last of each, searched for in turn in the rest that the one before left. The last one cannot
+# occur any more; it is here for completeness.
 _LEADS = (
     *("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", "answer:", "答案:", "final answer"),
     "final answer is",
@@ -19,7 +21,7 @@ _LEADS = (
 
 
 def boxed(text: str) -> str:
-    r"""Return what the last ``\boxed{...}`` holds, stripped; the text "None" where there is none, or none that closes.
+    r"""Return the content of the last ``\boxed{...}``, stripped, or :data:`NO_BOX` if it is missing or does not close.
 
     Example:
         >>> boxed(r"so $\boxed{\text{B}}$"), boxed("B")
@@ -27,13 +29,13 @@ def boxed(text: str) -> str:
     """
     start = text.rfind(_BOX)
     if start < 0:
-        return _NO_BOX
+        return NO_BOX
     depth = 0
-    for place in range(start + len(_BOX) - 1, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
+    for position in range(start + len(_BOX) - 1, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
         if depth == 0:
-            return text[start + len(_BOX) : place].strip()
-    return _NO_BOX
+            return text[start + len(_BOX) : position].strip()
+    return NO_BOX
 
 
 def last_box(text: str) -> str:
@@ -55,9 +57,7 @@ def last_box(text: str) -> str:
 
 
 def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
-    """Return all contents of a tag, joined by a blank and stripped.
-
-    Where they are empty it is the whole text, or nothing if the tag is ``required``; nothing of no text.
+    """Return all contents of a tag, joined by a blank and stripped; if empty the whole text, unless ``required``.
 
     Example:
         >>> tagged("<answer>A</answer> or <answer>B</answer>", "answer"), tagged("B", "answer")
@@ -68,34 +68,35 @@ def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
 
 
 def tag_contents(text: str, tag: str) -> list[str]:
-    """Return what stands between each pair of a tag, as it is; case matters."""
+    """Return the content of each pair of a tag, not stripped; case matters."""
     first, last = f"<{tag}>", f"</{tag}>"
     contents = []
-    place = text.find(first)
-    while place >= 0:
-        end = text.find(last, place + len(first))
+    start = text.find(first)
+    while start >= 0:
+        end = text.find(last, start + len(first))
         if end < 0:
             break
-        contents.append(text[place + len(first) : end])
-        place = text.find(first, end + len(last))
+        contents.append(text[start + len(first) : end])
+        start = text.find(first, end + len(last))
     return contents
 
 
-def unwrapped(text: str) -> str:
-    r"""Return the content of ``\boxed{...}`` where the word ``boxed`` occurs, else of ``<answer>``, else the text."""
-    if "boxed" in text:
-        return boxed(text)
-    return tagged(text, "answer") if "<answer>" in text else text
+def declared_answer(reply: str | None) -> str:
+    r"""Return the content of ``<answer>``, and within it that of ``\boxed{}``, else the reply."""
+    text = tagged(reply, "answer")
+    content = boxed(text)
+    return text if content == NO_BOX else content
 
 
 def parsed_reply(reply: str) -> str:
-    r"""Return what a reply declares as its answer, in lower case and not stripped.
+    r"""Return the answer that a reply declares, in lower case and not stripped.
 
     Example:
         >>> parsed_reply("The answer is (B)."), parsed_reply("My boxed answer: B")
         (' (b).', 'None')
     """
-    text = unwrapped(reply.lower())
+    text = reply.lower()
+    text = boxed(text) if "boxed" in text else tagged(text, "answer")
     for lead in _LEADS:
         text = text.rpartition(lead)[2]
     return text

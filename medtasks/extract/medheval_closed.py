@@ -1,4 +1,4 @@
-"""MedHEval's closed questions: its evaluator exactly as released, and what a careful reader would score.
+"""MedHEval's closed questions: its evaluator exactly as released, and a careful rule.
 
 Source: ``code/evaluation/close_ended_evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980. Reply and
 published answer go through the same rule and are compared.
@@ -8,19 +8,16 @@ Yes/no: the text up to its first full stop, without commas, cut at single blanks
 yes, and so do the published answers ``B. No`` and ``Cannot be determined``.
 
 Options: the published text of the options is cut at labels (see :func:`listed_options`), and the option is chosen whose
-text, label included, is most similar to the whole reply. A published answer that is only a letter is compared in the
-same way, so that it may become another option; a lone right letter often does not become the right one either. Where
-reply and published answer are like no option they are equal, which is right. A question without an option B has no
-score of its own and counts like the average question with options of its source and type.
+text, label included, is most similar to the whole reply, so that a lone letter may become another option. A reply and a
+published answer that are both like no option are equal, which is right. A question without an option B has no score of
+its own and counts like the average question with options of its source and type.
 
-The evaluator has a slip for empty replies: it means to count each as wrong, but looks at the last reply of the file in
-place of each one. If that is empty all replies are wrong, else an empty reply says yes. A score that depends on the
-order of the questions cannot be aggregated over processes, so every reply is read as if the last one were not empty.
+By a slip the evaluator calls all replies wrong if the last one of the file is empty, else an empty one says yes. As no
+score may depend on the order of the questions, the last reply counts as not empty here.
 
-The careful reader, ``medheval_strict``, reads yes/no replies by :func:`medtasks.extract.yes_no.yes_no`, and replies to
-options by :mod:`medtasks.extract.robust_choice`: letters, letters with text, and texts count, whatever the case;
-refusals, answers on both sides and empty replies are invalid, and invalid is wrong. A question whose published answer
-names no single option is left out of the accuracies.
+The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.yes_no.yes_no` and
+:mod:`medtasks.extract.robust_choice`. Invalid is wrong. A question whose published answer names no single option is
+left out of the accuracies.
 """
 
 import difflib
@@ -48,7 +45,7 @@ _UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
 
 
 class Counted(enum.StrEnum):
-    """How a question enters the accuracies."""
+    """Weight of a question in the accuracies."""
 
     SCORED = "scored"
     LEFT_OUT = "left_out"
@@ -56,7 +53,7 @@ class Counted(enum.StrEnum):
 
 
 def says_yes(text: str) -> bool:
-    """Return whether a reply or a published answer counts as yes; everything that does not say no does."""
+    """Return whether a reply or a published answer counts as yes: whether it does not say no."""
     return _DENIALS.isdisjoint(text.partition(".")[0].replace(",", "").split(" "))
 
 
@@ -64,7 +61,7 @@ def listed_options(choices: str) -> tuple[str, ...]:
     """Return the options in a published text, label included, from A up to the first missing letter.
 
     A label is a capital with a colon or full stop that follows no letter or digit, or any capital with a closing
-    bracket, also the last one of "(CT)". Of several texts with the same label the last counts.
+    bracket, even that of "(CT)". Of several texts with the same label the last counts.
 
     Example:
         >>> listed_options("A. Left, B. Right")
@@ -72,8 +69,8 @@ def listed_options(choices: str) -> tuple[str, ...]:
         >>> listed_options("A. Computed tomography (CT), B. MRI (no ECA)")
         ('A)', 'B. MRI (no EC')
     """
-    found = _labelled(choices)
-    return tuple(found[label] for label in itertools.takewhile(found.__contains__, _LETTERS))
+    labelled = _labelled(choices)
+    return tuple(labelled[label] for label in itertools.takewhile(labelled.__contains__, _LETTERS))
 
 
 @lru_cache(maxsize=8192)
@@ -86,7 +83,7 @@ def _labelled(choices: str) -> Mapping[str, str]:
 def most_similar(options: Sequence[str], text: str) -> int | None:
     """Return the index of the option most similar to a text, the earliest of equally similar ones.
 
-    Similarity is ``difflib``'s ratio with the option as its first sequence. None where no option shares a character.
+    Similarity is ``difflib``'s ratio with the option as its first sequence; None if it is 0 for all.
     """
     ratios = [difflib.SequenceMatcher(None, option, text).ratio() for option in options]
     best = max(ratios, default=0.0)
@@ -103,52 +100,41 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
-    The sample's ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``. The answer's facts are
-    ``target``, the letter that the published answer is read as; ``correct``, which also an invalid answer may be; and
-    ``counted``. A sample that the adapter could not run is ``adapter_failed``, because it has no reply to read.
+    It needs the sample's ``kind``, ``choices`` and ``gold``. Facts: ``target``, the letter read from the published
+    answer; ``correct``, possible even for an invalid answer; and ``counted``.
 
     Example:
         >>> asked = Sample({"kind": "binary", "choices": "", "gold": "Yes"})
         >>> medheval_reference("I'm sorry, I can't help with that.", asked).facts["correct"]
         True
     """
-    said, document = reply or "", sample.document
+    text, document, counted = reply or "", sample.document, Counted.SCORED
+    value: str | None
     target: str | None
     if document["kind"] == BINARY:
-        answer, target = Answer.ok(_yes_no(said)), _yes_no(document["gold"])
-        counted = Counted.SCORED
+        value, target = (YES if says_yes(words) else NO for words in (text, document["gold"]))
     else:
         options = listed_options(document["choices"])
-        gold = _gold_index(options, document["gold"])
-        answer, target = _chosen(options, said), None if gold is None else letter(gold)
+        indices = most_similar(options, text), _gold_index(options, document["gold"])
+        value, target = (None if index is None else letter(index) for index in indices)
         counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
-    failed = failure_cause(said) is not None
-    return Answer(
-        None if failed else answer.value,
-        Reason.ADAPTER_FAILED if failed else answer.reason,
-        {"target": target, "correct": not failed and answer.value == target, "counted": counted},
-    )
-
-
-def _yes_no(text: str) -> str:
-    return YES if says_yes(text) else NO
+    correct = value == target
+    if failure_cause(text) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED, target=target, correct=False, counted=counted)
+    if value is None:
+        reason = Reason.NO_MATCH if text.strip() else Reason.EMPTY
+        return Answer.invalid(reason, target=target, correct=correct, counted=counted)
+    return Answer.ok(value, target=target, correct=correct, counted=counted)
 
 
 _gold_index = lru_cache(maxsize=8192)(most_similar)
-
-
-def _chosen(options: Sequence[str], reply: str) -> Answer:
-    index = most_similar(options, reply)
-    if index is None:
-        return Answer.invalid(Reason.NO_MATCH if reply.strip() else Reason.EMPTY)
-    return Answer.ok(letter(index))
 
 
 @extractor(
     "medheval_strict", kind=Kind.CLOSED, version=3, summary="MedHEval, closed questions as a careful reader scores them"
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply: it is compared with ``answer``; a yes/no question's text helps to understand statements.
+    """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements.
 
     Example:
         >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})
@@ -157,8 +143,10 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_strict("Yes, in the left lobe.", asked).facts["correct"]
         True
     """
-    binary = sample.document["kind"] == BINARY
-    return judged(_careful_yes_no(reply, sample) if binary else _careful_choice(reply, sample), sample)
+    if sample.document["kind"] != BINARY:
+        return judged(_careful_choice(reply, sample), sample)
+    answer = yes_no(reply, sample.question)
+    return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)
 
 
 def judged(answer: Answer, sample: Sample) -> Answer:
@@ -171,13 +159,8 @@ def judged(answer: Answer, sample: Sample) -> Answer:
 
 def _careful_choice(reply: str | None, sample: Sample) -> Answer:
     # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
-    said = (reply or "").strip().casefold()
-    same = [index for index, option in enumerate(sample.options) if said and option.casefold() == said]
+    text = (reply or "").strip().casefold()
+    same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
     if len(same) == 1:
         return Answer.ok(letter(same[0]))
     return robust_choice(reply, replace(sample, written_options=sample.options or _UNKNOWN_OPTIONS))
-
-
-def _careful_yes_no(reply: str | None, sample: Sample) -> Answer:
-    answer = yes_no(reply, sample.question)
-    return Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer

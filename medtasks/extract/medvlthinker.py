@@ -1,7 +1,6 @@
-"""How MedVLThinker reads a reply to a question with options: at evaluation time, and as its tables were made later.
+"""MedVLThinker's rules for questions with options: at evaluation time, and for its tables, made later.
 
-A reply that names no option is right at no question. Majority and pass rate of several replies are
-:mod:`medtasks.metrics.rollouts`.
+Majority and pass rate of several replies are in :mod:`medtasks.metrics.rollouts`.
 
 Source: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
 https://github.com/UCSC-VLAA/MedVLThinker at a3163b1.
@@ -16,12 +15,11 @@ from medtasks.extract.medevalkit_text import tag_contents
 from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import given_text
 
-# What the answer stands behind; the first of these that occurs.
+# The answer follows the first of these that occurs.
 _LEADS = tuple(
     re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE) for lead in ("answer:", "answer is:", "answer is", "is:")
 )
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-_THINK, _ANSWER_END = "<think>", "</answer>"
 _TURN = re.compile(r"</think>\s*<answer>")
 
 
@@ -43,7 +41,7 @@ def medvlthinker_choice(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("medvlthinker_choice_regraded", kind=Kind.CHOICE, summary="MedVLThinker's tables: also behind 'answer is'")
 def medvlthinker_choice_regraded(reply: str | None, sample: Sample) -> Answer:
-    """Read the option as the later pass does that its tables were made with.
+    """Read the option as the later pass for the tables does.
 
     Example:
         >>> medvlthinker_choice_regraded("The answer is B", Sample({"options": ["liver", "spleen"]})).value
@@ -56,49 +54,43 @@ def _read(reply: str | None, sample: Sample, answer_of: Callable[[str], str]) ->
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    found = [letter(index) for index in named_options(answer_of(text), sample.options)]
-    if not found:
+    named = [letter(index) for index in named_options(answer_of(text), sample.options)]
+    if not named:
         return Answer.invalid(Reason.NO_MATCH)
     target = sample.document.get("answer")
-    return Answer.ok(target if target in found else found[0])  # of options with the same text each is right
+    return Answer.ok(target if target in named else named[0])  # of options with the same text each is right
 
 
 def first_answer(reply: str) -> str:
-    """Return what the first ``<answer>`` holds, else the whole reply, stripped."""
+    """Return the content of the first ``<answer>``, else the whole reply, stripped."""
     contents = tag_contents(reply, "answer")
     return (contents[0] if contents else reply).strip()
 
 
 def last_answer(reply: str) -> str:
-    r"""Return the first line of the last ``<answer>``, else what stands behind a lead-in, without tags.
+    r"""Return the first line of the last ``<answer>``, else the text after a lead-in, without tags.
 
     Example:
         >>> last_answer("<answer>\nB\nsure</answer>"), last_answer("Answer: A\nThe final answer: (B)")
         ('B', '(B)')
     """
-    text = _declared(reply)
+    if contents := tag_contents(reply, "answer"):
+        text = re.split(r"[\n\r]", contents[-1].strip())[0]
+    else:
+        text = next((matches[-1] for lead in _LEADS if (matches := lead.findall(reply))), reply)
     for tag in _TAGS:
         text = text.replace(tag, "")
     return text.strip()
 
 
-def _declared(reply: str) -> str:
-    if contents := tag_contents(reply, "answer"):
-        return re.split(r"[\n\r]", contents[-1].strip())[0]
-    for lead in _LEADS:
-        if found := list(lead.finditer(reply)):
-            return found[-1][1]
-    return reply
-
-
 def named_options(answer: str, options: Sequence[str]) -> list[int]:
     """Return the indices of the options that an answer is: letter, text, or both; case does not matter."""
-    said = answer.strip().lower()
+    plain = answer.strip().lower()
     forms = ((letter(index), f"{letter(index)}. {option}", option) for index, option in enumerate(options))
-    return [index for index, named in enumerate(forms) if said in [form.strip().lower() for form in named]]
+    return [index for index, names in enumerate(forms) if plain in [name.strip().lower() for name in names]]
 
 
 def format_reward(reply: str) -> float:
-    """Return 1 for a reply that is nothing but ``<think>...</think> <answer>...</answer>``, else 0."""
-    framed = reply.startswith(_THINK) and reply.endswith(_ANSWER_END)
-    return float(framed and _TURN.search(reply, len(_THINK), len(reply) - len(_ANSWER_END)) is not None)
+    """Return 1 for a reply that is exactly ``<think>...</think> <answer>...</answer>``, else 0."""
+    framed = reply.startswith("<think>") and reply.endswith("</answer>")
+    return float(framed and _TURN.search(reply, len("<think>"), len(reply) - len("</answer>")) is not None)

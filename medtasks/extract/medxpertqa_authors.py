@@ -1,6 +1,6 @@
-"""How MedXpertQA's authors read a reply without examples: the first capital letter that stands alone.
+"""MedXpertQA's rule for replies without examples: the first capital letter on its own; without one it is wrong.
 
-"I would choose C" is I where there are ten options. A reply without any letter is wrong.
+With ten options "I would choose C" is I.
 
 Source: ``answer_cleansing`` in ``eval/utils.py`` and ``eval/config/prompt_templates.py`` of
 https://github.com/TsinghuaC3I/MedXpertQA at f21247d.
@@ -14,7 +14,7 @@ from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import given_text
 
 DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
-"""What ends the prompt, and may be repeated: of a direct answer, and of the second turn behind a reasoning one."""
+"""Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning."""
 
 _LEAD = " answer is "
 _UNWANTED = ("I understand", "A through J", "A through E", "A through D")
@@ -43,12 +43,12 @@ def _read(reply: str | None, sample: Sample, trigger: str) -> Answer:
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    found = first_letter(text, len(sample.options), trigger)
-    return Answer.ok(found) if found else Answer.invalid(Reason.NO_MATCH)
+    name = first_letter(text, len(sample.options), trigger)
+    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
 
 
 def first_letter(reply: str, options: int, trigger: str = DIRECT) -> str | None:
-    """Return the first of the options' letters behind a trigger, else behind "answer is"; None without any."""
+    """Return the first of the options' letters after a trigger, else after "answer is"; None without any."""
     if not options:
         return None
     letters, text = [letter(index) for index in range(options)], reply
@@ -58,5 +58,5 @@ def first_letter(reply: str, options: int, trigger: str = DIRECT) -> str | None:
             break
     for phrase in _UNWANTED:
         text = text.replace(phrase, "")
-    found = re.search(rf"\b(?:{'|'.join(map(re.escape, letters))})\b", text)
-    return found[0] if found else None
+    match = re.search(rf"\b(?:{'|'.join(map(re.escape, letters))})\b", text)
+    return match[0] if match else None

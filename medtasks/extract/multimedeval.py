@@ -1,13 +1,10 @@
 """MultiMedEval's two text cleaners, exactly as published, and its rules for questions and classes with each of them.
 
-Source: https://github.com/corentin-ryr/MultiMedEval at d9ac283 (``head``) and v0.1.0: ``get_predicted_answer`` in
-``multimedeval/qa.py``, ``mnist.py``, ``image_classification.py``, ``mednli.py`` and ``chestxray14.py``, and
-``getPredictedAnswer`` in the same modules of v0.1.0. Both versions match alike and differ in the cleaner alone. The
-task of ``chestxray14.py`` came after v0.1.0; the rule with the older cleaner is what that version would have done.
-
-The cleaners are ``clean_str`` at d9ac283 in ``multimedeval/utils.py``, the same in v0.1.1, and ``cleanStr`` of v0.1.0.
-Replies, keys and options are cleaned alike before they are compared. The published numbers for questions and for image
-classification rest on the older one.
+Source: https://github.com/corentin-ryr/MultiMedEval at d9ac283 (``head``) and v0.1.0: ``get_predicted_answer``
+(``getPredictedAnswer`` in v0.1.0) in ``multimedeval/qa.py``, ``mnist.py``, ``image_classification.py``, ``mednli.py``
+and ``chestxray14.py``, and the cleaners in ``multimedeval/utils.py``: ``clean_str`` at d9ac283 and in v0.1.1,
+``cleanStr`` in v0.1.0. The versions differ in the cleaner alone, which is applied to replies, targets and options. The
+published numbers for questions and image classification rest on the older one; ``chestxray14.py`` came after it.
 
 ``multimedeval_vqa_head`` is in :mod:`medtasks.extract.open_text`.
 """
@@ -36,9 +33,8 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _BLANKS = re.compile(" +")
-# The table ``contractions`` there. Every entry but one puts a single missing apostrophe back, so the full forms say it
-# all; the other takes one away. Left out are four entries with a capital, which are looked up in lower-case text and
-# never found, and two that change nothing.
+# The reference's table ``contractions``. Every entry but one restores a single apostrophe, so the full forms suffice;
+# the other removes one. Left out are four entries with a capital, which never match lower case, and two without effect.
 _FULL_FORMS = """
 ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd've he'd he's
 how'd how'll how's isn't it'd it'd've it'll ma'am might've mightn't mightn't've must've mustn't needn't not've o'clock
@@ -55,18 +51,16 @@ _RESTORED = {
     if character == "'"
 }
 CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_RESTORED, "somebody'd": "somebodyd"})
-"""Words that lost an apostrophe, and what they were."""
+"""Full forms of words that lost an apostrophe."""
 
 
 def clean_head(text: str) -> str:
     """Clean a text as MultiMedEval does from v0.1.1 on.
 
-    Lower case; 21 punctuation marks deleted where the text has the mark next to a blank, or a number with a comma
-    anywhere, and blanks otherwise; the first 32 periods without a digit behind them deleted; number words up to ten in
-    digits; the words "a", "an" and "the" dropped; apostrophes of contractions restored; single blanks.
-
-    Colons, apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay, and the letter A alone is taken for an article: a
-    reply that is only a letter or a number may have nothing in common with its option. What is left may be empty.
+    Lower case; 21 punctuation marks deleted if the text has the mark next to a blank, or a number with a comma
+    anywhere, else replaced by blanks; the first 32 periods not before a digit deleted; number words up to ten in
+    digits; articles dropped, also the letter A alone; apostrophes of contractions restored; single blanks. Colons,
+    apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay. The result may be empty.
 
     Example:
         >>> clean_head("The mass measures 1.2cm, dont biopsy (yet).")
@@ -88,9 +82,8 @@ def clean_head(text: str) -> str:
 def clean_v0_1_0(text: str) -> str:
     r"""Clean a text as MultiMedEval v0.1.0 did.
 
-    Lower case; newlines are blanks; outer whitespace stripped; ASCII punctuation becomes blanks; runs of blanks become
-    one. Punctuation is replaced after stripping, so one blank may lead or trail, and other whitespace stays. What is
-    left may be empty or a single blank.
+    Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
+    blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
 
     Example:
         >>> clean_v0_1_0("(B) It's 1.2cm\n")
@@ -111,7 +104,7 @@ _THRESHOLD = 0.5
 
 
 def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[[Rule], Rule]:
-    """Register a rule once with each cleaner; a sample that the adapter could not run has no reply to read."""
+    """Register a rule with each cleaner; a sample that the adapter could not run has no answer."""
 
     def with_cleaner(rule: Rule, clean: Cleaner) -> Extract:
         def extract(reply: str | None, sample: Sample) -> Answer:
@@ -132,7 +125,6 @@ def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[
 
 @lru_cache(maxsize=4096)
 def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
-    # A dataset asks about the same classes thousands of times.
     return References.of([clean(option) for option in options])
 
 
@@ -140,9 +132,8 @@ def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
 def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read the answer to a question (MedQA, MedMCQA, MMLU): the option with the highest BLEU-1 against the reply.
 
-    Options are written the way the task compares them, for example "A Aortic arch" for MedQA and "a: Aortic arch." for
-    MedMCQA. A tie goes to the first; ``empty`` when cleaning leaves no word, as of the reply "A", which the newer
-    cleaner drops as an article; ``no_match`` when every option scores 0.
+    Options are in the form that the task compares, such as "A Aortic arch" for MedQA and "a: Aortic arch." for MedMCQA.
+    A tie goes to the first; ``empty`` if cleaning leaves no word, ``no_match`` if every option scores 0.
 
     Example:
         >>> closest_option(clean_head("Answer: b"), ["A aorta", "B kidney"], clean_head).value
@@ -157,9 +148,7 @@ def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answ
 
 @_in_both_versions("multimedeval_class", Kind.CHOICE, "images", "highest BLEU-1, else the first class")
 def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
-    """Read the class of an image: as an option, for example "1: adipose", and the first class where no word agrees.
-
-    Even an empty reply gets the first class; a sample that the adapter could not run does not.
+    """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees.
 
     Example:
         >>> [closest_class(reply, ["1: adipose", "2: mucus"], clean_head).value for reply in ("mucus", "2", "")]
@@ -173,8 +162,8 @@ def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answe
 def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read the word that the cleaned reply has most often, in a tie yes before no before maybe.
 
-    ``empty`` when cleaning leaves no word, ``no_match`` without any of the three; with a colon or a star, which the
-    newer cleaner leaves, it is another word.
+    ``empty`` if cleaning leaves no word, ``no_match`` without any of the three. A colon or a star, which the newer
+    cleaner leaves, makes another word.
 
     Example:
         >>> most_frequent_word("no there is no effect yes", ["yes", "no", "maybe"], clean_head).value
@@ -213,8 +202,7 @@ def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
 def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
 
-    BLEU-1 is the share of the reply's words that the label has, so a label is found only in a reply with hardly another
-    word: "Edema" names one, and "Edema, Mass" has two words and names none.
+    BLEU-1 is the share of the reply's words that the label has, so "Edema" names a label and "Edema, Mass" names none.
 
     Example:
         >>> [close_labels(reply, ["Edema", "Mass"], clean_head).value for reply in ("mass", "edema mass")]

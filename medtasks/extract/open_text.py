@@ -1,8 +1,8 @@
-"""Comparing a reply in free text with the target of an open question.
+"""Replies in free text, compared with the target of an open question.
 
-Facts of the answers: ``closed``, whether the target is "yes" or "no"; ``correct``, whether the extractor takes the
-reply for right, which an invalid one never is; and, between 0 and 1, ``bleu_1`` of the sentence, without smoothing,
-``token_f1`` over distinct tokens, and ``token_recall``, the share of the target's tokens that the reply has.
+Facts of the answers: ``closed``, whether the target is "yes" or "no"; ``correct``, never of an invalid reply; and,
+between 0 and 1, ``bleu_1`` of the sentence, without smoothing, ``token_f1`` over distinct tokens, and ``token_recall``,
+the share of the target's tokens that the reply has.
 """
 
 import re
@@ -71,12 +71,10 @@ _ADVICE = re.compile(
 def stated_words(text: str, of_interest: Container[str] | None = None) -> list[str]:
     """Return the words of a text in order, those in a denied statement with the prefix ``not:``.
 
-    Lower case, singular, American spelling; punctuation and possessives removed; number words up to ten and "none" in
-    digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
-    "x-ray" as one word. Articles are dropped. The letter A stays where it names something: at the end, before a mark,
-    "and" or "is", after a noun such as "type" or "hepatitis", and as a capital within a sentence.
-
-    ``of_interest`` are words for which it matters whether they are denied, None for all: telling it takes time.
+    Lower case, singular, American spelling; no punctuation, possessives and articles; number words up to ten and "none"
+    in digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
+    "x-ray" as one word. The letter A stays as a name: at the end, before a mark, "and" or "is", after a noun such as
+    "type", and as a capital within a sentence. Only words ``of_interest``, by default all, are checked for denial.
 
     Example:
         >>> stated_words("The mass is 1.20cm, but there is no effusion.")
@@ -87,14 +85,14 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
     spoken = list(_words(text))
     doubtful = [
-        position
-        for position, (word, _, _) in enumerate(spoken)
+        (position, start, end)
+        for position, (word, start, end) in enumerate(spoken)
         if word not in _UNDENIABLE and (of_interest is None or word in of_interest)
     ]
-    found = [word for word, _, _ in spoken]
-    for position in _denied(text, [(position, *spoken[position][1:]) for position in doubtful]) if doubtful else ():
-        found[position] = DENIED + found[position]
-    return found
+    stated = [word for word, _, _ in spoken]
+    for position in _denied(text, doubtful) if doubtful else ():
+        stated[position] = DENIED + stated[position]
+    return stated
 
 
 def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int]:
@@ -114,9 +112,7 @@ def _words(text: str) -> Iterator[tuple[str, int, int]]:
     for match in _WORD.finditer(text):
         if match.lastgroup == "number":
             yield _plain_number(match[0]), match.start(), match.end()
-        elif (
-            not (match[0] in ("a", "A") and _is_article(text, match, shouting)) and match[0].casefold() not in _ARTICLES
-        ):
+        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
             yield _spelled(match[0]), match.start(), match.end()
 
 
@@ -128,17 +124,15 @@ def _plain_number(written: str) -> str:
 
 
 def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
-    """Return whether an "a" belongs to the noun behind it."""
+    """Return whether a word is an "a" that belongs to the noun after it."""
     before = text[max(0, match.start() - 20) : match.start()]
-    if _NOUN_FOLLOWS.match(text, match.end()) is None or _LABELLED.search(before):
+    if match[0] not in ("a", "A") or _NOUN_FOLLOWS.match(text, match.end()) is None or _LABELLED.search(before):
         return False
     return match[0] == "a" or shouting or _SENTENCE_STARTS.search(before) is not None
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
-    """Return the text of a reply to compare with an open question's target, or ``None``, and the reason.
-
-    Of a reply that partly declines, it is what the reply states.
+    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason.
 
     Example:
         >>> open_reply("I cannot determine the type, but it appears to be an MRI.")[0]
@@ -161,8 +155,7 @@ def open_reply(reply: str | None) -> tuple[str | None, Reason]:
 
 @lru_cache(maxsize=4096)
 def _cleaned_target(target: str) -> str:
-    # The reference strips targets, not replies; outer blanks decide whether some marks join or part words.
-    return clean_head(target.strip())
+    return clean_head(target.strip())  # not so replies; outer blanks decide whether some marks join or part words
 
 
 @extractor(
@@ -175,8 +168,7 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
 
     Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
 
-    The value is the cleaned reply; one without words is ``empty``, and scores 0 there, too. A sample that the adapter
-    could not run has no reply to compare.
+    The value is the cleaned reply; one without words is ``empty`` and scores 0, as in the reference.
 
     Example:
         >>> answer = multimedeval_vqa_head("The image shows No", Sample({"answer": "No"}))
@@ -197,7 +189,8 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
 
 
 @lru_cache(maxsize=4096)
-def _target_words(target: str) -> tuple[str, ...]:
+def target_words(target: str) -> tuple[str, ...]:
+    """Return the :func:`stated_words` of a target, which many replies are compared with."""
     return tuple(stated_words(target))
 
 
@@ -208,16 +201,13 @@ def _target_words(target: str) -> tuple[str, ...]:
     summary="words shared with the key that the reply does not deny; clear yes or no",
 )
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
-    """Score as a careful reader would.
+    """Score with care.
 
-    A closed question is right when the reply says the target's "yes" or "no"; a reply that says both or neither is
-    invalid. What was read is compared, not the sentence around it, so the overlaps are those of "yes" and "no".
+    A closed question is right if the reply says the target's "yes" or "no", also by a statement about what the question
+    asks; both or neither is invalid. Overlaps are those of the "yes" or "no" alone.
 
     For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
-
-    The sample's ``answer`` is the target as published; its question helps to understand a statement such as "There is
-    no fracture." as yes or no.
 
     Example:
         >>> robust_vqa("There is no evidence of pneumonia.", Sample({"answer": "pneumonia"})).facts["token_recall"]
@@ -227,29 +217,26 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
         >>> robust_vqa("Hepatitis A.", Sample({"answer": "hepatitis A"})).facts["correct"]
         True
     """
-    words = _target_words(sample.document["answer"])
+    words = target_words(sample.document["answer"])
     if is_closed(" ".join(words)):
-        return _robust_closed(yes_no(reply, sample.question), words[0])
-    said, reason = open_reply(reply)
-    if said is None:
+        answer = yes_no(reply, sample.question)
+        if answer.value is None:
+            return _invalid(answer.reason, closed=True)
+        overlap = token_overlap({answer.value}, {words[0]})
+        return _compared(answer.value, words[0], overlap, closed=True, correct=answer.value == words[0])
+    text, reason = open_reply(reply)
+    if text is None:
         return _invalid(reason, closed=False)
-    spoken = stated_words(said, frozenset(word.removeprefix(DENIED) for word in words))
+    spoken = stated_words(text, frozenset(word.removeprefix(DENIED) for word in words))
     if not spoken:
         return _invalid(Reason.EMPTY, closed=False)
     overlap = token_overlap(set(spoken), set(words))
     return _compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=open_correct(overlap.recall))
 
 
-def _robust_closed(answer: Answer, word: str) -> Answer:
-    if answer.value is None:
-        return _invalid(answer.reason, closed=True)
-    overlap = token_overlap({answer.value}, {word})
-    return _compared(answer.value, word, overlap, closed=True, correct=answer.value == word)
-
-
-def _compared(said: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
-    shares = {"bleu_1": bleu1(said, target), "token_f1": overlap.f1, "token_recall": overlap.recall}
-    return Answer.ok(said, closed=closed, correct=correct, **shares)
+def _compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
+    shares = {"bleu_1": bleu1(text, target), "token_f1": overlap.f1, "token_recall": overlap.recall}
+    return Answer.ok(text, closed=closed, correct=correct, **shares)
 
 
 def _invalid(reason: Reason, *, closed: bool) -> Answer:

@@ -1,4 +1,4 @@
-"""Numbers in a reply that stand for an option or a grade, told from measurements, counts and years."""
+"""Numbers of options and grades in a reply, in contrast to measurements, counts and years."""
 
 import re
 
@@ -40,7 +40,7 @@ _NEAR = 160  # characters from the name of a scale to its grade
 
 
 def only_numbers(text: str) -> list[int]:
-    """Return the numbers of a reply that consists of nothing else: "2", "(2).", "Option 2", "2 and 5", "two".
+    """Return the numbers of a reply without other content: "2", "(2).", "Option 2", "2 and 5", "two".
 
     Example:
         >>> only_numbers("Option (2)."), only_numbers("2 mm")
@@ -71,10 +71,10 @@ def numbers_called(text: str) -> list[Mention[int]]:
         >>> [number.what for number in numbers_called("Option 2, 5 mm from the border")]
         [2]
     """
-    found = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
+    mentions = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
     for pattern, spelled in ((_SPELLED, _CARDINALS), (_RANKED, ORDINALS)):
-        found += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
-    return found or [Mention(int(match[1]), *match.span(1)) for match in _IN_BRACKETS.finditer(text)]
+        mentions += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
+    return mentions or [Mention(int(match[1]), *match.span(1)) for match in _IN_BRACKETS.finditer(text)]
 
 
 def grades_called(text: str) -> list[Mention[int]]:
@@ -86,14 +86,15 @@ def grades_called(text: str) -> list[Mention[int]]:
         >>> [number.what for number in grades_called("BI-RADS category IV; a 2 mm mass")]
         [4, 4]
     """
-    found = set()
+    grades = set()
     for scale in _SCALE.finditer(text):
         match = _GRADE.match(text, scale.end(), scale.end() + _NEAR)
         if match:
             value = int(match[1]) if match[1] else _spelled(match[2] or match[3])
-            found.add(Mention(value, scale.start(), match.end()))
-            found |= {Mention(int(match[4]), scale.start(), match.end())} if match[4] else set()
-    return sorted(found, key=lambda number: (number.start, number.what))
+            grades.add(Mention(value, scale.start(), match.end()))
+            if match[4]:
+                grades.add(Mention(int(match[4]), scale.start(), match.end()))
+    return sorted(grades, key=lambda number: (number.start, number.what))
 
 
 def without_scale(text: str, low: int, high: int) -> str:

@@ -17,9 +17,9 @@ E = TypeVar("E", bound=Extract)
 
 
 class Kind(enum.StrEnum):
-    """What extractors read, and so what an answer's value and facts are.
+    """Type of an extractor, which determines the value and facts of its answers.
 
-    The first argument of an extractor is the raw reply, ``None`` being read as empty; of ``LIKELIHOODS`` it is the mean
+    The first argument of an extractor is the raw reply, ``None`` counting as empty, or for ``LIKELIHOODS`` the mean
     negative log-likelihood of each option. No extractor raises, whatever the reply.
     """
 
@@ -49,7 +49,7 @@ REGISTERED: dict[str, RegisteredExtractor] = {}
 
 
 def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Callable[[E], E]:
-    """Register a function under a name that no other kind has; the version is raised when its answers change."""
+    """Register a function under a unique name; raise the version when its answers change."""
 
     def register(extract: E) -> E:
         REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract)
@@ -78,15 +78,15 @@ _CALLED: Mapping[Kind | None, str] = {
 
 def extractor_of(name: str, kind: Kind | None = None) -> RegisteredExtractor:
     """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
-    known = extractors(kind)
-    if name not in known:
-        raise unknown_name(_CALLED.get(kind, "answer rule"), name, known)
-    return known[name]
+    registered = extractors(kind)
+    if name not in registered:
+        raise unknown_name(_CALLED.get(kind, "answer rule"), name, registered)
+    return registered[name]
 
 
 @cache
 def extractors(kind: Kind | None = None) -> Mapping[str, RegisteredExtractor]:
     """Return the extractors of a kind, or of all kinds, by name."""
-    places = [importlib.import_module(f"medtasks.extract.{module}").__name__ for module in _MODULES]
-    ordered = sorted(REGISTERED.values(), key=lambda registered: places.index(registered.extract.__module__))
-    return MappingProxyType({found.name: found for found in ordered if kind in (None, found.kind)})
+    modules = [importlib.import_module(f"medtasks.extract.{module}").__name__ for module in _MODULES]
+    ordered = sorted(REGISTERED.values(), key=lambda registered: modules.index(registered.extract.__module__))
+    return MappingProxyType({rule.name: rule for rule in ordered if kind in (None, rule.kind)})

@@ -1,7 +1,6 @@
-"""What a careful reader accepts as the class of an image.
+"""The class of an image, read with care.
 
-The options are class names or grades; prompts number them from 1. The rule reads from strong evidence to weak and stops
-at the first step that finds something:
+The options are class names or grades; prompts number them from 1. The first of these steps that finds something counts:
 
 1. the whole reply is a number, a class name, an acronym of one, or the beginning of exactly one name;
 2. a declared answer ("the answer is 2", "diagnosis: BCC"); a final answer overrules an earlier one;
@@ -10,13 +9,12 @@ at the first step that finds something:
 5. a called number or grade ("option 2", "BI-RADS 4", "category IV");
 6. the one class that the text affirms, or holds possible ("may be a melanoma").
 
-Two different classes on one step, and a number beside another class's name, are ambiguous. Measurements, counts and
-years are no option numbers. "Not malignant" says nothing about the other class: only what is stated counts. Of names
-that contain one another the longest counts, so "benign without callback" is not "benign".
+Two different classes on one step, and a number next to another class's name, are ambiguous. Measurements, counts and
+years are no option numbers. "Not malignant" says nothing about the other class. Of names that contain one another the
+longest counts, so "benign without callback" is not "benign".
 
-Grades: where the options are numbers 1, 2, ... a number is its own position. Where they are numbers that do not agree
-with the positions ("1: 0", "2: 1", ...), the prompt asks for an option, so a bare number is an option's position;
-"grade 2" is the option that reads "2"; a number that is no position is taken as the grade.
+Grades: of options 1, 2, ... a number is its own position. If the options are numbers that differ from their positions
+("1: 0", "2: 1", ...), a bare number is a position, or a grade if it is no position; "grade 2" is the option "2".
 """
 
 import re
@@ -35,9 +33,7 @@ from medtasks.extract.reply_text import declared, own_words, refuses
 
 NO_OPTION = -1
 _FILLER = re.compile(
-    r"(?:[\s\"'(\[:,]|\b(?:an?|the|that|of|most likely|likely|probably|to be|"
-    r"it is|this is|it's)\b)*",
-    re.IGNORECASE,
+    r"(?:[\s\"'(\[:,]|\b(?:an?|the|that|of|most likely|likely|probably|to be|it is|this is|it's)\b)*", re.IGNORECASE
 )
 _SCALE_FILLER = re.compile(rf"(?:{_FILLER.pattern}|\b(?:bi-?rads|grade|level|category)\b)*", re.IGNORECASE)
 _SIGN = re.compile(
@@ -57,7 +53,7 @@ _NEAR = 300  # characters in which an answer begins
 
 @dataclass(frozen=True)
 class ClassChoices:
-    """The classes of one question: what they are called, or the grades that are their names."""
+    """The classes of one question: their names, or the grades that are their names."""
 
     options: tuple[str, ...]
     names: ClassNames
@@ -69,24 +65,22 @@ class ClassChoices:
         return bool(self.grades) and self.grades != tuple(range(1, len(self.options) + 1))
 
     def position(self, number: int) -> int:
-        """Return the class a bare number stands for, counted from 0; a grade only where it is no position."""
-        if 1 <= number <= len(self.options):
-            return number - 1
-        return self.grade(number)
+        """Return the class of a bare number, counted from 0: a position, else a grade."""
+        return number - 1 if 1 <= number <= len(self.options) else self.grade(number)
 
     def positions(self, numbers: Sequence[int]) -> set[int]:
         """Return the classes of several numbers; different numbers are never one class."""
         return {self.position(number) for number in numbers} | ({NO_OPTION} if len(set(numbers)) > 1 else set())
 
     def grade(self, number: int) -> int:
-        """Return the class that is called by this number, or ``NO_OPTION``."""
+        """Return the class with this number as its name, or ``NO_OPTION``."""
         return self.grades.index(number) if number in self.grades else NO_OPTION
 
     def at(self, text: str, start: int = 0, *, leading: bool = False) -> set[int]:
-        """Return the classes named where ``text`` goes on at ``start``: number, name, or both.
+        """Return the classes named at ``start``, after fillers such as "most likely a": number, name, or both.
 
-        Fillers such as "most likely a" are skipped. Words that open a reply, ``leading``, must be set off from what
-        follows. There are several where the text says "or", or a number and a name that contradict each other.
+        Several are joined by "or", or are a number and a name that contradict each other. ``leading`` words must be set
+        off from the rest.
         """
         near = text[start : start + _NEAR]
         filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
@@ -95,36 +89,36 @@ class ClassChoices:
         return self._numbered(near, numbers, end, leading) if numbers else self._named(near, begin, leading)
 
     def _numbered(self, near: str, numbers: list[int], end: int, leading: bool) -> set[int]:
-        found = self.positions(numbers)
+        positions = self.positions(numbers)
         sign = _SIGN.match(near, end)
-        behind = sign.end() if sign else end
-        if self.shifted and near[behind:].strip():  # "2: 1" names option 2, "2: moderate" may mean grade 2
-            labels, _ = numbers_at(near, behind)
-            return found | {self.grade(label) for label in labels} if labels else set()
+        after = sign.end() if sign else end
+        if self.shifted and near[after:].strip():  # "2: 1" names option 2, "2: moderate" may mean grade 2
+            labels, _ = numbers_at(near, after)
+            return positions | {self.grade(label) for label in labels} if labels else set()
         if len(numbers) == 1 and not self.grades:
-            beside = [mention.what for mention in self.names.mentions(near) if mention.start == behind]
-            if beside:
-                return found | set(beside)
-        return found if not leading or _NUMBER_ENDS.match(near, end) else set()
+            names = {mention.what for mention in self.names.mentions(near) if mention.start == after}
+            if names:
+                return positions | names
+        return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
 
     def _named(self, near: str, begin: int, leading: bool) -> set[int]:
         mentions = {mention.start: mention for mention in self.names.mentions(near)}
-        found, end = set(), begin
-        following: re.Match[str] | None = None
-        while mention := mentions.get(following.end() if following else begin):
-            found.add(mention.what)
+        named, end, start = set(), begin, begin
+        while mention := mentions.get(start):
+            named.add(mention.what)
             end = mention.end
             following = _ALSO.match(near, end)
             if following is None:
                 break
-        if not found:
+            start = following.end()
+        if not named:
             return set()
         clause = next(iter(clauses(near[begin:])), "")
         denied = stance(clause, 0, min(end - begin, len(clause))) is Stance.DENIED
         if denied or (leading and not _NAME_ENDS.match(near, end)):
             return set()
         number = _NUMBER_BEHIND.match(near, end)
-        return found | {self.position(int(number[1]))} if number else found
+        return named | {self.position(int(number[1]))} if number else named
 
     def without_echo(self, text: str) -> str:
         """Remove a repetition of all options, with or without numbers, and of the whole scale of grades."""
@@ -145,7 +139,7 @@ class ClassChoices:
 
 @lru_cache(maxsize=64)
 def class_choices(options: tuple[str, ...]) -> ClassChoices:
-    """Return the classes of a question, told as grades ("1", "BI-RADS 2") or as names.
+    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names.
 
     Example:
         >>> class_choices(("0", "1", "2")).shifted, class_choices(("BI-RADS 1", "BI-RADS 2")).shifted
@@ -166,8 +160,7 @@ _DECLARED = leads(_NOUN)
 _CHOOSING = re.compile(
     r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
     r"classif(?:y|ied)(?: it| this)? as|(?:diagnosed|identified|labell?ed|rated|graded|assessed) as|"
-    r"(?:rate|grade|assess) (?:it|this) as|"
-    r"(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b",
+    r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b",
     re.IGNORECASE,
 )
 _NEGATIVE = re.compile(r"\(?\bnegative\b\)?", re.IGNORECASE)  # the name of BI-RADS 1
@@ -206,30 +199,30 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
     shifted = classes.shifted and grades_called(text)
-    found = set() if shifted else _whole(text, classes) or _opening(text, classes)
-    if not found and refuses(text):
+    options = set() if shifted else _whole(text, classes) or _opening(text, classes)
+    if not options and refuses(text):
         return Answer.invalid(Reason.REFUSED)
-    found = found or _called(text, classes)
-    return _settle(found, text, classes) if found else _affirmed(text, classes)
+    options = options or _called(text, classes)
+    return _settle(options, text, classes) if options else _affirmed(text, classes)
 
 
-def _settle(found: set[int], text: str, classes: ClassChoices) -> Answer:
+def _settle(options: set[int], text: str, classes: ClassChoices) -> Answer:
     """Accept a single class unless the text denies it, or affirms exactly one, and that is another."""
-    if found == {NO_OPTION}:
+    if options == {NO_OPTION}:
         return Answer.invalid(Reason.NO_MATCH)
-    if len(found) > 1:
+    if len(options) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    (option,) = found
-    held = stances(text, classes.names.mentions)
-    affirmed = held[Stance.AFFIRMED]
-    another = (len(affirmed) == 1 and option not in affirmed) or option in held[Stance.DENIED]
+    (option,) = options
+    by_stance = stances(text, classes.names.mentions)
+    affirmed = by_stance[Stance.AFFIRMED]
+    another = (len(affirmed) == 1 and option not in affirmed) or option in by_stance[Stance.DENIED]
     if another or not _distinct(option, text, classes):
         return Answer.invalid(Reason.AMBIGUOUS)
     return Answer.ok(letter(option))
 
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
-    """Return whether the text rules out the class's look-alikes: a longer name, the other side of a paired organ."""
+    """Return whether the text excludes the class's look-alikes: a longer name, the other side of a paired organ."""
     sided = re.search(r"\b(?:left|right)\b", classes.options[option], re.IGNORECASE)
     return classes.names.told_apart(option, text) and not (sided and _BOTH_SIDES.search(text))
 
@@ -250,33 +243,30 @@ def _opening(text: str, classes: ClassChoices) -> set[int]:
     stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
     if stated:
         return stated
-    # The "1." of a list of thoughts is not an option.
-    first = _MARKER.match(text)
-    if first and len(set(_MARKER.findall(text))) > 1:
-        return set()
-    return classes.at(text, leading=True)
+    is_list = _MARKER.match(text) and len(set(_MARKER.findall(text))) > 1  # of thoughts, whose "1." is no option
+    return set() if is_list else classes.at(text, leading=True)
 
 
 def _called(text: str, classes: ClassChoices) -> set[int]:
     """Return classes called by number or grade and not denied."""
-    found = set()
+    named = set()
     for clause in clauses(text):
         called = [(classes.position(number.what), number) for number in numbers_called(clause)]
         if classes.grades:
             clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
             called += [(classes.grade(number.what), number) for number in grades_called(clause)]
-        found |= {option for option, number in called if stance(clause, number.start, number.end) is not Stance.DENIED}
-    return found if found == {NO_OPTION} else found - {NO_OPTION}
+        named |= {option for option, number in called if stance(clause, number.start, number.end) is not Stance.DENIED}
+    return named if named == {NO_OPTION} else named - {NO_OPTION}
 
 
 def _affirmed(text: str, classes: ClassChoices) -> Answer:
-    found = stances(text, classes.names.mentions)
-    named = found[Stance.AFFIRMED] or found[Stance.HEDGED]
+    by_stance = stances(text, classes.names.mentions)
+    named = by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
     if not named:
-        either = found[Stance.OPEN]
+        either = by_stance[Stance.OPEN]
         unclear = len(either) > 1 or not all(_distinct(option, text, classes) for option in either)
         return Answer.invalid(Reason.AMBIGUOUS if unclear else Reason.NO_MATCH)
-    if len(named | found[Stance.HEDGED]) > 1 or named & found[Stance.DENIED]:
+    if len(named | by_stance[Stance.HEDGED]) > 1 or named & by_stance[Stance.DENIED]:
         return Answer.invalid(Reason.AMBIGUOUS)
     (option,) = named
     return Answer.ok(letter(option)) if _distinct(option, text, classes) else Answer.invalid(Reason.AMBIGUOUS)

@@ -1,13 +1,12 @@
-"""What a careful reader accepts as the list of findings in a chest image.
+"""Findings in a chest image, read with care.
 
-A label is present (1) where the reply affirms it at least once, in its own words or those of radiologists ("enlarged
-heart" is cardiomegaly), and absent (0) otherwise: not named, negated ("no effusion or pneumothorax", "is not seen",
-"ruled out", "Edema: no") or uncertain ("possible", "may be", "cannot be excluded", "X or Y"). Uncertain counts as
-absent because the gold labels of MultiMedEval count CheXpert's uncertain label so. "Likely" and "consistent with"
-affirm.
+A label is present (1) if the reply affirms it at least once, in its own words or those of radiologists ("enlarged
+heart" is cardiomegaly), else absent (0): not named, negated ("no effusion or pneumothorax", "is not seen", "ruled out",
+"Edema: no") or uncertain ("possible", "may be", "cannot be excluded", "X or Y"), as in MultiMedEval's gold labels.
+"Likely" and "consistent with" affirm.
 
-A reply that affirms no label is valid, all absent, when it denies one, calls the image normal, or names other findings
-of the chest. Otherwise it is a refusal, or no match. "No findings" beside an affirmed label is ambiguous.
+A reply that affirms no label is valid, all absent, if it denies one, calls the image normal, or names other findings of
+the chest. Otherwise it is a refusal, or no match. "No findings" next to an affirmed label is ambiguous.
 """
 
 import re
@@ -26,7 +25,7 @@ _SLIGHTLY = (
     r"(?:is|are|was|appears?|remains?|to be|not|n't|mildly|moderately|markedly|severely|slightly|again|also|still|"
     r"stable|borderline|within|and)"
 )
-# By the words of the label: other expressions, as patterns. Expressions may hold a "not".
+# Patterns of other expressions, by the words of the label. Expressions may contain a "not".
 _CALLED: dict[str, tuple[str, ...]] = {
     "atelectasis": (r"atelecta(?:sis|ses|tic)", r"lobar collapse"),
     "cardiomegaly": (
@@ -57,7 +56,7 @@ _CALLED: dict[str, tuple[str, ...]] = {
     "bronchiectasis": (r"bronchiectas(?:is|es)", r"bronchiectatic"),
     "fracture": (r"fractur(?:es?|ed)",),
 }
-# Longer expressions that hold a label's word and mean something else, unless they are a label themselves.
+# Longer expressions with a label's word and another meaning, unless they are labels, too.
 _OTHERS = (
     r"(?:pericardial|joint|knee|subdural)\s+effusions?",
     r"(?:soft[- ]tissue|subcutaneous|peripheral|cerebral|brain|leg|ankle|pedal)\s+o?edema",
@@ -89,28 +88,28 @@ def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
         for match in pattern.finditer(text)
     ]
     matches.sort(key=lambda match: (*match[:2], match[2] is None))
-    found, last = [], 0
+    mentions, last = [], 0
     for start, minus_end, label in matches:
         if start >= last:
             last = -minus_end
             if label is not None:  # a look-alike that is no label
-                found.append(Mention(label, start, last))
-    return found
+                mentions.append(Mention(label, start, last))
+    return mentions
 
 
 @lru_cache(maxsize=16)
 def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
     plain = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
-    found: list[tuple[int | None, re.Pattern[str]]] = []
+    patterns: list[tuple[int | None, re.Pattern[str]]] = []
     for label, words in enumerate(plain):
         if not words:
             continue
-        # Where two labels are kinds of effusion, a mere "effusion" is neither.
+        # Of two labels that are kinds of effusion, a mere "effusion" is neither.
         one_of_several = len(words) > 1 and sum(other[-1:] == words[-1:] for other in plain) > 1
         called = () if one_of_several else _CALLED.get(" ".join(words), ())
         own = r"[\W_]*".join(map(re.escape, words)) + "s?"
-        found.append((label, re.compile(rf"\b(?:{'|'.join([own, *called])})\b", re.IGNORECASE)))
-    return found + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
+        patterns.append((label, re.compile(rf"\b(?:{'|'.join([own, *called])})\b", re.IGNORECASE)))
+    return patterns + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
 
 
 _QUESTION = re.compile(r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE)
@@ -128,7 +127,7 @@ _NORMAL = re.compile(
 _NOT_NORMAL = re.compile(
     r"(?:\b(?:not|never|nor|no longer)|n't)\s+(?:\w+ly\s+)?(?:normal|clear|healthy)\b", re.IGNORECASE
 )
-# Clauses that call the whole image normal, and so contradict any finding.
+# Clauses that call the whole image normal and so contradict any finding.
 _ALL_NORMAL = re.compile(
     r"(?:there (?:is|are)\s+)?(?:no findings?|none|normal)|(?:an?\s+|the\s+)?(?:chest\s+)?(?:x-?ray|radiograph|image|"
     r"film|study|picture|exam\w*)\s+(?:is|appears|looks)\s+(?:completely\s+|entirely\s+)?(?:normal|unremarkable)",
@@ -139,10 +138,10 @@ _NO_FINDING = "nofinding"
 
 @extractor("robust_labels", kind=Kind.LABELS, version=2, summary="findings as a careful reader would")
 def robust_labels(reply: str | None, sample: Sample) -> Answer:
-    """Read which of the labels a reply gives to a chest image.
+    """Read the labels that a reply gives to a chest image.
 
     The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
-    present where the reply calls the image normal and affirms no other label.
+    present if the reply calls the image normal and affirms no other label.
 
     Example:
         >>> sample = Sample({"options": ["Cardiomegaly", "Edema", "Pleural Effusion"]})
@@ -155,42 +154,33 @@ def robust_labels(reply: str | None, sample: Sample) -> Answer:
     if isinstance(text, Reason):
         return Answer.invalid(text)
     text = _NO_FINDING_ITEM.sub("normal. ", _own_list(text))  # the name of a label, not the denial of what follows
-    findings = [_NO_FINDING if _plain(name) == _NO_FINDING else name for name in sample.options]
-    found = _stances(text, ["" if name == _NO_FINDING else name for name in findings])
-    affirmed, normal = found[Stance.AFFIRMED], _is_normal(text)
+    is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in sample.options]
+    by_stance = _stances(text, ["" if none else name for none, name in zip(is_none, sample.options, strict=True)])
+    affirmed = by_stance[Stance.AFFIRMED]
+    normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
         if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
             return Answer.invalid(Reason.AMBIGUOUS)
     elif is_unable(text) and not normal:
         return Answer.invalid(Reason.REFUSED)
-    elif not (any(found.values()) or normal or _FINDING.search(text)):
+    elif not (any(by_stance.values()) or normal or _FINDING.search(text)):
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
-    return Answer.ok(
-        tuple(int(empty if name == _NO_FINDING else label in affirmed) for label, name in enumerate(findings))
-    )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name).casefold()
+    return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
 
 
 def _own_list(text: str) -> str:
-    """Return the final list if one is declared, without the question before it and the next one behind it."""
+    """Return the final list if one is declared, without the questions before and after it."""
     own = next((part for part in _QUESTION.split(text) if part.strip()), text)
     final = [part for part in _FINAL.split(own)[1:] if part.strip()]
     return final[-1] if final else own
 
 
-def _is_normal(text: str) -> bool:
-    return _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
-
-
 def _stances(text: str, names: Sequence[str]) -> dict[Stance, set[int]]:
-    found: dict[Stance, set[int]] = {kind: set() for kind in Stance}
+    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
         for finding in findings_named(clause, names):
             inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
-            held = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
-            found[held].add(finding.what)
-    return found
+            clause_stance = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
+            by_stance[clause_stance].add(finding.what)
+    return by_stance

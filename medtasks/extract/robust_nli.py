@@ -1,9 +1,8 @@
-"""What a careful reader accepts as the logical relation of two sentences.
+"""The logical relation of two sentences, read with care.
 
-``robust_nli`` takes a declared relation ("the relationship is neutral") or a leading one ("Contradiction: ..."), else
-the one relation that the text affirms, whatever the case and the form of the word ("entailed", "contradicts"). "Neither
-entailment nor contradiction" and "no clear logical relationship", the task's own words, are neutral; "not entailment"
-alone names no relation. The question's own list of the three words does not count.
+It is declared ("the relationship is neutral") or leading ("Contradiction: ..."), else the one relation that the text
+affirms, in any case and form ("entailed", "contradicts"). "Neither entailment nor contradiction" and "no clear logical
+relationship" are neutral; "not entailment" alone names none. The question's list of the three words does not count.
 """
 
 import re
@@ -52,7 +51,7 @@ _LEADS = tuple(
 )
 _OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
 _OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
-_BESIDE = re.compile(
+_JOINT = re.compile(
     rf"[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))", re.IGNORECASE
 )
 
@@ -98,24 +97,24 @@ def _opening(text: str) -> set[str]:
     match = _OPENING.match(text)
     start = match.end() if match else 0
     word = _RELATION.match(text, start)
-    set_off = word and (_OPENED.match(text, word.end()) or _BESIDE.match(text, word.end()))
+    set_off = word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end()))
     return _from(text, start) if set_off else set()
 
 
 def _from(text: str, start: int) -> set[str]:
-    """Return the relation named at ``start`` and those set beside it with "or"."""
-    found: set[str] = set()
+    """Return the relation named at ``start`` and those joined to it by "or"."""
+    relations: set[str] = set()
     while word := _RELATION.match(text, start):
-        found.add(word.lastgroup or "")
-        beside = _BESIDE.match(text, word.end())
-        if beside is None:
+        relations.add(word.lastgroup or "")
+        joint = _JOINT.match(text, word.end())
+        if joint is None:
             break
-        start = beside.end()
-    return found
+        start = joint.end()
+    return relations
 
 
 def _affirmed(text: str) -> set[str]:
-    found = stances(
+    by_stance = stances(
         text, lambda clause: (Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(clause))
     )
-    return found[Stance.AFFIRMED] or found[Stance.HEDGED]
+    return by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]

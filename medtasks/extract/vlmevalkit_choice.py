@@ -1,8 +1,6 @@
-"""How VLMEvalKit finds the chosen option in a reply, by rule, in two of its versions.
+"""VLMEvalKit's rules for the chosen option, in two of its versions: an option's letter, else its text.
 
-An option's letter is looked for first, then an option's text. The judge that the reference asks next, and the random
-choice after three judges' failures, are not part of these rules: what they do not find is no answer, as in the
-benchmark's paper.
+The reference's next steps, a judge and a random choice, are left out, as in GMAI-MMBench's paper.
 
 Source: ``vlmeval/utils/matching_util.py`` of https://github.com/open-compass/VLMEvalKit at c6bdffd (2024-03-19, in use
 until 2025-04) and 2cf2a36 (2026-06-25). Differences: since 2025 a lone letter counts only among the last four words,
@@ -27,7 +25,7 @@ _REFUSALS = (
 )
 _TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _LAST_WORDS = 4
-NO_OPTION = "Z"  # what a judge answers for "none of them", and models imitate
+NO_OPTION = "Z"  # a judge's answer for "none of them", which models imitate
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 
@@ -37,7 +35,7 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
     summary="VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
 )
 def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
-    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count no value as wrong.
+    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong.
 
     Example:
         >>> sample = Sample({"options": ["polyp", "ulcer"]})
@@ -68,12 +66,12 @@ def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
     if isinstance(text, Reason):
         return Answer.invalid(text)
     letters = [letter(index) for index in range(len(options))]
-    if NO_REPLY in text:  # the reference does not stop here: the option whose text the message holds is chosen
+    if NO_REPLY in text:  # the reference goes on: an option whose text the message contains is chosen
         return _by_text(text.lower(), options, letters, newest=newest)
     if any(refusal in text for refusal in _REFUSALS):
         return Answer.invalid(Reason.REFUSED)
     words = spoken_words(text)
-    named = [own for own in letters if own in words]
+    named = [name for name in letters if name in words]
     if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - _LAST_WORDS):
         return Answer.ok(named[0])
     if not named and NO_OPTION in words:
@@ -85,11 +83,11 @@ def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
 
 
 def spoken_words(text: str) -> list[str]:
-    """Return the words of a reply without the marks beside which a letter is looked for."""
+    """Return the words of a reply without the marks next to which a letter counts."""
     return text.translate(_TO_BLANKS).split()
 
 
 def _by_text(reply: str, options: Sequence[str], letters: Sequence[str], *, newest: bool) -> Answer:
     if newest and len(reply) > 2 * sum(len(option) for option in options):
         return Answer.invalid(Reason.NO_MATCH)
-    return Answer.only([own for own, option in zip(letters, options, strict=True) if option.lower() in reply])
+    return Answer.only([name for name, option in zip(letters, options, strict=True) if option.lower() in reply])
