@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.error_classes import ErrorClass, error_class
 from medtasks.audit.report.contents import Group
 from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import values
 from medtasks.errors import MedTasksError, RepliesError, warn_once
-from medtasks.extract.error_classes import ErrorClass, error_class
 from medtasks.extract.registry import Kind
 from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled

@@ -70,14 +70,6 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
         return [labels for text in texts for labels in label_texts([text])]
 
 
-def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
-    """Label texts, all in one call; return their findings, shape (texts, names).
-
-    Raises a LabelerError without a labeler, if it fails for a text, or omits a condition.
-    """
-    return [chosen_findings(labels, names) for labels in label_texts(texts)]
-
-
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
     """Return the findings of some conditions, in their order, from one result of :func:`label_texts`.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.scoring import (
     WrongAnswer,
     by_group,
@@ -21,7 +22,6 @@ from medtasks.audit.scoring import (
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
-from medtasks.extract.error_classes import ErrorClass
 from medtasks.families.family import Reply, Row
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file

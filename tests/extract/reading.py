@@ -7,7 +7,9 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
+from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.extract.registry import extractor_of
+from medtasks.metrics.findings import Finding
 
 
 def reading(rule: str) -> Callable[..., Answer]:
@@ -18,6 +20,11 @@ def reading(rule: str) -> Callable[..., Answer]:
         return extract(reply, Sample({"options": options}))
 
     return read
+
+
+def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
+    """Let the labeler read texts, all in one call; return their findings, shape (texts, names)."""
+    return [chosen_findings(labels, names) for labels in label_texts(texts)]
 
 
 def outcome(answer: Answer) -> Any:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.behind_reasoning import behind_reasoning
-from medtasks.extract.error_classes import error_class
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.harness.redaction import redacted

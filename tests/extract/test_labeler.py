@@ -10,13 +10,13 @@ from medtasks.extract import labeler as labeler_module
 from medtasks.extract.answer import Reason
 from medtasks.extract.chexbert_labels import from_labels, label_replies
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labeler import CONDITIONS, Finding, findings_of, label_texts, labeler
+from medtasks.extract.labeler import CONDITIONS, Finding, label_texts, labeler
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import network as network_module
 from medtasks.metrics.neural.chexbert.reader import Chexbert
 
 from .. import tiny_chexbert
-from .reading import reading
+from .reading import findings_of, reading
 
 chexbert_labels = reading("chexbert_labels")
 

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.extract.labeler import findings_of
 from medtasks.metrics.neural.chexbert import network as network_module
 
 from .. import tiny_chexbert, tiny_multimedeval
+from ..extract.reading import findings_of
 from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
+from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import Score, TaskReport
 from medtasks.extract.answer import Reason
-from medtasks.extract.error_classes import ErrorClass
 
 INTERVALS = "Brackets hold 95 % intervals."
 NOT_DEFINED = "n/a"

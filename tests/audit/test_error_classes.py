@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.error_classes import ErrorClass, error_class
+from medtasks.audit.error_classes import ErrorClass, error_class
 from medtasks.extract.failure import failed_reply
 
-from .reading import reading, rows
+from ..extract.reading import reading, rows
 
 read = reading("robust_choice")
 
