@@ -62,7 +62,7 @@ def test_every_rule_scores_every_reply():
     scores = score_replies(strict_and_robust, DOCUMENTS, texts("A", "(b)", "B", "I cannot tell from this image."))
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
-    assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v3")
+    assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v4")
     assert values(reference) == {"accuracy": 0.5, "invalid_rate": 0.5, **ALL_ANSWERED}
     assert values(robust) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
