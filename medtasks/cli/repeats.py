@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from medtasks.audit.report.contents import RepeatedScore, RepeatedTask
-from medtasks.audit.scoring import number
+from medtasks.audit.report.words import number
 from medtasks.cli.output import number_table, out, say
 
 
@@ -28,4 +28,4 @@ def _cells(score: RepeatedScore) -> list[str]:
     voted = math.nan if score.majority is None else score.majority.value
     known = [value for value in score.values if not math.isnan(value)]
     ends = (min(known, default=math.nan), max(known, default=math.nan))
-    return [number(value, share=score.share) for value in (score.mean, score.spread, *ends, voted)]
+    return [number(value, score.share) for value in (score.mean, score.spread, *ends, voted)]

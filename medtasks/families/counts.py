@@ -61,10 +61,15 @@ def no_number(rule: str, why: str) -> str:
     return f"The published code gives no number here, so all metrics under rule '{rule}' are NaN: {why}."
 
 
-INVALID_RATE: Metric[dict[str, Any]] = Metric(
-    "invalid_rate", False, answered, role=Role.RATE, of=lambda score: float(score["reason"] != Reason.OK)
+INVALID_RATE: Metric[Any] = Metric(
+    "invalid_rate",
+    False,
+    answered,
+    role=Role.RATE,
+    description="Share of replies without a valid answer.",
+    of=lambda score: float(score["reason"] != Reason.OK),
 )
-"""The share of replies without a valid answer."""
+JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def judge_failed_rate(
@@ -83,18 +88,39 @@ def judge_failed_rate(
         return sentence.format(failed=failed, answered=len(known), share=f"{failed / len(known):.1%}")
 
     return Metric(
-        "judge_failed_rate", False, answered, role=Role.RATE, warning=warning, of=lambda score: float(of(score)), **how
+        "judge_failed_rate",
+        False,
+        answered,
+        role=Role.RATE,
+        warning=warning,
+        description=JUDGE_FAILED_RATE,
+        of=lambda score: float(of(score)),
+        **how,
     )
 
 
 SAMPLE_COUNTS = (
-    counting("scored_samples", lambda scores: sum(not is_failed(one) and not is_unjudged(one) for one in scores)),
-    counting("failed_samples", lambda scores: sum(map(is_failed, scores)), higher_is_better=False),
+    counting(
+        "scored_samples",
+        lambda scores: sum(not is_failed(one) and not is_unjudged(one) for one in scores),
+        description="Samples that are in the scores.",
+    ),
+    counting(
+        "failed_samples",
+        lambda scores: sum(map(is_failed, scores)),
+        higher_is_better=False,
+        description="Samples that the model failed to answer; in no score.",
+    ),
 )
 """What stands at the end of every task's metrics; those that no score holds."""
 LABELLED_SAMPLE_COUNTS = (
     *SAMPLE_COUNTS,
-    counting("unjudged_samples", lambda scores: sum(map(is_unjudged, scores)), higher_is_better=False),
+    counting(
+        "unjudged_samples",
+        lambda scores: sum(map(is_unjudged, scores)),
+        higher_is_better=False,
+        description="Samples that a judge or a labeler failed to read; in no score.",
+    ),
 )
 """The same for a task whose replies a labeler reads."""
 JUDGED_SAMPLE_COUNTS = (
@@ -104,6 +130,7 @@ JUDGED_SAMPLE_COUNTS = (
         lambda scores: sum(bool(one.get("possible_injection")) for one in scores),
         higher_is_better=False,
         selection=answered,
+        description="Replies that seem to address the judge.",
     ),
 )
 """The same for a task whose replies a judge reads; the last are replies that seem to address it."""

@@ -17,7 +17,6 @@ from medtasks.audit.report.contents import (
     Thinking,
 )
 from medtasks.audit.report.words import coded
-from medtasks.families.classification import RIGHT
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 INVALID_RATE = "invalid_rate"
@@ -117,10 +116,10 @@ def score_of(rule: RuleReport, metric: str) -> Score | None:
     return next((score for score in rule.scores if score.metric == metric), None)
 
 
-def is_share(task: TaskReport | None, metric: str) -> bool:
-    """Return whether a metric of a task is known to be a fraction."""
-    scores = [score_of(rule, metric) for rule in task.rules] if task else []
-    return metric == RIGHT or any(score.share for score in scores if score)
+def is_share(task: TaskReport | None, metric: str, *values: float) -> bool:
+    """Return whether values of a task's metric are fractions; False for a metric that is not ours."""
+    declared = task.metrics.get(metric) if task else None
+    return declared is not None and declared.is_share(*values)
 
 
 def task_named(report: RunReport, name: str) -> TaskReport | None:
@@ -168,7 +167,8 @@ def published_lists(task: TaskReport) -> list[PublishedList]:
         upward = not ours or ours[0][1].higher_is_better is not False
         sign = -1 if upward else 1
         rows.sort(key=lambda row: (True, 0.0) if math.isnan(row.value) else (False, sign * row.value))
-        found.append(PublishedList(metric, is_share(task, metric), upward, tuple(rows)))
+        share = is_share(task, metric, *(row.value for row in rows))
+        found.append(PublishedList(metric, share, upward, tuple(rows)))
     return found
 
 

@@ -116,7 +116,7 @@ def _baselines(task: TaskReport) -> Table:
         for rule in task.rules:
             if score := report_rows.score_of(rule, metric):
                 values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
-                shown = (number(value, score.share) for value in values)
+                shown = (number(value, report_rows.is_share(task, metric, value)) for value in values)
                 rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
     return Table(
         label=label(task.name, "baselines"),
@@ -131,7 +131,7 @@ def _baselines(task: TaskReport) -> Table:
 def _gains(task: TaskReport) -> Table:
     rows = []
     for gain in task.gains:
-        share = report_rows.is_share(task, gain.metric)
+        share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
         values = (number(gain.score, share), number(gain.variant_score, share))
         gained = difference(gain.difference, gain.low, gain.high, share)
         names = (name_cell(gain.rule), name_cell(gain.metric))
@@ -150,7 +150,7 @@ def _thinking(task: TaskReport) -> Table:
     found = task.thinking
     rows = []
     for gain in found.gains if found else ():
-        share = report_rows.is_share(task, gain.metric)
+        share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
         values = (number(gain.variant_score, share), number(gain.score, share))
         gained = difference(gain.difference, gain.low, gain.high, share)
         names = (name_cell(gain.rule), name_cell(gain.metric))
@@ -233,7 +233,7 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
     if score is None:
         return Cell("")
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not report_rows.is_share(task, score.metric):
+    if not report_rows.is_share(task, score.metric, score.value):
         return Cell(score.printed, marks=marks)
     digits = len(score.printed.partition(".")[2])
     in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
@@ -344,7 +344,7 @@ def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
 def _comparison(report: RunReport, other: RunComparison, position: int) -> Table:
     rows = []
     for one in [score for score in other.scores if not score.same_as]:
-        share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric)
+        share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric, one.first, one.second)
         names = map(name_cell, (one.task, report_rows.rules_of(other.scores, one), one.metric))
         values = (number(one.first, share), number(one.second, share))
         found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
