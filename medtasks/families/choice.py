@@ -30,6 +30,7 @@ from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_rec
 LEVELS = ("image", "box", "mask", "contour")
 """What a question is about. Their spelling in the file is not documented; the word decides."""
 ACCURACY = "Share of questions answered rightly."
+CLOSED_ACCURACY = "Share of closed questions answered rightly."
 
 
 def is_right(score: Score) -> float:

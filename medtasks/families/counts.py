@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from medtasks.extract.answer import Reason
-from medtasks.metrics.metric import Metric, Role, Scores, counting
+from medtasks.metrics.metric import CorpusMetric, Metric, Role, Scores, counting
 
 _UNASKED = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies that say nothing, also those cut before they did
 
@@ -99,38 +99,38 @@ def judge_failed_rate(
     )
 
 
+def _number(
+    name: str, holds: Callable[[Mapping[str, Any]], bool], description: str, *, higher_is_better: bool | None = False
+) -> CorpusMetric:
+    """Return the metric that counts the samples of which something holds."""
+
+    def count(scores: Scores) -> int:
+        return sum(map(holds, scores))
+
+    return counting(name, count, higher_is_better=higher_is_better, description=description)
+
+
 SAMPLE_COUNTS = (
-    counting(
+    _number(
         "scored_samples",
-        lambda scores: sum(not is_failed(one) and not is_unjudged(one) for one in scores),
-        description="Samples that are in the scores.",
+        lambda score: not is_failed(score) and not is_unjudged(score),
+        "Samples that are in the scores.",
+        higher_is_better=None,
     ),
-    counting(
-        "failed_samples",
-        lambda scores: sum(map(is_failed, scores)),
-        higher_is_better=False,
-        description="Samples that the model failed to answer; in no score.",
-    ),
+    _number("failed_samples", is_failed, "Samples that the model failed to answer; in no score."),
 )
 """What stands at the end of every task's metrics; those that no score holds."""
 LABELLED_SAMPLE_COUNTS = (
     *SAMPLE_COUNTS,
-    counting(
-        "unjudged_samples",
-        lambda scores: sum(map(is_unjudged, scores)),
-        higher_is_better=False,
-        description="Samples that a judge or a labeler failed to read; in no score.",
-    ),
+    _number("unjudged_samples", is_unjudged, "Samples that a judge or a labeler failed to read; in no score."),
 )
 """The same for a task whose replies a labeler reads."""
 JUDGED_SAMPLE_COUNTS = (
     *LABELLED_SAMPLE_COUNTS,
-    counting(
+    _number(
         "possible_injection",
-        lambda scores: sum(bool(one.get("possible_injection")) for one in scores),
-        higher_is_better=False,
-        selection=answered,
-        description="Replies that seem to address the judge.",
+        lambda score: bool(score.get("possible_injection")) and not is_failed(score),
+        "Replies that seem to address the judge.",
     ),
 )
 """The same for a task whose replies a judge reads; the last are replies that seem to address it."""

@@ -10,6 +10,7 @@ from medtasks.audit.report.contents import (
     ComparedScore,
     Gain,
     PairOutcomes,
+    RepeatedRow,
     RuleReport,
     RunReport,
     Score,
@@ -106,6 +107,12 @@ def said_of_lengths(thinking: Thinking) -> str:
     return f"{said}; {thinking.at_limit:,} of {thinking.answered:,} used up the {thinking.limit:,} new tokens."
 
 
+def votes(row: RepeatedRow) -> str:
+    """Return how many samples, ties and failures are behind the majority under one reading."""
+    said = f"{row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies"
+    return f"{row.name}: {said}, {row.failed_samples} failed samples"
+
+
 def metrics_of(task: TaskReport) -> list[str]:
     """Return the names of a task's metrics, in the order in which the readings have them."""
     return list(dict.fromkeys(score.metric for rule in task.rules for score in rule.scores))
@@ -131,19 +138,6 @@ def baseline_metrics(task: TaskReport) -> list[str]:
     """Return the metrics that any baseline has."""
     known = {metric for one in task.baselines for scores in one.scores.values() for metric in scores}
     return [metric for metric in metrics_of(task) if metric in known]
-
-
-def baseline_rows(task: TaskReport, baseline: Baseline) -> list[tuple[str, Mapping[str, float]]]:
-    """Return the scores of a baseline with the readings that they belong to; readings with equal scores share a row."""
-    found: list[tuple[list[str], Mapping[str, float]]] = []
-    for rule in task.rules:
-        scores = baseline.scores.get(rule.name, {})
-        same = next((names for names, known in found if str(dict(known)) == str(dict(scores))), None)  # NaN equals NaN
-        if same is not None:
-            same.append(rule.name)
-        elif scores:
-            found.append(([rule.name], scores))
-    return [("all" if len(names) == len(task.rules) > 1 else ", ".join(names), scores) for names, scores in found]
 
 
 def footnotes(task: TaskReport) -> list[str]:
