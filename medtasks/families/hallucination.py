@@ -153,9 +153,7 @@ class KnowledgeQuestions(JudgedText):
             description="Share of answers that the judge does not call right.",
             of=lambda score: 1.0 - score["correct"],
         ),
-        counting(
-            "answers_judged", len, selection=_with_verdict("correct"), description="Answers in the knowledge rate."
-        ),
+        counting("answers_judged", len, selection=_with_verdict("correct"), description="Answers with a verdict."),
         Metric(
             "hallucination_score",
             False,
@@ -164,12 +162,7 @@ class KnowledgeQuestions(JudgedText):
             description="Mean severity of the errors, from 0 to 5, as the judge rates it.",
             of=lambda score: float(score["severity"]),
         ),
-        counting(
-            "answers_scored",
-            len,
-            selection=_with_verdict("severity"),
-            description="Answers in the hallucination score.",
-        ),
+        counting("answers_scored", len, selection=_with_verdict("severity"), description="Answers with a severity."),
         *_TEXTS,
         *_RATES,
     )

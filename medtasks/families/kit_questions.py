@@ -124,9 +124,8 @@ _METRICS: tuple[AnyMetric, ...] = (
         of=_RIGHT,
     ),
     *(
-        Metric(name, selection=_numbered(answered), description=f"{described} of open answers.", of=_field(name))
+        Metric(name, selection=_numbered(answered), description=f"Mean {name} of open answers.", of=_field(name))
         for name in ("exact_match", *MEASURES)
-        for described in [name.replace("_", " ").capitalize()]
     ),
     replace(INVALID_RATE, selection=_numbered(judged)),
 )

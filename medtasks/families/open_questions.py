@@ -35,13 +35,7 @@ class OpenQuestions(TaskFamily):
             Metric(name, selection=answered, role=role, description=description, of=_field(field, closed=closed))
             for name, role, field, closed, description in (
                 ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
-                (
-                    "token_f1",
-                    Role.PART,
-                    "token_f1",
-                    None,
-                    "F1 of the words shared with the target, mean over questions.",
-                ),
+                ("token_f1", Role.PART, "token_f1", None, "F1 of the words shared with the target."),
                 ("token_recall", Role.PART, "token_recall", None, "Share of the target's words that the reply has."),
                 ("closed_accuracy", Role.MAIN, "correct", True, "Share of closed questions answered rightly."),
                 ("open_recall", Role.MAIN, "token_recall", False, "Token recall of open questions."),

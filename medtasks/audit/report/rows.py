@@ -129,11 +129,6 @@ def is_share(task: TaskReport | None, metric: str, *values: float) -> bool:
     return declared is not None and declared.is_share(*values)
 
 
-def task_named(report: RunReport, name: str) -> TaskReport | None:
-    """Return a task of the report."""
-    return next((task for task in report.tasks if task.name == name), None)
-
-
 def baseline_metrics(task: TaskReport) -> list[str]:
     """Return the metrics that any baseline has."""
     known = {metric for one in task.baselines for scores in one.scores.values() for metric in scores}

@@ -62,7 +62,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
         tables=rows,
-        made=contents,
+        report_tables=contents,
         words=words,
     )
     write_whole(path, page)

@@ -360,9 +360,10 @@ def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
 
 def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
     """Return the tests between a run and another one."""
+    tasks = {task.name: task for task in report.tasks}
     rows = []
     for one in [score for score in other.scores if not score.same_as]:
-        share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric, one.first, one.second)
+        share = report_rows.is_share(tasks.get(one.task), one.metric, one.first, one.second)
         names = map(name_cell, (one.task, report_rows.rules_of(other.scores, one), one.metric))
         values = (number(one.first, share), number(one.second, share))
         found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
