@@ -66,13 +66,9 @@ class Scores:
 
         Shares are fractions, undefined numbers NaN.
         """
-        directions = {metric.name: metric.higher_is_better for metric in self._reading.task.metrics}
         lines: list[list[Any]] = []
         for name, row in self.rows.items():
-            scores = [
-                with_interval(metric, estimate, higher_is_better=directions.get(metric, True))
-                for metric, estimate in row.estimates.items()
-            ]
+            scores = [with_interval(metric, row.estimates[metric.name]) for metric in row.metrics]
             lines += _score_lines(self.task, name, row.rule, scores)
         return pd.DataFrame(lines, columns=list(_SCORE_COLUMNS))
 

@@ -52,6 +52,7 @@ class Comparison:
     result: PairedResult
     holm: float  # the p-value corrected for all tests of the call
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
+    share: bool = False  # whether the means are fractions
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def compare_runs(
     UnknownName: there is no such metric or row.
     """
     chosen = chosen_metrics(task, metrics)
+    declared = {metric.name: metric for metric in chosen}
     runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
@@ -120,7 +122,8 @@ def compare_runs(
             alike = (
                 one for one, of in seen if of == metric and values == (before.values[one, of], after.values[one, of])
             )
-            tests.append(Comparison(first, second, rule, metric, result, result.p, next(alike, "")))
+            share = declared[metric].is_share(result.first, result.second)
+            tests.append(Comparison(first, second, rule, metric, result, result.p, next(alike, ""), share))
             seen += [] if tests[-1].same_as else [(rule, metric)]
         skipped |= left_out
     return ComparedRuns(_corrected([tests])[0], overlaps, versions, skipped)

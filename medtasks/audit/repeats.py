@@ -20,7 +20,6 @@ from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.recorded import of_scores, recorded_values
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
-from medtasks.audit.scoring import is_share
 from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
@@ -30,6 +29,7 @@ from medtasks.harness.kept_replies import what_is_asked
 from medtasks.harness.manifest import RunManifest, read_manifests
 from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_number, repeats_in
 from medtasks.harness.task_files import task_file
+from medtasks.metrics.metric import Declaration, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.rollouts import majority
 
@@ -155,8 +155,9 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     by_id, ties, failed = _majority_scores(name, readings)
     voted = _majority_values(name, readings, by_id)
     values = [_values(one)[name] for one in readings]
+    declared = {metric.name: metric for metric in readings[0].task.metrics}
     scores = [
-        _score(metric, [one.get(metric, math.nan) for one in values], voted.get(metric))
+        _score(declared.get(metric) or undeclared(metric), [one.get(metric, math.nan) for one in values], voted)
         for metric in values[0]
         if metric not in COUNTS
     ]
@@ -170,13 +171,13 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     )
 
 
-def _score(metric: str, values: Sequence[float], voted: Score | None) -> RepeatedScore:
+def _score(metric: Declaration, values: Sequence[float], voted: Mapping[str, Score]) -> RepeatedScore:
     ordered = sorted(values)  # sums of floats depend on their order
     known = not any(map(math.isnan, values))
     mean = math.fsum(ordered) / len(ordered) if known else math.nan
     spread = statistics.stdev(ordered) if known and len(ordered) > 1 else math.nan
-    share = all(is_share(metric, value) for value in ordered if not math.isnan(value))
-    return RepeatedScore(metric, tuple(ordered), mean, spread, voted, share)
+    name = metric.name
+    return RepeatedScore(name, tuple(ordered), mean, spread, voted.get(name), metric.is_share(*ordered))
 
 
 def _majority_values(name: str, readings: Sequence[TaskReading], by_id: Mapping[str, SampleScore]) -> dict[str, Score]:

@@ -2,7 +2,6 @@
 
 import csv
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
+    Declaration,
     Estimate,
     PanelResult,
     Score,
@@ -79,6 +79,7 @@ class RowScores:
     # of paired questions, counts by category, "total" last
     categories: Mapping[str, Counts] = field(default_factory=dict)
     all_errors: bool = False  # whether metrics without a standard error are listed as having none
+    metrics: Sequence[AnyMetric] = ()  # of the estimates, in their order
 
     @property
     def counts(self) -> SampleCounts:
@@ -209,6 +210,7 @@ def _row_scores(
         wrong_answers(task, documents, scores, replies),
         count(paired_answers(metrics[0].selection(scores))) if family.paired else {},
         compares_reports,
+        metrics,
     )
 
 
@@ -249,18 +251,18 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
             value: Group(
                 value,
                 sum(not is_unjudged(score) for score in members),  # failed ones are in no group
-                (with_interval(_MAIN, accuracy.estimate(members), higher_is_better=True),),
+                (with_interval(accuracy, accuracy.estimate(members)),),
             )
             for value, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         }
     return by_column
 
 
-def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool | None) -> ReportedScore:
-    """Return a metric with its interval; a value that is a whole number is a count."""
-    share = is_share(name, estimate.value)
+def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
+    """Return the estimate of a metric with its 95 % interval."""
+    share = metric.is_share(estimate.value)
     low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
-    return ReportedScore(name, estimate.value, estimate.error, low, high, share, higher_is_better)
+    return ReportedScore(metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better)
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
@@ -339,48 +341,3 @@ def _group_as_dict(group: Group) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-# ---- as the commands' tables write scores: shares in percent, everything else as it is; files hold fractions ----
-
-NOT_DEFINED = "n/a"
-_NO_SHARE = re.compile(r"radcliq|bertscore|roberta_large|similarity|hallucination_score|submission_rows")
-
-
-def is_share(metric: str, value: Any) -> bool:
-    """Return whether a score is part of a whole, so that percent say what is meant; a whole number is a count."""
-    return isinstance(value, float) and not _NO_SHARE.search(metric) and not (value < 0 or value > 1)
-
-
-def number(value: float, *, share: bool) -> str:
-    """Return one score."""
-    if isinstance(value, int):
-        return str(value)
-    if not math.isfinite(value):
-        return NOT_DEFINED
-    return f"{100 * value:.2f}%" if share else f"{value:.4f}"
-
-
-def with_error(value: float, error: float, *, share: bool) -> str:
-    """Return a score with its standard error, if it has one."""
-    shown = number(value, share=share)
-    return shown if NOT_DEFINED in (shown, number(error, share=share)) else f"{shown} ± {number(error, share=share)}"
-
-
-def difference(value: float, *, share: bool) -> str:
-    """Return a difference with its sign; of shares in percentage points.
-
-    Example:
-        >>> difference(0.0438, share=True), difference(-0.2, share=False)
-        ('+4.38 pts', '-0.2000')
-    """
-    if not math.isfinite(value):
-        return NOT_DEFINED
-    return f"{100 * value:+.2f} pts" if share else f"{value:+.4f}"
-
-
-def ends(low: float, high: float, *, share: bool) -> str:
-    """Return the two ends of the interval of a difference."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return NOT_DEFINED
-    return f"{difference(low, share=share).removesuffix(' pts')} to {difference(high, share=share)}"

@@ -17,7 +17,6 @@ from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.reading.run_folder import model_title
 from medtasks.audit.report.words import p_value
 from medtasks.audit.run_files import Source, model_of
-from medtasks.audit.scoring import difference, ends, is_share, number
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
@@ -115,21 +114,16 @@ def _sentences(task: str, one: ComparedTask, models: Mapping[str, str]) -> list[
     sentences = []
     for test in firsts.values():
         found = test.result
-        share = _is_share(test)
         on = f"{task} ({words.counted(found.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
-        first, second = (words.number(value, share) for value in (found.first, found.second))
+        first, second = (words.number(value, test.share) for value in (found.first, found.second))
         verdict = f"{test.second} is {'higher' if found.difference > 0 else 'lower'}"
         sentences.append(
             f"On {on}, {named[test.second]} has {test.metric} {second} and {named[test.first]} {first} "
-            f"under {test.rule}: difference {words.signed(found.difference, share)}, 95 % interval "
-            f"{words.difference_interval(found.low, found.high, share)}, p = {p_value(found.p)} "
+            f"under {test.rule}: difference {words.signed(found.difference, test.share)}, 95 % interval "
+            f"{words.difference_interval(found.low, found.high, test.share)}, p = {p_value(found.p)} "
             f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
         )
     return sentences
-
-
-def _is_share(test: Comparison) -> bool:
-    return all(is_share(test.metric, value) for value in (test.result.first, test.result.second))
 
 
 def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, heading: bool) -> None:
@@ -165,18 +159,17 @@ def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
     """Return the table of one metric and two runs; rules are columns."""
     first, second = comparisons[0].first, comparisons[0].second
     results = [one.result for one in comparisons]
-    share = all(map(_is_share, comparisons))
     table = number_table(f"{second} compared with {first}", [one.rule for one in comparisons], metric)
     table.add_row("samples (independent units)", *(f"{found.samples} ({found.units})" for found in results))
-    table.add_row(first, *(number(found.first, share=share) for found in results))
-    table.add_row(second, *(number(found.second, share=share) for found in results))
-    table.add_row(f"{second} - {first}", *(difference(found.difference, share=share) for found in results))
-    table.add_row("95 % interval", *(ends(found.low, found.high, share=share) for found in results))
+    table.add_row(first, *(words.number(one.result.first, one.share) for one in comparisons))
+    table.add_row(second, *(words.number(one.result.second, one.share) for one in comparisons))
+    table.add_row(f"{second} - {first}", *(words.signed(one.result.difference, one.share) for one in comparisons))
+    intervals = (words.difference_interval(one.result.low, one.result.high, one.share) for one in comparisons)
+    table.add_row("95 % interval", *intervals)
     table.add_row("test", *(found.test for found in results))
     table.add_row("p", *(p_value(found.p) for found in results))
     table.add_row("p, Holm", *(p_value(one.holm) for one in comparisons))
-    detectable = (difference(found.detectable, share=share).removeprefix("+") for found in results)
-    table.add_row("detectable difference", *detectable)
+    table.add_row("detectable difference", *(words.points(one.result.detectable, one.share) for one in comparisons))
     return table
 
 

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from medtasks.audit.scoring import is_share, with_error
+from medtasks.audit.report.words import with_error
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import number_table, out, say
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import main_metrics_first
+from medtasks.harness.task_files import main_metrics_first, task_file
+from medtasks.metrics.metric import undeclared
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 
@@ -86,12 +87,13 @@ def _show(results: dict[str, Any]) -> None:
         filters = sorted({name for _, name in metrics})
         table = number_table("score ± standard error", filters, Text(scores["alias"]))
         for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
-            table.add_row(metric, *(_cell(scores, metric, name) for name in filters))
+            table.add_row(metric, *(_cell(task, scores, metric, name) for name in filters))
         out.print(table, markup=False)
 
 
-def _cell(scores: Mapping[str, Any], metric: str, name: str) -> str:
+def _cell(task: str, scores: Mapping[str, Any], metric: str, name: str) -> str:
     value, error = scores.get(f"{metric},{name}"), scores.get(f"{metric}_stderr,{name}")
     if value is None:
         return ""
-    return with_error(value, error if isinstance(error, float) else math.nan, share=is_share(metric, value))
+    declared = task_file(task).family.metric(metric) or undeclared(metric)
+    return with_error(value, error if isinstance(error, float) else math.nan, declared.is_share(value))

@@ -14,12 +14,13 @@ from medtasks import __version__
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
 from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.scoring import is_share, number
+from medtasks.audit.report.words import number
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
+from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
@@ -146,10 +147,10 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
         table = number_table("score", ["value"], title)
         table.add_column("better")
         for name, result in scores.items():
-            better = "higher" if metric_info(name).higher_is_better else "lower"
+            info = metric_info(name)
             for key in chosen[name]:
-                value = result.totals[key]
-                table.add_row(key, number(value, share=is_share(key, value)), better)
+                shown = number(result.totals[key], info.scale is Scale.SHARE)
+                table.add_row(key, shown, "higher" if info.higher_is_better else "lower")
         out.print(table)
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:

@@ -14,8 +14,7 @@ from medtasks.audit.parity.runs import FIRST, SECOND, Parity
 from medtasks.audit.parity.runs import parity as parity_of
 from medtasks.audit.parity.verdict import MetricParity, TaskParity, Verdict, explanation, lacking
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.words import p_value
-from medtasks.audit.scoring import difference, ends, is_share, number
+from medtasks.audit.report.words import difference_interval, number, p_value, signed
 from medtasks.cli.compare import Model, sources_of, task_and_runs
 from medtasks.cli.output import (
     IncludePath,
@@ -95,7 +94,7 @@ def _print(runs: Sequence[Path], margin: float, found: Parity) -> None:
     _print_differences(found)
     for name, cause in found.not_compared.items():
         say(f"Not compared: {name}: {cause}")
-    _print_verdict(found, difference(margin, share=True).removeprefix("+"))
+    _print_verdict(found, f"{100 * margin:g} pts")
     print_state_of_data({name: one.data for name, one in found.tasks.items()})
 
 
@@ -174,14 +173,13 @@ _HEADS = ("  score", "values", "A", "B", "B - A", "90 % interval", "p, Holm", "p
 
 def _row(one: MetricParity) -> tuple[str, ...]:
     paired, tested = one.paired, one.equivalence
-    share = all(is_share(one.metric, value) for value in (paired.first, paired.second))
     return (
         f"  {one.metric} ({one.rule})",
         str(paired.samples),
-        number(paired.first, share=share),
-        number(paired.second, share=share),
-        difference(paired.difference, share=share),
-        ends(tested.low, tested.high, share=share),
+        number(paired.first, one.share),
+        number(paired.second, one.share),
+        signed(paired.difference, one.share),
+        difference_interval(tested.low, tested.high, one.share),
         p_value(one.p_holm),
         p_value(tested.p),
     )

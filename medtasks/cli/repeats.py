@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 
 from medtasks.audit.report.contents import RepeatedScore, RepeatedTask
-from medtasks.audit.scoring import number
+from medtasks.audit.report.rows import votes
+from medtasks.audit.report.words import number, points
 from medtasks.cli.output import number_table, out, say
 
 
@@ -18,8 +19,7 @@ def show_repeats(found: Mapping[str, RepeatedTask]) -> None:
                 table.add_row(f"{row.name} {score.metric}", *_cells(score))
         out.print(table)
         for row in task.rows:
-            said = (f"{row.ties} ties", f"{row.failed_replies} failed replies", f"{row.failed_samples} failed samples")
-            say(f"{row.name}: {row.samples} samples, {', '.join(said)}")
+            say(votes(row))
         for note in task.notes:
             say(f"note: {note}")
 
@@ -28,4 +28,5 @@ def _cells(score: RepeatedScore) -> list[str]:
     voted = math.nan if score.majority is None else score.majority.value
     known = [value for value in score.values if not math.isnan(value)]
     ends = (min(known, default=math.nan), max(known, default=math.nan))
-    return [number(value, share=score.share) for value in (score.mean, score.spread, *ends, voted)]
+    values = [number(value, score.share) for value in (*ends, voted)]
+    return [number(score.mean, score.share), points(score.spread, score.share), *values]

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.doctor.weights import fetch_command
+from medtasks.audit.report.words import number, with_error
 from medtasks.audit.run_files import Source, replies_to
 from medtasks.audit.scoring import (
     OF_ANSWERS,
@@ -17,10 +18,7 @@ from medtasks.audit.scoring import (
     RowScores,
     count_kinds,
     export_wrong_answers,
-    is_share,
-    number,
     score_replies,
-    with_error,
 )
 from medtasks.cli.output import (
     IncludePath,
@@ -37,6 +35,7 @@ from medtasks.harness.documents import private_datasets, task_documents, task_pr
 from medtasks.harness.replies import read_replies, take_answer_field
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.harness.task_files import scored_task
+from medtasks.metrics.metric import AnyMetric
 from medtasks.metrics.pairs import TOTAL
 
 
@@ -96,12 +95,13 @@ def score(
     write_json(json_file, {**summary, "rules": {name: rule.as_dict() for name, rule in rules.items()}})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
+    metrics = next(iter(rules.values())).metrics
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     if chosen.family.paired:
-        _print_scores(title, rules, PAIR_METRICS)
+        _print_scores(title, rules, [metric for metric in metrics if metric.name in PAIR_METRICS])
         _print_categories(rules)
     else:
-        _print_scores(title, rules, next(iter(rules.values())).estimates)
+        _print_scores(title, rules, metrics)
         _print_groups(rules)
         _print_wrong(rules)
     _print_notes(rules, data, len(recorded), len(documents))
@@ -138,12 +138,11 @@ def _worst(rules: Mapping[str, RowScores]) -> SampleCounts:
     return max((rule.counts for rule in rules.values()), key=lambda one: one.lost, default=SampleCounts(0, 0))
 
 
-def _print_scores(title: str, rules: Mapping[str, RowScores], metrics: Iterable[str]) -> None:
+def _print_scores(title: str, rules: Mapping[str, RowScores], metrics: Iterable[AnyMetric]) -> None:
     table = number_table("score ± standard error", rules, title)
     for metric in metrics:
-        estimates = [rule.estimates[metric] for rule in rules.values()]
-        share = all(is_share(metric, one.value) for one in estimates)
-        table.add_row(metric, *(with_error(one.value, one.error, share=share) for one in estimates))
+        estimates = [rule.estimates[metric.name] for rule in rules.values()]
+        table.add_row(metric.name, *(with_error(one.value, one.error, metric.is_share(one.value)) for one in estimates))
     reasons = [rule.reasons for rule in rules.values()]
     _add_counts(table, "replies: ", reasons, sorted(set().union(*reasons)))
     out.print(table)
@@ -159,7 +158,7 @@ def _print_categories(rules: Mapping[str, RowScores]) -> None:
         for category, counts in rule.categories.items():
             if category == TOTAL:
                 table.add_section()
-            shares = (number(getattr(counts, metric), share=True) for metric in PAIR_METRICS)
+            shares = (number(getattr(counts, metric)) for metric in PAIR_METRICS)
             table.add_row(category, str(counts.images), *shares)
         out.print(table)
 
@@ -171,7 +170,7 @@ def _print_groups(rules: Mapping[str, RowScores]) -> None:
         table = number_table(column, ("questions", *scores), title)
         for value, first in groups.items():
             accuracies = [rule.groups[column][value].scores[0] for rule in scores.values()]
-            shown = (with_error(one.value, one.error, share=True) for one in accuracies)
+            shown = (with_error(one.value, one.error, one.share) for one in accuracies)
             table.add_row(value, str(first.questions), *shown)
         out.print(table)
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import ClassVar
 
 from medtasks.data.own_datasets import access_of
@@ -28,6 +29,8 @@ from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_rec
 
 LEVELS = ("image", "box", "mask", "contour")
 """What a question is about. Their spelling in the file is not documented; the word decides."""
+ACCURACY = "Share of questions answered rightly."
+CLOSED_ACCURACY = "Share of closed questions answered rightly."
 
 
 def is_right(score: Score) -> float:
@@ -44,7 +47,7 @@ class SingleChoice(TaskFamily):
     extractor = "robust_choice"
     rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
     metrics: Sequence[AnyMetric] = (
-        Metric("accuracy", selection=answered, role=Role.MAIN, of=is_right),
+        Metric("accuracy", selection=answered, role=Role.MAIN, description=ACCURACY, of=is_right),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )
@@ -92,8 +95,13 @@ def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
         return lambda score: is_right(score) if score["level"] == level else None
 
     return (
-        Metric("accuracy", selection=selection, role=Role.MAIN, of=is_right),
-        *(Metric(f"acc_{level}_level", selection=selection, of=at(level)) for level in LEVELS),
+        Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right),
+        *(
+            Metric(
+                f"acc_{level}_level", selection=selection, description=f"Accuracy at the {level} level.", of=at(level)
+            )
+            for level in LEVELS
+        ),
         replace(INVALID_RATE, selection=selection),
     )
 
@@ -124,7 +132,13 @@ class JudgedChoice(GroupedChoice):
     rotated = None
     metrics = (
         *_by_level(judged),
-        Metric("judge_asked_rate", False, answered, of=lambda score: float(score["asked"])),
+        Metric(
+            "judge_asked_rate",
+            False,
+            answered,
+            description="Share of replies that no rule could read, so that the judge was asked.",
+            of=lambda score: float(score["asked"]),
+        ),
         judge_failed_rate(
             "The judge failed for {failed} of {answered} replies; accuracies leave them out and are too "
             "high if they would be wrong. The replies can be judged later with 'medtasks score'.",
@@ -164,8 +178,13 @@ class MultiSelect(TaskFamily):
     extractor = "listed_options"
     rotated = "medtasks.hooks.rotations.process_listed"
     metrics: Sequence[AnyMetric] = (
-        Metric("mcls_accuracy", selection=answered, of=lambda score: float(score["accuracy"])),
-        Metric("mcls_recall", selection=answered, of=lambda score: float(score["recall"])),
+        *(
+            Metric(f"mcls_{name}", selection=answered, description=description, of=itemgetter(name))
+            for name, description in (
+                ("accuracy", "Share of the listed options that are right, mean over questions."),
+                ("recall", "Share of the right options that are listed, mean over questions."),
+            )
+        ),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )

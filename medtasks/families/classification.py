@@ -8,7 +8,7 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import from_labels
 from medtasks.extract.registry import Kind
-from medtasks.families.choice import is_right
+from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -41,8 +41,20 @@ from medtasks.metrics.metric import (
     Score,
 )
 
-RIGHT = "right_answers"
-"""What single samples of a classification have; its own metrics are means over classes."""
+_MULTICLASS = (
+    "Mean F1 over classes in the target or in a prediction.",
+    "Mean recall over classes in the target or in a prediction.",
+    "Mean recall over classes in the target.",
+    "Mean AUROC over all classes; an absent one counts 0.",
+    "Mean AUROC over classes with samples in and outside of them.",
+)
+_MULTILABEL = (
+    "Mean F1 over all labels; an absent one counts 0.",
+    "Mean share of right decisions over all labels; high for a model that finds nothing.",
+    "Mean AUROC over all labels; an absent one counts 0.",
+    "Mean F1 over labels that an image has.",
+    "Mean AUROC over labels that some images have and some have not.",
+)
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
 LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
@@ -89,13 +101,16 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
-        *(CorpusMetric(name, selection=answered, panel=_CLASSES) for name in MULTICLASS_METRICS),
+        *(
+            CorpusMetric(name, selection=answered, panel=_CLASSES, description=description)
+            for name, description in zip(MULTICLASS_METRICS, _MULTICLASS, strict=True)
+        ),
         replace(INVALID_RATE, all_clusters=True),
         *SAMPLE_COUNTS,
     )
     # What single samples have; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
-        Metric(RIGHT, selection=answered, role=Role.MAIN, of=is_right),
+        Metric("right_answers", selection=answered, role=Role.MAIN, description=ACCURACY, of=is_right),
     )
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
@@ -139,7 +154,10 @@ class MultiLabel(TaskFamily):
     kind = Kind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *(CorpusMetric(name, selection=judged, panel=_LABELS) for name in MULTILABEL_METRICS),
+        *(
+            CorpusMetric(name, selection=judged, panel=_LABELS, description=description)
+            for name, description in zip(MULTILABEL_METRICS, _MULTILABEL, strict=True)
+        ),
         replace(INVALID_RATE, selection=judged, all_clusters=True),
         judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics.",

@@ -20,6 +20,7 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer
 from medtasks.extract.medheval_closed import Counted, judged, listed_options
 from medtasks.extract.registry import Kind, extractor_of
+from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, Row, TaskFamily
@@ -61,7 +62,9 @@ def _scored(field: str, about: str | None = None) -> Callable[[Score], float | N
 
 
 def _accuracy(name: str, about: str | None = None, role: Role = Role.PART) -> Metric[Score]:
-    return Metric(name, selection=answered, role=role, of=_scored("correct", about), weights=_weights)
+    description = f"Accuracy of questions about {about}." if about else ACCURACY
+    of = _scored("correct", about)
+    return Metric(name, selection=answered, role=role, description=description, of=of, weights=_weights)
 
 
 _ACCURACY = (_accuracy("accuracy", role=Role.MAIN),)
@@ -73,10 +76,21 @@ _RATES: tuple[AnyMetric, ...] = (
         None,
         answered,
         role=Role.RATE,
+        description="Share of yes/no questions answered Yes.",
         of=lambda score: float(score["value"] == YES) if score["kind"] == _BINARY else None,
     ),
     *(
-        Metric(name, None, answered, False, Role.ASIDE, of_questions=True, of=_scored(name), weights=_weights)
+        Metric(
+            name,
+            None,
+            answered,
+            False,
+            Role.ASIDE,
+            of_questions=True,
+            description=f"Accuracy of {name.replace('_', ' ')} on the same questions.",
+            of=_scored(name),
+            weights=_weights,
+        )
         for name in _BLIND
     ),
     Metric(
@@ -86,6 +100,7 @@ _RATES: tuple[AnyMetric, ...] = (
         False,
         Role.ASIDE,
         of_questions=True,
+        description="Share of questions that the published code does not score.",
         of=lambda score: float(score["counted"] != Counted.SCORED),
     ),
     *SAMPLE_COUNTS,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from medtasks.extract.answer import Reason
-from medtasks.metrics.metric import Metric, Role, Scores, counting
+from medtasks.metrics.metric import CorpusMetric, Metric, Role, Scores, counting
 
 _UNASKED = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies that say nothing, also those cut before they did
 
@@ -61,10 +61,15 @@ def no_number(rule: str, why: str) -> str:
     return f"The published code gives no number here, so all metrics under rule '{rule}' are NaN: {why}."
 
 
-INVALID_RATE: Metric[dict[str, Any]] = Metric(
-    "invalid_rate", False, answered, role=Role.RATE, of=lambda score: float(score["reason"] != Reason.OK)
+INVALID_RATE: Metric[Any] = Metric(
+    "invalid_rate",
+    False,
+    answered,
+    role=Role.RATE,
+    description="Share of replies without a valid answer.",
+    of=lambda score: float(score["reason"] != Reason.OK),
 )
-"""The share of replies without a valid answer."""
+JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def judge_failed_rate(
@@ -83,27 +88,49 @@ def judge_failed_rate(
         return sentence.format(failed=failed, answered=len(known), share=f"{failed / len(known):.1%}")
 
     return Metric(
-        "judge_failed_rate", False, answered, role=Role.RATE, warning=warning, of=lambda score: float(of(score)), **how
+        "judge_failed_rate",
+        False,
+        answered,
+        role=Role.RATE,
+        warning=warning,
+        description=JUDGE_FAILED_RATE,
+        of=lambda score: float(of(score)),
+        **how,
     )
 
 
+def _number(
+    name: str, holds: Callable[[Mapping[str, Any]], bool], description: str, *, higher_is_better: bool | None = False
+) -> CorpusMetric:
+    """Return the metric that counts the samples of which something holds."""
+
+    def count(scores: Scores) -> int:
+        return sum(map(holds, scores))
+
+    return counting(name, count, higher_is_better=higher_is_better, description=description)
+
+
 SAMPLE_COUNTS = (
-    counting("scored_samples", lambda scores: sum(not is_failed(one) and not is_unjudged(one) for one in scores)),
-    counting("failed_samples", lambda scores: sum(map(is_failed, scores)), higher_is_better=False),
+    _number(
+        "scored_samples",
+        lambda score: not is_failed(score) and not is_unjudged(score),
+        "Samples that are in the scores.",
+        higher_is_better=None,
+    ),
+    _number("failed_samples", is_failed, "Samples that the model failed to answer; in no score."),
 )
 """What stands at the end of every task's metrics; those that no score holds."""
 LABELLED_SAMPLE_COUNTS = (
     *SAMPLE_COUNTS,
-    counting("unjudged_samples", lambda scores: sum(map(is_unjudged, scores)), higher_is_better=False),
+    _number("unjudged_samples", is_unjudged, "Samples that a judge or a labeler failed to read; in no score."),
 )
 """The same for a task whose replies a labeler reads."""
 JUDGED_SAMPLE_COUNTS = (
     *LABELLED_SAMPLE_COUNTS,
-    counting(
+    _number(
         "possible_injection",
-        lambda scores: sum(bool(one.get("possible_injection")) for one in scores),
-        higher_is_better=False,
-        selection=answered,
+        lambda score: bool(score.get("possible_injection")) and not is_failed(score),
+        "Replies that seem to address the judge.",
     ),
 )
 """The same for a task whose replies a judge reads; the last are replies that seem to address it."""

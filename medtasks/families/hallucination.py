@@ -43,6 +43,7 @@ from medtasks.metrics.metric import (
     Panel,
     PanelResult,
     Role,
+    Scale,
     Score,
     Scores,
     counting,
@@ -145,10 +146,23 @@ class KnowledgeQuestions(JudgedText):
     name = "open questions with a judge"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
     metrics: Sequence[AnyMetric] = (
-        Metric("knowledge_rate", False, _with_verdict("correct"), of=lambda score: 1.0 - score["correct"]),
-        counting("answers_judged", len, selection=_with_verdict("correct")),
-        Metric("hallucination_score", False, _with_verdict("severity"), of=lambda score: float(score["severity"])),
-        counting("answers_scored", len, selection=_with_verdict("severity")),
+        Metric(
+            "knowledge_rate",
+            False,
+            _with_verdict("correct"),
+            description="Share of answers that the judge does not call right.",
+            of=lambda score: 1.0 - score["correct"],
+        ),
+        counting("answers_judged", len, selection=_with_verdict("correct"), description="Answers with a verdict."),
+        Metric(
+            "hallucination_score",
+            False,
+            _with_verdict("severity"),
+            scale=Scale.RAW,
+            description="Mean severity of the errors, from 0 to 5, as the judge rates it.",
+            of=lambda score: float(score["severity"]),
+        ),
+        counting("answers_scored", len, selection=_with_verdict("severity"), description="Answers with a severity."),
         *_TEXTS,
         *_RATES,
     )
@@ -198,11 +212,19 @@ def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
     chosen = _with_verdict("components")
     return (
-        CorpusMetric(f"chair_judge_{aspect}", False, chosen, panel=_judged_panel(aspect), of=_judged_ratio(aspect)),
+        CorpusMetric(
+            f"chair_judge_{aspect}",
+            False,
+            chosen,
+            panel=_judged_panel(aspect),
+            of=_judged_ratio(aspect),
+            description=f"Share of mentions of {aspect} that the judge counts as wrong.",
+        ),
         counting(
             f"mentions_{aspect}",
             lambda scores: sum(sum(one["components"][aspect]) for one in scores),
             selection=chosen,
+            description=f"Mentions of {aspect} that the judge counts.",
         ),
     )
 
@@ -258,19 +280,23 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
 _BY_LABELS = Panel(text_row("labelled"), _label_panel)
 
 
-def _of_labels(ratio: str, count: str, *, higher_is_better: bool = True) -> tuple[CorpusMetric, CorpusMetric]:
+_LABEL_COUNT = CorpusMetric("", None, answered, False, Role.ASIDE, panel=_BY_LABELS, scale=Scale.COUNT)
+
+
+def _of_labels(ratio: str, right: str, count: str, cases: str) -> tuple[CorpusMetric, CorpusMetric]:
+    share = f"Share of findings {cases} that {right}."
     return (
-        CorpusMetric(ratio, higher_is_better, answered, panel=_BY_LABELS),
-        CorpusMetric(count, None, answered, False, Role.ASIDE, panel=_BY_LABELS),
+        CorpusMetric(ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share),
+        replace(_LABEL_COUNT, name=count, description=f"Findings {cases}."),
     )
 
 
 _LABEL_METRICS = (
-    CorpusMetric("reports_labelled", None, answered, False, Role.ASIDE, panel=_BY_LABELS),
-    *_of_labels("chair_label", "mentions_label", higher_is_better=False),
-    *_of_labels("label_recall", "positives_label"),
-    *_of_labels("label_specificity", "negatives_decided"),
-    *_of_labels("label_accuracy", "labels_decided"),
+    replace(_LABEL_COUNT, name="reports_labelled", description="Reports that the labeler read."),
+    *_of_labels("chair_label", "contradict the target", "mentions_label", "that replies mention, as present or absent"),
+    *_of_labels("label_recall", "the reply calls present", "positives_label", "present in the targets"),
+    *_of_labels("label_specificity", "the reply calls absent", "negatives_decided", "absent in targets, and decided"),
+    *_of_labels("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
 )
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer
-from medtasks.families.choice import SingleChoice, is_right
+from medtasks.families.choice import ACCURACY, SingleChoice, is_right
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Column, Reply, Row
@@ -85,7 +85,7 @@ def _fallback(score: Score) -> float | None:
 _NO_OPTIONS = "no_options"
 """Why a question is in no score where options are compared by likelihood."""
 _COUNTED = unstopped(_answered)
-_ACCURACY = Metric("accuracy", selection=_COUNTED, role=Role.MAIN, warning=_warning, of=_right)
+_ACCURACY = Metric("accuracy", selection=_COUNTED, role=Role.MAIN, warning=_warning, description=ACCURACY, of=_right)
 _INVALID_RATE = replace(INVALID_RATE, selection=_COUNTED)
 
 
@@ -96,7 +96,14 @@ class KitChoice(SingleChoice):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.TEXTS, "answer": Column.LETTER_OR_NOTHING}
     metrics: Sequence[AnyMetric] = (
         _ACCURACY,
-        Metric("fallback_rate", False, _COUNTED, role=Role.RATE, of=_fallback),
+        Metric(
+            "fallback_rate",
+            False,
+            _COUNTED,
+            role=Role.RATE,
+            description="Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
+            of=_fallback,
+        ),
         _INVALID_RATE,
         *SAMPLE_COUNTS,
     )

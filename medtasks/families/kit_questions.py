@@ -19,6 +19,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.medevalkit_vqa import is_closed_question
 from medtasks.extract.registry import Kind
+from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -112,11 +113,20 @@ class _OpenAccuracy(Metric[Score]):
         return Estimate(found.value / len(valued), found.error / len(valued), found.clusters)
 
 
+_RIGHT = _field("right")
 _METRICS: tuple[AnyMetric, ...] = (
-    Metric("accuracy", selection=_numbered(judged), role=Role.MAIN, warning=_warning, of=_field("right")),
-    Metric("acc_closed", selection=_of_kind(closed=True), of=_field("right")),
-    _OpenAccuracy("acc_open", selection=_of_kind(closed=False), of=_field("right")),
-    *(Metric(name, selection=_numbered(answered), of=_field(name)) for name in ("exact_match", *MEASURES)),
+    Metric("accuracy", selection=_numbered(judged), role=Role.MAIN, warning=_warning, description=ACCURACY, of=_RIGHT),
+    Metric("acc_closed", selection=_of_kind(closed=True), description=CLOSED_ACCURACY, of=_RIGHT),
+    _OpenAccuracy(
+        "acc_open",
+        selection=_of_kind(closed=False),
+        description="Share of open questions answered rightly; published code may divide it once more.",
+        of=_RIGHT,
+    ),
+    *(
+        Metric(name, selection=_numbered(answered), description=f"Mean {name} of open answers.", of=_field(name))
+        for name in ("exact_match", *MEASURES)
+    ),
     replace(INVALID_RATE, selection=_numbered(judged)),
 )
 

@@ -46,7 +46,9 @@ class AnswersToSubmit(Submission):
     columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.TEXTS}
     extractor = "robust_mmmu"
     metrics: Sequence[AnyMetric] = (
-        counting("submission_rows", partial(submission_rows, write=write_answers)),
+        counting(
+            "submission_rows", partial(submission_rows, write=write_answers), description="Rows of the file to submit."
+        ),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )

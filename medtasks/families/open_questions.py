@@ -31,10 +31,17 @@ class OpenQuestions(TaskFamily):
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
-        *(Metric(name, selection=answered, of=_field(name)) for name in ("bleu_1", "token_f1", "token_recall")),
-        Metric("closed_accuracy", selection=answered, role=Role.MAIN, of=_field("correct", closed=True)),
-        Metric("open_recall", selection=answered, role=Role.MAIN, of=_field("token_recall", closed=False)),
-        Metric("open_accuracy", selection=answered, of=_field("correct", closed=False)),
+        *(
+            Metric(name, selection=answered, role=role, description=description, of=_field(field, closed=closed))
+            for name, role, field, closed, description in (
+                ("bleu_1", Role.PART, "bleu_1", None, "BLEU-1 of the reply, mean over questions."),
+                ("token_f1", Role.PART, "token_f1", None, "F1 of the words shared with the target."),
+                ("token_recall", Role.PART, "token_recall", None, "Share of the target's words that the reply has."),
+                ("closed_accuracy", Role.MAIN, "correct", True, "Share of closed questions answered rightly."),
+                ("open_recall", Role.MAIN, "token_recall", False, "Token recall of open questions."),
+                ("open_accuracy", Role.PART, "correct", False, "Share of open questions answered rightly."),
+            )
+        ),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )

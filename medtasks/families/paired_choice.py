@@ -6,13 +6,22 @@ together. In free-form mode the model answers without options, and a judge says 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
 from medtasks.families.constant_replies import Strategy, option_strategies
-from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGE_FAILED_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    is_unjudged,
+    judged,
+)
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
@@ -70,21 +79,35 @@ def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
             "set_accuracy",
             role=Role.MAIN,
             warning=_incomplete_warning,
+            description="Share of pairs with both images answered rightly.",
             of=lambda pair: float(pair.solved),
             **of_pairs,
         ),
-        Metric("individual_accuracy", role=Role.MAIN, of=lambda answer: float(answer.correct), **of_answers),
+        Metric(
+            "individual_accuracy",
+            role=Role.MAIN,
+            description="Share of images answered rightly; an invalid reply is wrong.",
+            of=lambda answer: float(answer.correct),
+            **of_answers,
+        ),
         # Without a valid pair it is NaN. The reference guards its division by printing 0 there, which would make a
         # model that never gives a valid answer look like the least confused one; no published row has that case.
         Metric(
             "confusion",
             False,
             role=Role.ASIDE,
+            description="Share of pairs in which both images got the same answer, of pairs with two valid replies.",
             of=lambda pair: float(pair.confused) if pair.valid else None,
             **of_pairs,
         ),
-        Metric("invalid_rate", False, role=Role.ASIDE, of=lambda answer: float(answer.value is None), **of_answers),
-        counting("incomplete_pairs", _incomplete, higher_is_better=False, selection=selection),
+        replace(INVALID_RATE, role=Role.ASIDE, of=lambda answer: float(answer.value is None), **of_answers),
+        counting(
+            "incomplete_pairs",
+            _incomplete,
+            higher_is_better=False,
+            selection=selection,
+            description="Pairs of which only one image was asked; in no score of pairs.",
+        ),
     )
 
 
@@ -169,6 +192,7 @@ class FreeForm(PairedChoice):
             answered,
             has_error=False,
             role=Role.ASIDE,
+            description=JUDGE_FAILED_RATE,
             count=lambda scores: mean([float(is_unjudged(one)) for one in scores]),
         ),
         *JUDGED_SAMPLE_COUNTS,

@@ -14,7 +14,7 @@ from medtasks.extract.answer import Answer
 from medtasks.extract.registry import Kind
 from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
-from medtasks.families.counts import SAMPLE_COUNTS, answered, stop_warning, unstopped
+from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
 from medtasks.metrics.report_scores import mean
@@ -56,13 +56,14 @@ def _incomplete_warning(scores: Scores) -> str:
     )
 
 
-def _mean_over_questions(name: str, *, higher_is_better: bool = True) -> Metric[RotatedQuestion]:
+def _mean_over_questions(name: str, description: str, *, higher_is_better: bool = True) -> Metric[RotatedQuestion]:
     return Metric(
         name,
         higher_is_better,
         unstopped(answered),
         role=Role.RATE if name == "invalid_rate" else Role.PART,
         warning=stop_warning if name == "mean_accuracy" else None,
+        description=description,
         of=lambda question: question.values.get(name),
         units=_questions,
         clusters=(lambda question: question.cluster,),
@@ -77,10 +78,20 @@ class RotatedChoice(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
     metrics: Sequence[AnyMetric] = (
-        *map(_mean_over_questions, ("mean_accuracy", "published_order", "worst_case")),
-        _mean_over_questions("flip_rate", higher_is_better=False),
-        _mean_over_questions("invalid_rate", higher_is_better=False),
-        counting("incomplete_rotations", _incomplete, higher_is_better=False, selection=answered),
+        _mean_over_questions("mean_accuracy", "Share of rotations answered rightly, mean over questions."),
+        _mean_over_questions("published_order", "Score with the options in the published order."),
+        _mean_over_questions("worst_case", "Lowest score over all rotations: right in every one."),
+        _mean_over_questions(
+            "flip_rate", "Share of questions whose answer depends on the order of the options.", higher_is_better=False
+        ),
+        _mean_over_questions("invalid_rate", INVALID_RATE.description, higher_is_better=False),
+        counting(
+            "incomplete_rotations",
+            _incomplete,
+            higher_is_better=False,
+            selection=answered,
+            description="Questions that lack a rotation; not in the worst case or the flip rate.",
+        ),
         *SAMPLE_COUNTS,
     )
 

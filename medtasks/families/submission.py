@@ -53,7 +53,7 @@ class Submission(TaskFamily):
     extractor = "robust_choice"
     scores_suffice = False
     metrics: Sequence[AnyMetric] = (
-        counting("submission_rows", submission_rows),
+        counting("submission_rows", submission_rows, description="Rows of the file to submit."),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )

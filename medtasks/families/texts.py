@@ -49,6 +49,8 @@ def text_metrics(
             has_error=key not in without_error,
             panel=panel,
             text_field=reply,
+            scale=metric_info(key).scale,
+            description=metric_info(key).sentence,
         )
         for key in wanted
     )

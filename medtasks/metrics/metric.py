@@ -32,6 +32,14 @@ class Role(Enum):
     ASIDE = auto()  # never compared
 
 
+class Scale(Enum):
+    """Range of a metric's values, which decides how they are printed and which interval they get."""
+
+    SHARE = auto()  # between 0 and 1, printed in percent
+    COUNT = auto()  # whole numbers
+    RAW = auto()  # anything else
+
+
 STDERR = "_stderr"  # ending of the name under which a metric's standard error stands in the harness's results
 
 
@@ -48,8 +56,8 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Declared:
-    """What every metric says of itself."""
+class Declaration:
+    """Properties that every metric declares."""
 
     name: str  # in results; no part of another name in the same task
     higher_is_better: bool | None = True  # None where neither is, as of a count
@@ -58,11 +66,17 @@ class _Declared:
     role: Role = Role.PART
     of_questions: bool = False  # whether it says something about the questions, whatever the replies
     warning: Callable[[Scores], str] | None = None  # what a user has to know of them, one sentence; empty if nothing
+    scale: Scale = field(default=Scale.SHARE, kw_only=True)
+    description: str = field(default="", kw_only=True)  # one sentence
 
     @property
     def is_compared(self) -> bool:
         """Whether runs can be compared by it."""
         return self.has_error and self.role is not Role.ASIDE
+
+    def is_share(self, *values: float) -> bool:
+        """Whether values of this metric are fractions; published code that counts an answer twice exceeds 1."""
+        return self.scale is Scale.SHARE and not any(value < 0 or value > 1 for value in values)
 
 
 def cluster_of(score: Mapping[str, Any]) -> Hashable:
@@ -71,7 +85,7 @@ def cluster_of(score: Mapping[str, Any]) -> Hashable:
 
 
 @dataclass(frozen=True)
-class Metric(_Declared, Generic[U]):
+class Metric(Declaration, Generic[U]):
     """A mean over samples, or over units that several samples make together; by default each score is one.
 
     ``clusters`` are what a unit shares with others that are not independent of it; of two kinds, errors are clustered
@@ -182,7 +196,7 @@ def forget_computed() -> None:
 
 
 @dataclass(frozen=True)
-class CorpusMetric(_Declared):
+class CorpusMetric(Declaration):
     """What only all scores together give: macro F1, AUROC, a count.
 
     Either a panel computes it, with others, or it is a count. ``of`` gives the value of one score where it has one of
@@ -231,7 +245,14 @@ def evaluate(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, Estimate
 
 
 def counting(
-    name: str, count: Callable[[Scores], float], *, higher_is_better: bool | None = None, selection: Selection = list
+    name: str, count: Callable[[Scores], float], *, higher_is_better: bool | None = None, **declared: Any
 ) -> CorpusMetric:
     """Return the metric that counts something: it has no error and is not compared."""
-    return CorpusMetric(name, higher_is_better, selection, has_error=False, role=Role.ASIDE, count=count)
+    return CorpusMetric(
+        name, higher_is_better, has_error=False, role=Role.ASIDE, scale=Scale.COUNT, count=count, **declared
+    )
+
+
+def undeclared(name: str, higher_is_better: bool | None = None) -> Declaration:
+    """Return the declaration of a metric of another harness task or of a user's hook: raw, as its range is unknown."""
+    return Declaration(name, higher_is_better, scale=Scale.RAW)

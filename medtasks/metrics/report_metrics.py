@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from medtasks.errors import unknown_name
+from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_scores import ReportMetric
 
@@ -21,6 +22,12 @@ class MetricInfo:
     weights: tuple[str, ...] = ()  # entries of medtasks.metrics.weights.WEIGHTS that it needs
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
+    scale: Scale = Scale.SHARE
+
+    @property
+    def sentence(self) -> str:
+        """Its description as a sentence."""
+        return f"{self.description[0].upper()}{self.description[1:]}."
 
 
 # Where a metric is built, and what weights it needs.
@@ -42,7 +49,7 @@ def _chexbert_keys(prefix: str) -> tuple[str, ...]:
 _ENTRIES = (
     MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), "bleu"),
     MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), "bleu"),
-    MetricInfo("radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), "bleu"),
+    MetricInfo("radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), "bleu", scale=Scale.RAW),
     MetricInfo(
         "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), "bleu"
     ),
@@ -60,12 +67,14 @@ _ENTRIES = (
         "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
         ("bertscore_f1", "rescaled_bertscore_f1"),
         *_BERTSCORE,
+        scale=Scale.RAW,
     ),
     MetricInfo(
         "bertscore_multimedeval",
         "the same with idf over the hypotheses, as MultiMedEval",
         ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
         *_BERTSCORE,
+        scale=Scale.RAW,
     ),
     MetricInfo(
         "medheval_bertscore",
@@ -73,8 +82,9 @@ _ENTRIES = (
         _keys("roberta_large", "precision", "recall", "f1"),
         _BERTSCORE[0],
         ("roberta-large",),
+        scale=Scale.RAW,
     ),
-    MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT),
+    MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
     MetricInfo("f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _chexbert_keys("chexbert"), *_CHEXBERT),
     MetricInfo(
         "f1_chexbert_certain",
@@ -97,7 +107,7 @@ _ENTRIES = (
         *_RADGRAPH,
     ),
     *(
-        MetricInfo(name, description, (name,), *_RADCLIQ, higher_is_better=False)
+        MetricInfo(name, description, (name,), *_RADCLIQ, higher_is_better=False, scale=Scale.RAW)
         for name, description in (
             ("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
             ("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),

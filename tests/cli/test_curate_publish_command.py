@@ -308,7 +308,7 @@ def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_pat
     assert json.loads(scores.read_text())["rules"]["robust"]["categories"]["total"]["set_accuracy"] == 1
     compared = medtasks("compare", "made_up", *runs)
     assert compared.code == 0, compared.err
-    assert "100.00%" in compared.out
+    assert "100.0%" in compared.out
     (dataset_folder("made_up") / "manifest.json").write_text("{")
     assert preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
     publish()

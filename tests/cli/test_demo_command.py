@@ -62,7 +62,7 @@ def test_demo(medtasks, harness, tmp_path):
     assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
     assert "mediconfusion [SAMPLE DATA]\n" in ran.out
     rows = rows_of(ran.out)
-    assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.25% ± 10.08%", "n/a"], ["0", ""])
+    assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.3% ± 10.1%", "n/a"], ["0", ""])
     assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
     assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --tasks mediconfusion," in ran.out
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out

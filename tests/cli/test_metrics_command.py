@@ -87,7 +87,7 @@ def test_lexical_scores(medtasks, files, tmp_path):
     for metric in written["metrics"].values():
         assert metric["higher_is_better"] is True
         for key, value in metric["totals"].items():
-            shown = f"{value:.4f}" if key.startswith("radcliq") else f"{100 * value:.2f}%"
+            shown = f"{value:.3f}" if key.startswith("radcliq") else f"{100 * value:.1f}%"
             assert rows[key] == [shown, "higher"]
             assert value == pytest.approx(sum(metric["samples"][key]) / 4)
     assert written["metrics"]["bleu"]["samples"]["bleu_1"] == pytest.approx([0.6065306597, 0.3678794412, 0, 0])

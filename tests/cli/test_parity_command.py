@@ -50,7 +50,7 @@ def test_lines_and_json(medtasks, runs, tmp_path):
         "Not compared: letters: the runs gave different prompts to 800 of 800 questions, such as 0 (some"
     )
     (score,) = (line.split() for line in lines if line.startswith("  accuracy (none)"))
-    assert score[2:6] == ["800", "100.00%", "100.00%", "+0.00"]
+    assert score[2:6] == ["800", "100.0%", "100.0%", "0.0"]
     assert lines[-1] == "Verdict on the scores: equivalent within the margin"
     assert any(line.startswith("  Rounding: small differences, to both sides.") for line in lines)
     found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)

@@ -37,15 +37,15 @@ def test_constant_replies(medtasks, constant):
     assert (ran.code, ran.err) == (0, "")
     totals = rows_of(ran.out, "mediconfusion: 32 of 32 questions answered")
     assert totals.keys() == {"set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "replies: ok"}
-    assert [cell.split(" ± ")[0] for cell in totals["set_accuracy"]] == ["0.00%", "0.00%"]
-    assert [cell.split(" ± ")[0] for cell in totals["individual_accuracy"]] == ["50.00%", "50.00%"]
-    assert totals["confusion"] == ["100.00% ± 0.00%", "100.00% ± 0.00%"]
-    assert totals["invalid_rate"] == ["0.00% ± 0.00%", "0.00% ± 0.00%"]
+    assert [cell.split(" ± ")[0] for cell in totals["set_accuracy"]] == ["0.0%", "0.0%"]
+    assert [cell.split(" ± ")[0] for cell in totals["individual_accuracy"]] == ["50.0%", "50.0%"]
+    assert totals["confusion"] == ["100.0% ± 0.0%", "100.0% ± 0.0%"]
+    assert totals["invalid_rate"] == ["0.0% ± 0.0%", "0.0% ± 0.0%"]
     assert totals["replies: ok"] == ["32", "32"]
     for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
         categories = rows_of(ran.out, title)
         assert len(categories) == 10
-        assert categories["total"] == ["32", "0.00%", "50.00%", "100.00%", "0.00%"]
+        assert categories["total"] == ["32", "0.0%", "50.0%", "100.0%", "0.0%"]
     assert ran.out.splitlines()[-1] == "SAMPLE DATA: drawn pictures; these scores say nothing about a model."
     assert "Questions without a reply" not in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -108,7 +108,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
     documents = load_documents("mediconfusion")
     texts = [{"doc_id": row, "resps": [d["answer"]], "filtered_resps": d["answer"]} for row, d in enumerate(documents)]
     ran = medtasks("score", "mediconfusion", write(*texts, *texts))
-    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00% ± 0.00%"] * 2
+    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.0% ± 0.0%"] * 2
 
     def losses(answer):
         return [[f"({0.5 if letter == answer else 2.25}, False)"] for letter in "AB"]
@@ -116,7 +116,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
     likelihoods = [{"doc_id": row, "resps": losses(d["answer"])} for row, d in enumerate(documents)]
     for task, rule in (("mediconfusion_gd", "greedy_reference"), ("mediconfusion_ps", "prefix_reference")):
         ran = medtasks("score", task, write(*likelihoods))
-        assert rows_of(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00% ± 0.00%"] * 2
+        assert rows_of(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.0% ± 0.0%"] * 2
         assert f"reference ({rule} v1)" in ran.out
         assert "robust (untied v1)" in ran.out
 
@@ -132,17 +132,17 @@ def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails,
     ran = medtasks("score", "mediconfusion", run)
     assert (ran.code, ran.err) == (0, "")
     assert f"Replies: {run / '20260203_030405_samples_mediconfusion.jsonl'}\n" in ran.out
-    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00% ± 0.00%"] * 2
+    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.0% ± 0.0%"] * 2
     fails(
         ["score", "mediconfusion", *sorted(run.glob("*_samples_mediconfusion.jsonl"))], "or the run's folder, of which"
     )
     fails(["score", "mediconfusion_gd", run], "holds no samples of 'mediconfusion_gd'; it has mediconfusion, ")
     results.write_text(results.read_text().replace('"run"', '"other"'))
     fails(["score", "mediconfusion", run], "holds runs of several models: 'other'; 'run'")
-    assert "100.00% ± 0.00%" not in medtasks("score", "mediconfusion", run, "--model", "run").out
+    assert "100.0% ± 0.0%" not in medtasks("score", "mediconfusion", run, "--model", "run").out
     for file in run.glob("*_results.json"):  # of runs that were killed samples are left
         file.unlink()
-    assert "100.00% ± 0.00%" in medtasks("score", "mediconfusion", run).out
+    assert "100.0% ± 0.0%" in medtasks("score", "mediconfusion", run).out
 
 
 def test_published_ids_and_an_answer_field(medtasks, multimedeval_home, monkeypatch, write, tmp_path, warnings):
@@ -207,12 +207,12 @@ def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monke
     ran = medtasks("score", "mediconfusion", replies, "--json", tmp_path / "scores.json")
     totals = rows_of(ran.out, "mediconfusion: 352 of 352 questions answered")
     for metric, value in {"set_accuracy": 0, "individual_accuracy": 50, "confusion": 100, "invalid_rate": 0}.items():
-        assert [cell.split(" ± ")[0] for cell in totals[metric]] == [f"{value}.00%"] * 2
+        assert [cell.split(" ± ")[0] for cell in totals[metric]] == [f"{value}.0%"] * 2
     for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
         rows = rows_of(ran.out, title)
-        assert rows.pop("total") == ["352", "0.00%", "50.00%", "100.00%", "0.00%"]
+        assert rows.pop("total") == ["352", "0.0%", "50.0%", "100.0%", "0.0%"]
         assert {category: int(cells[0]) for category, cells in rows.items()} == CATEGORIES
-        assert all(cells[1:] == ["0.00%", cells[2], "100.00%", "0.00%"] for cells in rows.values())
+        assert all(cells[1:] == ["0.0%", cells[2], "100.0%", "0.0%"] for cells in rows.values())
     summary = json.loads((tmp_path / "scores.json").read_text())
     assert summary["data"]["complete"]
     assert summary["data"]["revision"].startswith("a3045b0")
@@ -224,7 +224,7 @@ def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monke
 def test_long_names_of_rules_are_not_cut(capsys):
     rules = ["reference", "reference_release", "reference_fixed", "robust"]
     table = number_table("score", rules)
-    table.add_row("accuracy", *["100.00% ± 0.00%"] * len(rules))
+    table.add_row("accuracy", *["100.0% ± 0.0%"] * len(rules))
     Console(width=60, file=sys.stdout).print(table)
     heading = [line.split("┃")[1:-1] for line in capsys.readouterr().out.splitlines() if line[:1] == "┃"]
     assert ["".join(part).replace(" ", "") for part in zip(*heading, strict=True)] == ["score", *rules]

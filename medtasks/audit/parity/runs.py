@@ -160,7 +160,8 @@ def _tested(
         shared = sorted(one.keys() & other.keys())
         first, second = ([values[sample][1] for sample in shared] for values in (one, other))
         tested = equivalence(first, second, [one[sample][0] for sample in shared], margin)
-        found.append(MetricParity(*key, main=key[1] in main, paired=paired, equivalence=tested))
+        share = next(one for one in metrics if one.name == key[1]).is_share(paired.first, paired.second)
+        found.append(MetricParity(*key, main=key[1] in main, paired=paired, equivalence=tested, share=share))
     if not any(one.main for one in found):  # none of them is a mean over samples; what stands beside them decides
         found = [replace(one, main=True) for one in found]
     agreements = {row: answer_agreement(scores, after.scores[row]) for row, scores in before.scores.items()}

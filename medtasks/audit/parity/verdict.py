@@ -61,6 +61,7 @@ class MetricParity:
     main: bool  # whether the verdict needs equivalence in it
     paired: PairedResult
     equivalence: Equivalence
+    share: bool  # whether the means are fractions
     p_holm: float = 1.0  # the p-value of the paired test, corrected for all tests of the call
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 from medtasks.data.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
+from medtasks.metrics.metric import Declaration
 from medtasks.stats.calibration import Calibration
 
 
@@ -211,6 +212,7 @@ class TaskReport:
     documents: int = 0  # how many questions the dataset has, 0 if not known
     answered: int = 0  # how many were answered
     rules: tuple[RuleReport, ...] = ()  # one per reading
+    metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
     gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run
@@ -289,7 +291,7 @@ def report_as_dict(report: RunReport) -> dict[str, Any]:
 def as_json(value: Any) -> Any:
     """Return any value as JSON types; a number that is not defined is null."""
     if is_dataclass(value) and not isinstance(value, type):
-        left_out = {"pictures", "decoding"} if isinstance(value, TaskReport) else set()
+        left_out = {"pictures", "decoding", "metrics"} if isinstance(value, TaskReport) else set()
         return {one.name: as_json(getattr(value, one.name)) for one in fields(value) if one.name not in left_out}
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}

@@ -10,6 +10,7 @@ from medtasks.audit.report.contents import (
     ComparedScore,
     Gain,
     PairOutcomes,
+    RepeatedRow,
     RuleReport,
     RunReport,
     Score,
@@ -17,7 +18,6 @@ from medtasks.audit.report.contents import (
     Thinking,
 )
 from medtasks.audit.report.words import coded
-from medtasks.families.classification import RIGHT
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 INVALID_RATE = "invalid_rate"
@@ -107,6 +107,12 @@ def said_of_lengths(thinking: Thinking) -> str:
     return f"{said}; {thinking.at_limit:,} of {thinking.answered:,} used up the {thinking.limit:,} new tokens."
 
 
+def votes(row: RepeatedRow) -> str:
+    """Return how many samples, ties and failures are behind the majority under one reading."""
+    said = f"{row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies"
+    return f"{row.name}: {said}, {row.failed_samples} failed samples"
+
+
 def metrics_of(task: TaskReport) -> list[str]:
     """Return the names of a task's metrics, in the order in which the readings have them."""
     return list(dict.fromkeys(score.metric for rule in task.rules for score in rule.scores))
@@ -117,34 +123,16 @@ def score_of(rule: RuleReport, metric: str) -> Score | None:
     return next((score for score in rule.scores if score.metric == metric), None)
 
 
-def is_share(task: TaskReport | None, metric: str) -> bool:
-    """Return whether a metric of a task is known to be a fraction."""
-    scores = [score_of(rule, metric) for rule in task.rules] if task else []
-    return metric == RIGHT or any(score.share for score in scores if score)
-
-
-def task_named(report: RunReport, name: str) -> TaskReport | None:
-    """Return a task of the report."""
-    return next((task for task in report.tasks if task.name == name), None)
+def is_share(task: TaskReport | None, metric: str, *values: float) -> bool:
+    """Return whether values of a task's metric are fractions; False for a metric that is not ours."""
+    declared = task.metrics.get(metric) if task else None
+    return declared is not None and declared.is_share(*values)
 
 
 def baseline_metrics(task: TaskReport) -> list[str]:
     """Return the metrics that any baseline has."""
     known = {metric for one in task.baselines for scores in one.scores.values() for metric in scores}
     return [metric for metric in metrics_of(task) if metric in known]
-
-
-def baseline_rows(task: TaskReport, baseline: Baseline) -> list[tuple[str, Mapping[str, float]]]:
-    """Return the scores of a baseline with the readings that they belong to; readings with equal scores share a row."""
-    found: list[tuple[list[str], Mapping[str, float]]] = []
-    for rule in task.rules:
-        scores = baseline.scores.get(rule.name, {})
-        same = next((names for names, known in found if str(dict(known)) == str(dict(scores))), None)  # NaN equals NaN
-        if same is not None:
-            same.append(rule.name)
-        elif scores:
-            found.append(([rule.name], scores))
-    return [("all" if len(names) == len(task.rules) > 1 else ", ".join(names), scores) for names, scores in found]
 
 
 def footnotes(task: TaskReport) -> list[str]:
@@ -168,7 +156,8 @@ def published_lists(task: TaskReport) -> list[PublishedList]:
         upward = not ours or ours[0][1].higher_is_better is not False
         sign = -1 if upward else 1
         rows.sort(key=lambda row: (True, 0.0) if math.isnan(row.value) else (False, sign * row.value))
-        found.append(PublishedList(metric, is_share(task, metric), upward, tuple(rows)))
+        share = is_share(task, metric, *(row.value for row in rows))
+        found.append(PublishedList(metric, share, upward, tuple(rows)))
     return found
 
 

@@ -26,18 +26,6 @@ REASONS: Mapping[str, tuple[str, str]] = {  # name of a reason and what it means
     Reason.JUDGE_FAILED: ("judge failed", "The judge or labeler that reads such replies failed, so nobody read it."),
 }
 
-METRICS: Mapping[str, str] = {  # what a metric is, for those whose name says too little
-    "accuracy": "Share of questions answered rightly.",
-    "acc_closed": "Share of closed questions answered rightly.",
-    "acc_open": "Share of open questions answered rightly; published code may divide it once more.",
-    "fallback_rate": "Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
-    "set_accuracy": "Share of pairs with both images answered rightly.",
-    "individual_accuracy": "Share of images answered rightly; an invalid reply is wrong.",
-    "confusion": "Share of pairs in which both images got the same answer, of pairs with two valid replies.",
-    "invalid_rate": "Share of replies without a valid answer.",
-    "incomplete_pairs": "Pairs of which only one image was asked; in no score of pairs.",
-}
-
 WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
     ErrorClass.REFUSAL: "The model said that it cannot or will not answer.",
     ErrorClass.IRRELEVANT: "The reply has nothing to do with the options, or repeats itself.",
@@ -185,6 +173,17 @@ def scored(score: Score | None) -> str:
 def estimate(value: float, low: float, high: float, share: bool) -> str:
     """Return a value with its interval, if it has one."""
     return _with_ends(number(value, share), interval(low, high, share).replace("%", ""))
+
+
+def with_error(value: float, error: float, share: bool) -> str:
+    """Return a score with its standard error, if it has one.
+
+    Example:
+        >>> with_error(0.3125, 0.0833, True), with_error(1.2, 0.1, False), with_error(12, float("nan"), False)
+        ('31.3% ± 8.3%', '1.200 ± 0.100', '12')
+    """
+    shown, spread = number(value, share), number(error, share)
+    return shown if NOT_DEFINED in (shown, spread) else f"{shown} ± {spread}"
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:

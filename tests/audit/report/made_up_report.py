@@ -22,6 +22,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
 )
 from medtasks.families.family import ReadAnswer
+from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan
@@ -131,6 +132,7 @@ def paired_task(folder: Path, name: str = "made_up_pairs") -> TaskReport:
         documents=12,
         answered=12,
         rules=(paired_rule("reference", 1 / 6), paired_rule("robust", 2 / 6)),
+        metrics={metric.name: metric for metric in PAIRED_CHOICE.metrics},
         baselines=(
             Baseline(
                 "always A",

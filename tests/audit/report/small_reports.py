@@ -18,11 +18,17 @@ from medtasks.audit.report.contents import (
     TaskReport,
 )
 from medtasks.audit.report.published import published_scores
+from medtasks.families.choice import GROUPED_CHOICE
 from medtasks.families.family import ReadAnswer
+from medtasks.families.paired_choice import PAIRED_CHOICE
+from medtasks.families.reports import MULTIMEDEVAL_REPORTS
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan
 SECRET = "Mr Invented has a cold"
+METRICS = {
+    metric.name: metric for family in (PAIRED_CHOICE, GROUPED_CHOICE, MULTIMEDEVAL_REPORTS) for metric in family.metrics
+}
 
 
 def share(metric: str, value: float, width: float = 0.05, higher_is_better: bool = True) -> Score:
@@ -72,6 +78,7 @@ def paired_task() -> TaskReport:
         documents=352,
         answered=352,
         rules=tuple(rules),
+        metrics=METRICS,
         baselines=tuple(
             Baseline(
                 name,

@@ -21,7 +21,7 @@ from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Row
 from medtasks.harness.task_files import task_file, task_files
-from medtasks.metrics.metric import Estimate
+from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import interval
 
@@ -619,26 +619,22 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "share"),
+    ("scale", "value", "share"),
     [
-        ("accuracy", 0.5, True),
-        ("accuracy", 1.0, True),
-        ("accuracy", math.nan, True),
-        ("incomplete_pairs", 0, False),
-        ("hallucination_score", 0.5, False),
-        ("radcliq_v1", 0.9, False),
-        ("bertscore_f1", 0.9, False),
-        ("a_users_own_metric", 17.5, False),
-        ("a_users_own_metric", -0.5, False),
+        (Scale.SHARE, 0.5, True),
+        (Scale.SHARE, 1.0, True),
+        (Scale.SHARE, math.nan, True),
+        (Scale.SHARE, 1.5, False),  # of published code that counts an answer twice
+        (Scale.COUNT, 0, False),
+        (Scale.RAW, 0.5, False),
     ],
 )
-def test_what_is_a_share(metric: str, value: float, share: bool) -> None:
-    found = with_interval(metric, Estimate(value), higher_is_better=True)
-    assert (found.share, found.metric) == (share, metric)
+def test_the_scale_of_a_metric_decides_what_is_a_share(scale: Scale, value: float, share: bool) -> None:
+    assert with_interval(Declaration("bleu", scale=scale), Estimate(value)).share is share
 
 
 def test_a_score_that_is_no_share_may_leave_its_interval() -> None:
-    found = with_interval("radcliq_v1", Estimate(0.1, 0.2), higher_is_better=False)
+    found = with_interval(undeclared("accuracy", higher_is_better=False), Estimate(0.1, 0.2))
     assert found.low < 0 < found.high
     assert not found.higher_is_better
 

@@ -99,7 +99,7 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
         ("1 question had no likelihoods", "what was left out"),
         ("the other run is higher", "a difference that was found"),
         ("no difference shown", "a difference that was not"),
-        ("12 6 independent", "units of a comparison"),
+        ("12 (6)", "units of a comparison"),
         ("lmms_eval --tasks 'a&amp;b' &lt;x&gt;", "the command"),
         ("12.500 9.500 to 15.500", "a score that is no share"),
     ],

@@ -202,6 +202,7 @@ def test_comparisons_have_corrected_p_values():
         "exact McNemar",
         "0.0123",
         "0.0246",
+        "the other run is higher",
         "8.0 pts",
     ]
     assert "mmmu_val has no samples." in markdown(REPORT)
@@ -215,7 +216,7 @@ def test_nothing_to_compare_is_said():
 
 
 def test_what_is_not_defined_is_said():
-    assert row(markdown(REPORT), "`mmmu_val`")[8:] == ["n/a", "n/a", "n/a"]
+    assert row(markdown(REPORT), "`mmmu_val`")[8:] == ["n/a", "n/a", "no test", "n/a"]
     assert row(markdown(REPORT), "`acc_box_level`") == ["`acc_box_level`", "n/a", "n/a", "n/a"]
     assert re.search(r"\\texttt\{acc\\_box\\_level\} & -- & -- & -- \\\\", latex(REPORT))
     assert "nan" not in (markdown(REPORT) + latex(REPORT)).lower()

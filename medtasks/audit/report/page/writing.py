@@ -17,6 +17,7 @@ from medtasks.audit.report import rows, words
 from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
 from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
+from medtasks.audit.report.tables import contents
 from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import Decoding
 from medtasks.data.home import written_whole
@@ -30,7 +31,6 @@ _FILTERS = (
     words.points,
     words.signed,
     words.difference_interval,
-    words.p_value,
     words.count,
     words.counted,
     words.moment,
@@ -62,6 +62,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
         tables=rows,
+        report_tables=contents,
         words=words,
     )
     write_whole(path, page)

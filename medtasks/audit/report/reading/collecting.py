@@ -38,7 +38,7 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import scored_task, task_config, task_file, task_files
 from medtasks.harness.task_index import mapping_in
 from medtasks.harness.thinking import THINKING
-from medtasks.metrics.metric import Role
+from medtasks.metrics.metric import Declaration, Role
 from medtasks.stats.calibration import Calibration
 
 _DIRECT = "direct"  # what a thinking variant is compared with
@@ -168,6 +168,7 @@ def _group(recorded: RecordedTask, task: TaskFile) -> Section:
         name=recorded.name,
         describes=task.description,
         rules=rules,
+        metrics=_declared(first) if first else {},
         missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
     )
     return Section(report, members=members)
@@ -193,6 +194,7 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         documents=documents,
         answered=answered,
         rules=rules,
+        metrics=_declared(task),
         baselines=baselines,
         published=published_scores(task.name) if task.is_shipped else (),
         calibration=calibration,
@@ -200,6 +202,10 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         pictures=picture_files(reading),
         missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
     )
+
+
+def _declared(task: TaskFile) -> dict[str, Declaration]:
+    return {metric.name: metric for metric in (*task.metrics, *task.family.compared_only)}
 
 
 def _decoding(config: Mapping[str, Any]) -> Decoding | None:

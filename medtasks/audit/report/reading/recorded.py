@@ -27,10 +27,9 @@ from medtasks.extract.registry import extractor_of
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_index import mapping_in
-from medtasks.metrics.metric import Estimate, Metric, evaluate
+from medtasks.metrics.metric import Estimate, Metric, evaluate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pairs, count
-from medtasks.stats.intervals import interval
 
 CATEGORIES = "categories"
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
@@ -131,9 +130,7 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
     """
     scores = list(task.family.settled(list(by_id.values())))
     estimates = evaluate(task.metrics, scores)
-    table = tuple(
-        with_interval(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics
-    )
+    table = tuple(with_interval(one, estimates[one.name]) for one in task.metrics)
     stopped = any(score.get("stops") for score in scores)
     why = next(said_of(task, columns, scores), "") if stopped else ""
     undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
@@ -170,7 +167,7 @@ def _category(name: str, images: int, answers: Sequence[PairedAnswer], pairs: Se
         units=lambda _: here,
         clusters=(lambda answer: answer.pair_id, lambda answer: answer.image_id),
     )
-    scores = (with_interval(one.name, one.estimate(()), higher_is_better=True) for one in (solved, right))
+    scores = (with_interval(one, one.estimate(())) for one in (solved, right))
     return Group(name, images, tuple(scores))
 
 
@@ -264,19 +261,14 @@ def _scores(
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
     computed = {one.metric: one for one in again.scores}
-    own = {one.name: one.higher_is_better for one in task.metrics} if task else {}
+    own = {one.name: one for one in task.metrics} if task else {}
     for metric in dict.fromkeys([*own, *values, *computed]):
         known = computed.get(metric)
         if known is not None and (metric not in values or _agrees(values[metric], known)):
             yield known
         elif metric in values:
-            higher = own[metric] if metric in own else recorded.higher_is_better.get(metric)
-            value, error = values[metric]
-            if task is not None:
-                yield with_interval(metric, Estimate(value, error), higher_is_better=higher)
-            else:  # nobody knows the scale of another harness task's metric
-                low, high = interval(value, error, None, share=False)
-                yield Score(metric, value, error, low, high, share=False, higher_is_better=higher)
+            declared = own.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+            yield with_interval(declared, Estimate(*values[metric]))
 
 
 def _agrees(recorded: tuple[float, float], computed: Score) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.audit.comparing import main_metrics
-from medtasks.audit.report.contents import Gain, LengthBin, Score, Thinking
+from medtasks.audit.report.contents import Gain, LengthBin, Thinking
 from medtasks.audit.report.reading.task_reading import TaskReading
 from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
@@ -43,7 +43,7 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
         gains=tuple(gains),
         rule=str(rule),
         answered=len(known),
-        truncated=_estimated(_TRUNCATED, list(known.values())),
+        truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(known.values()))),
         unit=unit,
         mean=statistics.fmean(ordered) if ordered else math.nan,
         median=statistics.median(ordered) if ordered else math.nan,
@@ -71,10 +71,6 @@ def _limit(reading: TaskReading) -> int | None:
         return None
 
 
-def _estimated(metric: AnyMetric, scores: Sequence[SampleScore]) -> Score:
-    return with_interval(metric.name, metric.estimate(scores), higher_is_better=metric.higher_is_better)
-
-
 def _bins(reading: TaskReading, known: Scores, lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
     """Return the score of questions by the length of their replies, in at most four parts of about equal size."""
     metric = _of_samples(reading, known)
@@ -88,7 +84,10 @@ def _bins(reading: TaskReading, known: Scores, lengths: Mapping[str, int]) -> tu
         found.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
     return tuple(
         LengthBin(
-            lengths[members[0]], lengths[members[-1]], len(members), _estimated(metric, [known[one] for one in members])
+            lengths[members[0]],
+            lengths[members[-1]],
+            len(members),
+            with_interval(metric, metric.estimate([known[one] for one in members])),
         )
         for _, members in sorted(found.items())
     )

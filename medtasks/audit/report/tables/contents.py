@@ -12,6 +12,7 @@ from medtasks.audit.report.contents import PublishedScore, RunComparison, RunRep
 from medtasks.audit.report.words import (
     INTERVALS,
     NOT_DEFINED,
+    VARIANTS,
     coded,
     count,
     difference,
@@ -75,11 +76,11 @@ def task_tables(task: TaskReport) -> list[Table]:
     """Return a task's tables; those about something that it does not have are without rows."""
     tables = [
         _scores(task),
-        _baselines(task),
-        _gains(task),
-        _thinking(task),
-        _lengths(task),
-        _repeats(task),
+        baselines_table(task),
+        gains_table(task),
+        thinking_table(task),
+        lengths_table(task),
+        repeats_table(task),
         _published(task),
         _pairs(task),
         _calibration(task),
@@ -110,13 +111,14 @@ def _scores(task: TaskReport) -> Table:
     )
 
 
-def _baselines(task: TaskReport) -> Table:
+def baselines_table(task: TaskReport) -> Table:
+    """Return the scores of a task next to those of its baselines."""
     rows = []
     for metric in report_rows.baseline_metrics(task):
         for rule in task.rules:
             if score := report_rows.score_of(rule, metric):
                 values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
-                shown = (number(value, score.share) for value in values)
+                shown = (number(value, report_rows.is_share(task, metric, value)) for value in values)
                 rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
     return Table(
         label=label(task.name, "baselines"),
@@ -128,10 +130,11 @@ def _baselines(task: TaskReport) -> Table:
     )
 
 
-def _gains(task: TaskReport) -> Table:
+def gains_table(task: TaskReport) -> Table:
+    """Return the differences of a task from its sanity variants."""
     rows = []
     for gain in task.gains:
-        share = report_rows.is_share(task, gain.metric)
+        share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
         values = (number(gain.score, share), number(gain.variant_score, share))
         gained = difference(gain.difference, gain.low, gain.high, share)
         names = (name_cell(gain.rule), name_cell(gain.metric))
@@ -142,15 +145,19 @@ def _gains(task: TaskReport) -> Table:
         columns="lllrrrrr",
         headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p"),
         rows=rows,
-        notes=(INTERVALS,),
+        notes=(
+            INTERVALS,
+            *(f"{name}: {what}." for name, what in VARIANTS.items() if name in {gain.variant for gain in task.gains}),
+        ),
     )
 
 
-def _thinking(task: TaskReport) -> Table:
+def thinking_table(task: TaskReport) -> Table:
+    """Return the differences of a thinking variant from its direct form."""
     found = task.thinking
     rows = []
     for gain in found.gains if found else ():
-        share = report_rows.is_share(task, gain.metric)
+        share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
         values = (number(gain.variant_score, share), number(gain.score, share))
         gained = difference(gain.difference, gain.low, gain.high, share)
         names = (name_cell(gain.rule), name_cell(gain.metric))
@@ -165,7 +172,8 @@ def _thinking(task: TaskReport) -> Table:
     )
 
 
-def _lengths(task: TaskReport) -> Table:
+def lengths_table(task: TaskReport) -> Table:
+    """Return the score of a thinking variant by the length of its replies."""
     found = task.thinking
     rows = [
         cells(f"{count(one.least)} to {count(one.most)}", count(one.questions), scored(one.score))
@@ -182,21 +190,30 @@ def _lengths(task: TaskReport) -> Table:
     )
 
 
-def _repeats(task: TaskReport) -> Table:
+def repeats_table(task: TaskReport) -> Table:
+    """Return mean, spread and majority over the repeats of a task."""
     found = task.repeats
     rows = []
     for row in found.rows if found else ():
         for one in row.scores:
             ends = (number(one.values[0], one.share), number(one.values[-1], one.share))
-            numbers = (number(one.mean, one.share), number(one.spread, one.share), *ends)
+            numbers = (number(one.mean, one.share), points(one.spread, one.share), *ends)
             rows.append(cells(name_cell(row.name), name_cell(one.metric), *numbers, scored(one.majority)))
+    votes = [f"{report_rows.votes(row)}." for row in found.rows] if found else []
+    seeds = ", ".join(map(str, found.seeds)) if found else ""
     return Table(
         label=label(task.name, "repeats"),
         caption=f"{found.repeats if found else 0} repeats with other seeds.",
         columns="llrrrrr",
-        headings=cells("Rule", "Metric", "Mean", "Spread", "Lowest", "Highest", "Majority"),
+        headings=cells("Rule", "Metric", "Mean of repeats", "Spread", "Lowest", "Highest", "Majority"),
         rows=rows,
-        notes=(INTERVALS, *(found.notes if found else ())),
+        notes=(
+            INTERVALS,
+            f"Seeds: {seeds}. Spread: standard deviation over the repeats. Majority: the answer that most repeats gave; "
+            f"a failed reply, or one without an answer, is no vote.",
+            *(found.notes if found else ()),
+            *votes,
+        ),
     )
 
 
@@ -233,7 +250,7 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
     if score is None:
         return Cell("")
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not report_rows.is_share(task, score.metric):
+    if not report_rows.is_share(task, score.metric, score.value):
         return Cell(score.printed, marks=marks)
     digits = len(score.printed.partition(".")[2])
     in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
@@ -292,7 +309,7 @@ def _groups(task: TaskReport) -> Iterator[Table]:
 
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     """Return all tables of a report in sections with a heading; those without a row are left out."""
-    comparisons = [_comparison(report, other, position) for position, other in enumerate(report.comparisons, 1)]
+    comparisons = [comparison_table(report, other, position) for position, other in enumerate(report.comparisons, 1)]
     sections = [("Summary", [_summary(report), *comparisons])]
     for task in report.tasks:
         tables = [
@@ -341,24 +358,27 @@ def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
     return tuple(f"{task.name}: {text}" for task in tasks for text in warnings(task))
 
 
-def _comparison(report: RunReport, other: RunComparison, position: int) -> Table:
+def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
+    """Return the tests between a run and another one."""
+    tasks = {task.name: task for task in report.tasks}
     rows = []
     for one in [score for score in other.scores if not score.same_as]:
-        share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric)
+        share = report_rows.is_share(tasks.get(one.task), one.metric, one.first, one.second)
         names = map(name_cell, (one.task, report_rows.rules_of(other.scores, one), one.metric))
         values = (number(one.first, share), number(one.second, share))
         found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
+        said = report_rows.finding(one)
         samples = f"{count(one.samples)} ({count(one.units)})"
-        rows.append(cells(*names, samples, *values, *found, points(one.detectable, share)))
+        rows.append(cells(*names, samples, *values, *found, said, points(one.detectable, share)))
     return Table(
         label=label("comparison", str(position)),
         caption=f"{other.name} compared with this run, {report.title}.",
-        columns="lllrrrrlrrr",
+        columns="lllrrrrlrrlr",
         headings=cells(
             *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
-            *("Test", "p", "p, Holm", "Detectable"),
+            *("Test", "p", "p, Holm", "Finding", "Detectable"),
         ),
-        rows=rows or [cells("nothing could be compared", *[""] * 10)],
+        rows=rows or [cells("nothing could be compared", *[""] * 11)],
         warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
         notes=(
             INTERVALS,
