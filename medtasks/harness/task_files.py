@@ -79,8 +79,9 @@ def included_option(*names: str) -> str:
 
 def refuse_shipped_names() -> None:
     """Raise MedTasksError where an included file has the name of a task or group of ours, or of a variant of one."""
+    shipped = _Tasks({}, {})
     for name, task in _included.items():
-        ours = _shipped().get(name) or _variant(name, _shipped())
+        ours = shipped.get(name) or _variant(name, shipped)
         if ours is not None and ours.path != task.path:
             raise MedTasksError(
                 f"{task.path} has a task '{name}', which is a name of ours, and recorded runs of that name are scored "
@@ -93,14 +94,40 @@ def task_files() -> Mapping[str, TaskFile]:
 
     Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises MedTasksError.
     """
-    own = {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))}
-    found = {**own, **_shipped(), **_included}
-    return {name: found[name] for name in sorted(found)}
+    return _Tasks(_included, {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))})
+
+
+class _Tasks(Mapping[str, TaskFile]):
+    """Tasks and groups by name; a look-up reads at most one file of ours, only a listing reads them all."""
+
+    def __init__(self, included: Mapping[str, TaskFile], own: Mapping[str, TaskFile]) -> None:
+        self._included, self._own = included, own
+
+    def __getitem__(self, name: str) -> TaskFile:
+        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._own):
+            if name in tasks:
+                return tasks[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        shipped = (name for file in _shipped_paths() for name in _shipped(file))
+        return iter(sorted({*self._included, *shipped, *self._own}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @cache
-def _shipped() -> Mapping[str, TaskFile]:
-    return {task.name: task for task in _tasks(index_tasks([tasks_folder()], strict=True))}
+def _shipped(file: str) -> Mapping[str, TaskFile]:
+    """Return our task or group whose file has this name, and its few-shot twin if there is one."""
+    path = _shipped_paths().get(file)
+    return {} if path is None else {task.name: task for task in _tasks(index_tasks([path], strict=True))}
+
+
+@cache
+def _shipped_paths() -> Mapping[str, Path]:
+    """Return the paths of our task files by task: each file is named after its task or group."""
+    return {path.stem: path for path in tasks_folder().glob("*/*.yaml")}
 
 
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
