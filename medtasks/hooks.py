@@ -1,6 +1,9 @@
 """The names that task files use (:mod:`medtasks.harness.published_names`), each looked up when it is asked for."""
 
 import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -21,5 +24,17 @@ class _Names(ModuleType):
         return published(f"{self.__name__}.{name}")
 
 
-for _name in (_VARIANTS, *hook_modules()):
-    sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _Names(f"{__name__}.{_name}")
+class _Import(MetaPathFinder, Loader):
+    """Import of a module of names, which has no file."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        package, _, module = name.rpartition(".")
+        return ModuleSpec(name, self) if package == __name__ and module in (_VARIANTS, *hook_modules()) else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Names(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None: ...
+
+
+sys.meta_path.append(_Import())
