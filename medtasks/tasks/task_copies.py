@@ -4,7 +4,6 @@ Each stands alone: one that included ours would make every task of the harness u
 is called after its dataset, and its first line names the command that may write it again.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from medtasks.data.prepared import own_task_file
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.harness.task_index import DottedName, dumped, harness_folder
+from medtasks.harness.task_index import DottedName, dumped, harness_folder, index_tasks
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
@@ -93,5 +92,4 @@ def _mark(command: str) -> str:
 def _harness_knows(name: str) -> bool:
     """Return whether a task file of the harness names it; importing the harness would take long."""
     root = harness_folder()
-    entry = re.compile(rb"^\s*(?:-\s|(?:-\s*)?(?:task|group|tag)\s*:)[^#\n]*\b" + name.encode() + rb"\b", re.MULTILINE)
-    return root is not None and any(entry.search(path.read_bytes()) for path in root.rglob("*.yaml"))
+    return root is not None and name in index_tasks([root], [name])
