@@ -25,7 +25,6 @@ from medtasks.harness.task_files import (
     task_config,
     task_files,
     tasks_of,
-    thinking_variants_of,
     variants_of,
 )
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
@@ -171,7 +170,7 @@ def _foreign_names(run: GuardedRun) -> list[str]:
 def our_names() -> Iterator[str]:
     """Yield every name of ours that ``--tasks`` takes: tasks, groups, tags, variants."""
     for name, task in task_files().items():
-        yield from (name, *task.tags, *(made.name for made in (*variants_of(task), *thinking_variants_of(task))))
+        yield from (name, *task.tags, *(made.name for made in variants_of(task, thinking=True)))
         if task.variants:
             yield name + TAG_ENDING
 

@@ -167,7 +167,7 @@ def task_config(name: str) -> dict[str, Any]:
     """
     task = task_file(name)
     config = with_image_roots(read_config(task.path), task.path.parent)
-    return config if task.has_own_file else config | task.changes(config)
+    return config | task.changes(config)
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:
@@ -191,18 +191,9 @@ def _variant(name: str, known: Mapping[str, TaskFile]) -> TaskFile | None:
     return None
 
 
-def variants_of(task: TaskFile) -> list[TaskFile]:
-    """Return the sanity variants of a task; a name that belongs to a file is not among them."""
-    return _made(task, task.variants)
-
-
-def thinking_variants_of(task: TaskFile) -> list[TaskFile]:
-    """Return the thinking variants of a task; a name that belongs to a file is not among them."""
-    return _made(task, task.thinking)
-
-
-def _made(task: TaskFile, variants: Sequence[str]) -> list[TaskFile]:
-    known = task_files()
+def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
+    """Return the sanity or thinking variants of a task, or both; a name that belongs to a file is not among them."""
+    known, variants = task_files(), (*(task.variants if sanity else ()), *(task.thinking if thinking else ()))
     return [task.as_variant(variant) for variant in variants if f"{task.name}_{variant}" not in known]
 
 
