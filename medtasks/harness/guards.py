@@ -137,7 +137,7 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
-    foreign = _foreign_names(run)
+    foreign = [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
     if not foreign:
         return
     index = _harness_index()
@@ -161,10 +161,6 @@ def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
     elif name not in known:
         where = "neither here nor in lmms-eval ('lmms-eval models' lists all)"
         yield refuse(f"there is no model '{name}', {where}{_hint(name, known)}")
-
-
-def _foreign_names(run: GuardedRun) -> list[str]:
-    return [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
 
 
 def our_names() -> Iterator[str]:

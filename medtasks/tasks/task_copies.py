@@ -55,7 +55,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     known = task_files()
     tags = {tag for task in known.values() if task.path != path for tag in task.tags}
     taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
-    if taken or (name in known and known[name].path != path) or _harness_knows(name):
+    harness = harness_folder()
+    theirs = harness is not None and name in index_tasks([harness], [name])
+    if taken or theirs or (name in known and known[name].path != path):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
     if path.exists() and not path.read_text(encoding="utf-8").startswith(_mark(command)):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
@@ -87,9 +89,3 @@ def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
 
 def _mark(command: str) -> str:
     return f"# Written by '{command}', which overwrites changes.\n"
-
-
-def _harness_knows(name: str) -> bool:
-    """Return whether a task file of the harness names it; importing the harness would take long."""
-    root = harness_folder()
-    return root is not None and name in index_tasks([root], [name])
