@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from medtasks.cli.output import IncludePath, look_into
-from medtasks.harness.task_files import TAG_ENDING, task_files, thinking_variants_of, variants_of
+from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
 from medtasks.harness.task_index import lm_eval_tasks_folder, tasks_folder
 
 
@@ -25,7 +25,7 @@ def list_tasks(
     known = task_files()
     width = max(len(name) for name in known)
     for task in known.values():
-        made = [*(variants_of(task) if sanity else ()), *(thinking_variants_of(task) if thinking else ())]
+        made = variants_of(task, sanity=sanity, thinking=thinking)
         if made:
             endings = [f"_{one.variant}" for one in made] + [TAG_ENDING] * bool(sanity and task.variants)
             line = f"{task.name:<{width}}  {' '.join(endings)}"

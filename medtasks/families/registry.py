@@ -6,7 +6,7 @@ are older than this rule have names of their own.
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -60,10 +60,10 @@ def family_of(hook: str) -> "TaskFamily | None":
     return found
 
 
-def families() -> "Iterator[TaskFamily]":
-    """Yield all families."""
-    hooks = dict.fromkeys([*NAMED, *(f"{module}{_PROCESS_RESULTS}" for module in modules())])
-    yield from (family for hook in hooks if (family := family_of(f"{HOOKS}{hook}")) is not None)
+def families() -> "dict[str, TaskFamily]":
+    """Return all families by hook, without ``medtasks.hooks.``; imports them all."""
+    hooks = [*NAMED, *(f"{module}{_PROCESS_RESULTS}" for module in modules())]
+    return {hook: family for hook in hooks if (family := family_of(f"{HOOKS}{hook}")) is not None}
 
 
 @cache

@@ -120,7 +120,7 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
     changes = {BLIND: blind, BLANK: blank, SWAPPED: swapped}
     if task.variant in changes:
         return changes[task.variant](documents)
-    family = task.base_family
+    family = task_file(str(task.base)).family
     samples = [Sample(document) for document in documents]
     return rotated(documents, family.independent_clusters(samples) if family.paired else None)
 

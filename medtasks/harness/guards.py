@@ -25,7 +25,6 @@ from medtasks.harness.task_files import (
     task_config,
     task_files,
     tasks_of,
-    thinking_variants_of,
     variants_of,
 )
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
@@ -138,7 +137,7 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
-    foreign = _foreign_names(run)
+    foreign = [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
     if not foreign:
         return
     index = _harness_index()
@@ -164,14 +163,10 @@ def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
         yield refuse(f"there is no model '{name}', {where}{_hint(name, known)}")
 
 
-def _foreign_names(run: GuardedRun) -> list[str]:
-    return [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
-
-
 def our_names() -> Iterator[str]:
     """Yield every name of ours that ``--tasks`` takes: tasks, groups, tags, variants."""
     for name, task in task_files().items():
-        yield from (name, *task.tags, *(made.name for made in (*variants_of(task), *thinking_variants_of(task))))
+        yield from (name, *task.tags, *(made.name for made in variants_of(task, thinking=True)))
         if task.variants:
             yield name + TAG_ENDING
 

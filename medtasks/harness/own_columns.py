@@ -168,7 +168,7 @@ def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
 def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
     """Return the columns by which families are known and that this task's hooks do not need."""
     needed = {name for _, columns in needed_columns(config, known) for name in columns}
-    telling = {name for family in families() for name in family.columns}
+    telling = {name for family in families().values() for name in family.columns}
     return [name for name in known if name in telling - {"question", "dataset"} and name not in needed]
 
 

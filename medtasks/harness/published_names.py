@@ -11,7 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.families.registry import HOOKS, NAMED, family_of, modules
+from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.harness.prompt_settings import SETTINGS_OF, prompt_settings
 
 MODULES: Mapping[str, str] = MappingProxyType(
@@ -72,8 +72,7 @@ def published(hook: str) -> Any:
 
 def published_names() -> list[str]:
     """Return the names that task files may use, to suggest the nearest of one that does not exist."""
-    scoring = [*NAMED, *(f"{module}.process_results" for module in modules())]
-    known = {hook: family for hook in scoring if (family := family_of(f"{HOOKS}{hook}")) is not None}
+    known = families()
     lists = [
         f"{hook.partition('.')[0]}.{name}"
         for hook, family in known.items()

@@ -77,7 +77,6 @@ class TaskFile:
     thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
     variant: str | None = None  # which variant of ``base`` it is, None for a task with a file
     base: str | None = None
-    base_scoring: DottedName | None = None  # the hook that scores ``base``, where this one has another
     twin: str | None = None  # the few-shot twin whose prompt it has: itself, or ``base``; None for a zero-shot task
 
     @property
@@ -103,11 +102,6 @@ class TaskFile:
         if found is None:
             raise RepliesError(f"'{self.name}' {self.only_harness}")
         return found
-
-    @property
-    def base_family(self) -> TaskFamily:
-        """The family of the task of which this is a variant."""
-        return self.family if self.base_scoring is None else replace(self, process_results=self.base_scoring).family
 
     @cached_property
     def metrics(self) -> tuple[AnyMetric, ...]:
@@ -171,13 +165,7 @@ class TaskFile:
             made,
             process_results=DottedName(str(self.family.rotated)),
             metric_list=DottedName(f"{HOOKS}rotations.METRIC_LIST"),
-            base_scoring=self.process_results,
         )
-
-    @property
-    def has_own_file(self) -> bool:
-        """Whether its file says all, so that nothing is changed in it."""
-        return self.variant is None and self.twin is None
 
     def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is different from what its file and the files that it includes say."""

@@ -79,8 +79,9 @@ def included_option(*names: str) -> str:
 
 def refuse_shipped_names() -> None:
     """Raise MedTasksError where an included file has the name of a task or group of ours, or of a variant of one."""
+    shipped = _Tasks({}, {})
     for name, task in _included.items():
-        ours = _shipped().get(name) or _variant(name, _shipped())
+        ours = shipped.get(name) or _variant(name, shipped)
         if ours is not None and ours.path != task.path:
             raise MedTasksError(
                 f"{task.path} has a task '{name}', which is a name of ours, and recorded runs of that name are scored "
@@ -93,14 +94,40 @@ def task_files() -> Mapping[str, TaskFile]:
 
     Few-shot twins are listed, variants are not; :func:`task_file` knows both. A damaged file raises MedTasksError.
     """
-    own = {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))}
-    found = {**own, **_shipped(), **_included}
-    return {name: found[name] for name in sorted(found)}
+    return _Tasks(_included, {task.name: task for task in _tasks(index_tasks(own_tasks_folders(), strict=True))})
+
+
+class _Tasks(Mapping[str, TaskFile]):
+    """Tasks and groups by name; a look-up reads at most one file of ours, only a listing reads them all."""
+
+    def __init__(self, included: Mapping[str, TaskFile], own: Mapping[str, TaskFile]) -> None:
+        self._included, self._own = included, own
+
+    def __getitem__(self, name: str) -> TaskFile:
+        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._own):
+            if name in tasks:
+                return tasks[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        shipped = (name for file in _shipped_paths() for name in _shipped(file))
+        return iter(sorted({*self._included, *shipped, *self._own}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @cache
-def _shipped() -> Mapping[str, TaskFile]:
-    return {task.name: task for task in _tasks(index_tasks([tasks_folder()], strict=True))}
+def _shipped(file: str) -> Mapping[str, TaskFile]:
+    """Return our task or group whose file has this name, and its few-shot twin if there is one."""
+    path = _shipped_paths().get(file)
+    return {} if path is None else {task.name: task for task in _tasks(index_tasks([path], strict=True))}
+
+
+@cache
+def _shipped_paths() -> Mapping[str, Path]:
+    """Return the paths of our task files by task: each file is named after its task or group."""
+    return {path.stem: path for path in tasks_folder().glob("*/*.yaml")}
 
 
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
@@ -140,7 +167,7 @@ def task_config(name: str) -> dict[str, Any]:
     """
     task = task_file(name)
     config = with_image_roots(read_config(task.path), task.path.parent)
-    return config if task.has_own_file else config | task.changes(config)
+    return config | task.changes(config)
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:
@@ -164,18 +191,9 @@ def _variant(name: str, known: Mapping[str, TaskFile]) -> TaskFile | None:
     return None
 
 
-def variants_of(task: TaskFile) -> list[TaskFile]:
-    """Return the sanity variants of a task; a name that belongs to a file is not among them."""
-    return _made(task, task.variants)
-
-
-def thinking_variants_of(task: TaskFile) -> list[TaskFile]:
-    """Return the thinking variants of a task; a name that belongs to a file is not among them."""
-    return _made(task, task.thinking)
-
-
-def _made(task: TaskFile, variants: Sequence[str]) -> list[TaskFile]:
-    known = task_files()
+def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
+    """Return the sanity or thinking variants of a task, or both; a name that belongs to a file is not among them."""
+    known, variants = task_files(), (*(task.variants if sanity else ()), *(task.thinking if thinking else ()))
     return [task.as_variant(variant) for variant in variants if f"{task.name}_{variant}" not in known]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from medtasks.data.variants import SWAPPED
 from medtasks.harness.task_file import TWIN_ENDING, VARIANT_HOOKS, TaskFile
-from medtasks.harness.task_files import TAG_ENDING, task_files, thinking_variants_of, variants_of
+from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
 from medtasks.harness.task_index import SETTINGS, DottedName, dumped, read_config, with_image_roots
 
 VARIANT_OF = "medtasks_variant_of"
@@ -36,13 +36,11 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
             for tag in task.tags:
                 known = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
                 entries[tag] = {**known, "task": [*known["task"], task.name]}
-        made = [one for one in variants_of(task) if sanity and one.name not in index]
-        thinking = [one for one in thinking_variants_of(task) if sanity and one.name not in index]
-        entries |= {one.name: {**listed, "yaml_path": _file(one), VARIANT_OF: task.name} for one in (*made, *thinking)}
-        tag = task.name + TAG_ENDING
-        if made and tag not in index:
-            names = [task.name, *(one.name for one in made)]
-            entries[tag] = {"type": "tag", "task": names, "yaml_path": -1, VARIANT_OF: task.name}
+        made = [one for one in variants_of(task, sanity=sanity, thinking=sanity) if one.name not in index]
+        entries |= {one.name: {**listed, "yaml_path": _file(one), VARIANT_OF: task.name} for one in made}
+        names, tag = [one.name for one in made if one.variant in task.variants], task.name + TAG_ENDING
+        if names and tag not in index:
+            entries[tag] = {"type": "tag", "task": [task.name, *names], "yaml_path": -1, VARIANT_OF: task.name}
     return entries
 
 

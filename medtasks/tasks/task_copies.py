@@ -4,7 +4,6 @@ Each stands alone: one that included ours would make every task of the harness u
 is called after its dataset, and its first line names the command that may write it again.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from medtasks.data.prepared import own_task_file
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.harness.task_index import DottedName, dumped, harness_folder
+from medtasks.harness.task_index import DottedName, dumped, harness_folder, index_tasks
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
@@ -56,7 +55,9 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     known = task_files()
     tags = {tag for task in known.values() if task.path != path for tag in task.tags}
     taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
-    if taken or (name in known and known[name].path != path) or _harness_knows(name):
+    harness = harness_folder()
+    theirs = harness is not None and name in index_tasks([harness], [name])
+    if taken or theirs or (name in known and known[name].path != path):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
     if path.exists() and not path.read_text(encoding="utf-8").startswith(_mark(command)):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
@@ -88,10 +89,3 @@ def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
 
 def _mark(command: str) -> str:
     return f"# Written by '{command}', which overwrites changes.\n"
-
-
-def _harness_knows(name: str) -> bool:
-    """Return whether a task file of the harness names it; importing the harness would take long."""
-    root = harness_folder()
-    entry = re.compile(rb"^\s*(?:-\s|(?:-\s*)?(?:task|group|tag)\s*:)[^#\n]*\b" + name.encode() + rb"\b", re.MULTILINE)
-    return root is not None and any(entry.search(path.read_bytes()) for path in root.rglob("*.yaml"))

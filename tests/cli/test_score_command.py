@@ -1,6 +1,7 @@
 """``medtasks score``: recorded replies to scores, tables and JSON."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -68,6 +69,30 @@ def test_json(medtasks, constant, tmp_path):
     reference, robust = (rule["categories"]["total"] for rule in summary["rules"].values())
     assert (reference["invalid_rate"], reference["confusion"], reference["incomplete_pairs"]) == (1, None, 1)
     assert (robust["invalid_rate"], robust["confusion"], robust["pairs"]) == (0, 1, 15)
+
+
+ENTERED = """
+import json, sys
+from medtasks.cli.main import main
+before, opened = set(sys.modules), []
+sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+try:
+    main()
+finally:
+    entered = [name for name in sys.modules if name.startswith("medtasks.") and name not in before]
+    read = [path for path in opened if "tasks_yaml" in path and path.endswith(".yaml")]
+    print(json.dumps({"entered": entered, "read": read}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_blind"])
+def test_one_task_file_is_read_and_few_modules_are_entered(constant, task):
+    ran = subprocess.run(
+        [sys.executable, "-c", ENTERED, "score", task, constant()], capture_output=True, text=True, check=True
+    )
+    found = json.loads(ran.stderr)
+    assert len(found["entered"]) <= 25, found["entered"]
+    assert [path.rpartition("/")[2] for path in found["read"]] == ["mediconfusion.yaml"]
 
 
 def test_wrong_answers_of_pairs_are_exported(medtasks, constant, tmp_path):

@@ -38,7 +38,7 @@ def test_what_is_no_hook_of_ours_has_no_family():
 
 
 def test_rotated_families_are_scored_by_hooks_of_ours():
-    rotated = [family.rotated for family in families() if family.rotated]
+    rotated = [family.rotated for family in families().values() if family.rotated]
     assert rotated
     assert set(rotated) <= set(PUBLISHED)
 

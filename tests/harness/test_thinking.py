@@ -13,8 +13,8 @@ from medtasks.harness.task_files import (
     task_config,
     task_file,
     task_files,
-    thinking_variants_of,
     variant_of,
+    variants_of,
 )
 from medtasks.harness.task_index import resolved
 from medtasks.harness.thinking import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
@@ -57,7 +57,7 @@ def test_which_tasks_have_them():
         "multimedeval_medqa_5shot",
         "multimedeval_bloodmnist",
     }
-    assert [one.name for one in thinking_variants_of(task_file("mediconfusion"))] == [
+    assert [one.name for one in variants_of(task_file("mediconfusion"), sanity=False, thinking=True)] == [
         f"mediconfusion_{variant}" for variant in THINKING
     ]
     assert variant_of("mediconfusion_think_boxed") == ("mediconfusion", "think_boxed")

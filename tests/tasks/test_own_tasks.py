@@ -160,10 +160,11 @@ def test_names_of_ours_are_taken(own, name):
     assert not own_tasks_folder().exists()
 
 
-def test_names_of_the_harness_are_taken(own, monkeypatch):
-    monkeypatch.setattr(own_tasks, "_PREFIX", "videomme_")  # it has no task with ours
-    with pytest.raises(MedTasksError, match="there is a task or dataset 'videomme_long' already"):
-        prepare_own(own("scans", "VQA", VQA), "long")
+@pytest.mark.parametrize(("prefix", "name"), [("videomme_", "long"), ("mmlu_", "anatomy")])  # it quotes the second
+def test_names_of_the_harness_are_taken(own, monkeypatch, prefix, name):
+    monkeypatch.setattr(own_tasks, "_PREFIX", prefix)  # it has no task with ours
+    with pytest.raises(MedTasksError, match=f"there is a task or dataset '{prefix}{name}' already"):
+        prepare_own(own("scans", "VQA", VQA), name)
 
 
 def test_another_folder_does_not_replace_a_dataset(own, tmp_path):
