@@ -209,8 +209,8 @@ def repeats_table(task: TaskReport) -> Table:
         rows=rows,
         notes=(
             INTERVALS,
-            f"Seeds: {seeds}. Spread: standard deviation over the repeats. Majority: the answer that most repeats gave; "
-            f"a failed reply, or one without an answer, is no vote.",
+            f"Seeds: {seeds}. Spread: standard deviation over the repeats. Majority: the answer that most repeats gave, "
+            f"without failed replies and replies without an answer.",
             *(found.notes if found else ()),
             *votes,
         ),
