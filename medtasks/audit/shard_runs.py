@@ -40,6 +40,7 @@ class TaskPart:
 
     name: str
     content: Mapping[str, Any]  # of the results file that it is in
+    samples: Path
     lines: Mapping[int, Sequence[str]]  # of its samples file by row of the data, one for each filter
 
     @property
@@ -180,7 +181,7 @@ def _part(name: str, content: Mapping[str, Any], samples: Path) -> TaskPart:
         for line in samples.read_text(encoding="utf-8").split("\n"):  # replies may hold other line separators
             if line.strip():
                 lines.setdefault(int(parse_json(line)["doc_id"]), []).append(line)
-    part = TaskPart(name, content, lines)
+    part = TaskPart(name, content, samples, lines)
     whole = sum(len(one) == len(part.filters) for one in lines.values())
     if not whole == len(lines) == part.asked:
         raise _Unfinished(f"{samples} holds {whole} whole samples of the {part.asked} that were asked")
