@@ -5,12 +5,12 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.facts import commit, versions
+from medtasks.audit.recording import with_results
 from medtasks.audit.scoring import panel_results, warn
 from medtasks.audit.shard_runs import ShardRun, TaskPart, read_shards
 from medtasks.data.home import home, written_whole
@@ -21,12 +21,12 @@ from medtasks.families.family import FENCED, Reply, Row
 from medtasks.harness.documents import task_documents
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.logged_samples import score_in
-from medtasks.harness.manifest import RunManifest, RunState, TaskRecord, manifest_files, manifest_path
+from medtasks.harness.manifest import RunManifest, RunState, manifest_files, manifest_path
 from medtasks.harness.process import this_process
 from medtasks.harness.redaction import redacted_arguments, settings
 from medtasks.harness.replies import document_id, read_replies
 from medtasks.harness.running import RESULTS, samples_file
-from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
+from medtasks.harness.sample_counts import FailureLimit, SampleCounts
 from medtasks.harness.saved_replies import FOLDER_NAME
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_config, task_file
@@ -65,9 +65,12 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
             partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     with written_whole(results) as partial:
         partial.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-    counts = {name: found for name, row in content["results"].items() if (found := counts_of(row))}
-    lost = {name: found for name, found in counts.items() if not limit.allows(found)}
-    manifest = _manifest(runs, output, results, counts)
+    manifest = _manifest(runs, output, results, content["results"])
+    lost = {
+        name: counts
+        for name, record in manifest.tasks.items()
+        if (counts := record.counts) and not limit.allows(counts)
+    }
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
@@ -85,8 +88,8 @@ def _scored_task(name: str) -> TaskFile:
 
 def _check_code_here(run: ShardRun) -> None:
     """Refuse to compute results with other code, or other models for metrics, than the runs would have."""
-    told, here = run.manifest, {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
-    there = {**told.versions, "commit of medtasks": told.commit, **told.settings}
+    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
     names = [*_CODE, *sorted(name for name in {*here, *there} if name.startswith(_OF_METRICS))]
     different = [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]
     if different:
@@ -98,7 +101,7 @@ def _check_code_here(run: ShardRun) -> None:
 
 def _samples(name: str, runs: Sequence[ShardRun]) -> list[str]:
     """Return the lines of a task's samples in the order of one process: by filter, and by row."""
-    lines = {row: found for run in runs for row, found in run.tasks[name].lines.items()}
+    lines = {row: by_filter for run in runs for row, by_filter in run.tasks[name].lines.items()}
     return [lines[row][place] for place in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
 
 
@@ -262,29 +265,24 @@ def _content(
     return {**{key: value for key, value in contents[0].items() if key not in _OF_A_PROCESS}, **joined}
 
 
-def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, counts: Mapping[str, SampleCounts]) -> RunManifest:
+def _manifest(
+    runs: Sequence[ShardRun], output: Path, results: Path, rows: Mapping[str, Mapping[str, Any]]
+) -> RunManifest:
     """Return the manifest of all shards together, whose machine is that of the first."""
     first, manifests = runs[0].manifest, [run.manifest for run in runs]
-
-    def joined(name: str, record: TaskRecord) -> TaskRecord:
-        samples = samples_file(results, name)
-        numbers = {f"{key}_samples": number for key, number in asdict(counts[name]).items()} if name in counts else {}
-        places = {
-            "results": results.relative_to(output).as_posix(),
-            "samples": samples.relative_to(output).as_posix() if samples.is_file() else None,
-        }
-        return record.model_copy(update={**places, **numbers, "rows": None})
-
+    records = {
+        name: with_results(name, record, results, rows.get(name, {}), output) for name, record in first.tasks.items()
+    }
     return first.model_copy(
         update={
-            "started": min(one.started for one in manifests),
-            "ended": max(one.ended or one.started for one in manifests),
-            "seconds": round(sum(one.seconds or 0.0 for one in manifests), 3),
+            "started": min(manifest.started for manifest in manifests),
+            "ended": max(manifest.ended or manifest.started for manifest in manifests),
+            "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
             "process": this_process(),
             "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
-            "tasks": {name: joined(name, record) for name, record in first.tasks.items()},
-            "processes": tuple(process for one in manifests for process in one.processes),
-            "notices": tuple(dict.fromkeys(notice for one in manifests for notice in one.notices)),
+            "tasks": {name: record.model_copy(update={"rows": None}) for name, record in records.items()},
+            "processes": tuple(process for manifest in manifests for process in manifest.processes),
+            "notices": tuple(dict.fromkeys(notice for manifest in manifests for notice in manifest.notices)),
             "settings": {name: value for name, value in first.settings.items() if name != SHARD_VARIABLE},
             "shard": None,
             "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),

@@ -341,6 +341,8 @@ def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, 
     (own / "shouting.yaml").write_text(GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl")))
     (own / "shouting.py").write_text(GENERAL_HOOKS)
     record(sample_home, tmp_path / "foreign", "shouting", "--include_path", own, "--shard", "1/1")
+    (manifest,) = read_manifests(tmp_path / "foreign")
+    assert "'medtasks merge' cannot join shards of shouting" in "".join(notice.sentence for notice in manifest.notices)
     why = "is scored by shouting.process_results, which is no hook of medtasks, so that its shards cannot be merged"
     with pytest.raises(MedTasksError, match=f"'shouting' {why}; run it without --shard"):
         medtasks("merge", tmp_path / "all", tmp_path / "foreign", "--include_path", own)
