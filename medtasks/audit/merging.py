@@ -80,8 +80,8 @@ def _scored_task(name: str) -> TaskFile:
     task = task_file(name)
     if task.only_harness:
         raise MedTasksError(
-            f"'{name}' {task.only_harness}, so that its shards cannot be merged; run it without --shard, and the "
-            f"shards without it"
+            f"'{name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, and "
+            f"the shards without it"
         )
     return task
 
@@ -102,7 +102,7 @@ def _check_code_here(run: ShardRun) -> None:
 def _samples(name: str, runs: Sequence[ShardRun]) -> list[str]:
     """Return the lines of a task's samples in the order of one process: by filter, and by row."""
     lines = {row: by_filter for run in runs for row, by_filter in run.tasks[name].lines.items()}
-    return [lines[row][place] for place in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
+    return [lines[row][index] for index in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
 
 
 # ---- results ----
@@ -143,8 +143,8 @@ def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequenc
     from lmms_eval.utils import handle_non_serializable
 
     values: dict[str, float] = {}
-    for place, name in enumerate(filters):
-        for metric, estimate in evaluate(task.metrics, [scores[row][place] for row in sorted(scores)]).items():
+    for index, name in enumerate(filters):
+        for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
             values[f"{metric},{name}"] = estimate.value
             if estimate.clusters is not None:
                 values[f"{metric}{STDERR},{name}"] = estimate.error
@@ -256,7 +256,7 @@ def _content(
             joined[column][name] = {**merged, "alias": _MARK.sub("", row["alias"])}
     parsed = {name: [json.loads(line) for line in lines] for name, lines in samples.items()}
     joined["task_hashes"] = {
-        name: hash_string("".join(f"sample_{place}{sample['doc_hash']}" for place, sample in enumerate(lines)))
+        name: hash_string("".join(f"sample_{index}{sample['doc_hash']}" for index, sample in enumerate(lines)))
         for name, lines in parsed.items()
     }
     joined["efficiency"] = build_efficiency_summary({"samples": parsed, "configs": joined["configs"]})

@@ -55,7 +55,7 @@ class TaskPart:
     @property
     def filters(self) -> list[str]:
         """The names of its filters, in order."""
-        return [str(one["name"]) for one in self.config.get("filter_list") or ()] or [_NO_FILTER]
+        return [str(entry["name"]) for entry in self.config.get("filter_list") or ()] or [_NO_FILTER]
 
     @property
     def total(self) -> int:
@@ -191,7 +191,7 @@ def _part(name: str, content: Mapping[str, Any], samples: Path) -> TaskPart:
             if line.strip():
                 lines.setdefault(int(parse_json(line)["doc_id"]), []).append(line)
     part = TaskPart(name, content, samples, lines)
-    whole = sum(len(one) == len(part.filters) for one in lines.values())
+    whole = sum(len(by_filter) == len(part.filters) for by_filter in lines.values())
     if not whole == len(lines) == part.asked:
         raise _Unfinished(f"{samples} holds {whole} whole samples of the {part.asked} that were asked")
     return part
@@ -208,9 +208,9 @@ def _check_same(first: ShardRun, run: ShardRun) -> None:
     names = dict.fromkeys([*first.facts, *run.facts])
     pairs = {name: (first.facts.get(name, ""), run.facts.get(name, "")) for name in names}
     different = [
-        f"{name} ('{one}' and '{other}')" if max(len(one), len(other)) <= _SHORT else name
-        for name, (one, other) in pairs.items()
-        if one != other
+        f"{name} ('{value}' and '{other}')" if max(len(value), len(other)) <= _SHORT else name
+        for name, (value, other) in pairs.items()
+        if value != other
     ]
     if different:
         raise MedTasksError(

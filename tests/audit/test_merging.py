@@ -344,7 +344,7 @@ def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, 
     (manifest,) = read_manifests(tmp_path / "foreign")
     assert "'medtasks merge' cannot join shards of shouting" in "".join(notice.sentence for notice in manifest.notices)
     why = "is scored by shouting.process_results, which is no hook of medtasks, so that its shards cannot be merged"
-    with pytest.raises(MedTasksError, match=f"'shouting' {why}; run it without --shard"):
+    with pytest.raises(MedTasksError, match=f"'shouting' {why}; run it once without --shard"):
         medtasks("merge", tmp_path / "all", tmp_path / "foreign", "--include_path", own)
     few = (own / "few.yaml").read_text()
     listed = "[{metric: accuracy, aggregation: mean, higher_is_better: true}]"
