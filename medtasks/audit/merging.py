@@ -1,46 +1,62 @@
-"""Joining the runs of shards into what one run would have left: samples, the same results, and a manifest."""
+"""Merging the runs of shards into the files of one run: samples, the results scored from them, and a manifest."""
 
+import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.facts import commit, versions
-from medtasks.audit.shard_runs import ShardRun, read_shards
-from medtasks.data.home import written_whole
+from medtasks.audit.recording import with_results
+from medtasks.audit.scoring import panel_results, warn
+from medtasks.audit.shard_runs import ShardRun, TaskPart, read_shards
+from medtasks.data.home import home, written_whole
+from medtasks.data.samples import Sample
 from medtasks.data.shards import SHARD_VARIABLE
-from medtasks.errors import MedTasksError
-from medtasks.harness.aggregating import RecordedPart, Setup, aggregate
+from medtasks.errors import MedTasksError, RepliesError, WithheldReply
+from medtasks.families.family import FENCED, Reply, Row
+from medtasks.harness.documents import task_documents
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.manifest import RunManifest, RunState, TaskRecord, manifest_files, manifest_path
+from medtasks.harness.logged_samples import score_in
+from medtasks.harness.manifest import RunManifest, RunState, manifest_files, manifest_path
 from medtasks.harness.process import this_process
 from medtasks.harness.redaction import redacted_arguments, settings
+from medtasks.harness.replies import document_id, read_replies
 from medtasks.harness.running import RESULTS, samples_file
-from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
+from medtasks.harness.sample_counts import FailureLimit, SampleCounts
+from medtasks.harness.saved_replies import FOLDER_NAME
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved
+from medtasks.metrics.metric import STDERR, Score, evaluate
 
-_OF_TASKS = ("configs", "versions", "n-shot", "higher_is_better", "n-samples")  # by name of a task or group
+Document = Mapping[str, Any]
+
+_OF_TASKS = ("configs", "versions", "n-shot", "higher_is_better", "group_subtasks")  # by name of a task or group
 _CODE = ("medtasks", "lmms_eval", "commit of medtasks")
 _OF_METRICS = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
 _OF_A_PROCESS = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
+_MARK = re.compile(r" \[SHARD \d+/\d+\]")  # in the names of a shard's tables
+_NO_ERROR = "N/A"  # written by the harness where it computes no standard error
 
 
-def merge(
-    output: Path, folders: Sequence[Path], limit: FailureLimit, include: Sequence[Path] = ()
-) -> tuple[RunManifest, dict[str, SampleCounts]]:
+def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[RunManifest, dict[str, SampleCounts]]:
     """Join the shards in folders and write the files of one run; return its manifest, and tasks that lost too many.
 
-    Nothing is written unless all shards are there and belong together, see :func:`read_shards` and :func:`aggregate`
-    for what is refused. ``include`` are folders with tasks of the user's own.
+    Nothing is written unless all shards are there, belong together (:func:`read_shards`), are of tasks that
+    ``medtasks score`` scores, and their samples give the results that each shard recorded.
     """
     if manifest_files(output) or any(output.rglob(f"*{RESULTS}")):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
     runs = read_shards(folders)
+    tasks = {name: _scored_task(name) for name in runs[0].tasks}
     _check_code_here(runs[0])
     made = datetime.now(UTC)
-    samples = {name: _samples(name, runs) for name in runs[0].tasks}
-    content = _content(runs, samples, include)
+    samples = {name: _samples(name, runs) for name in tasks}
+    content = _content(runs, samples, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
     results = output / str(content.get("model_name_sanitized") or "") / f"{content['date']}{RESULTS}"
@@ -49,18 +65,31 @@ def merge(
             partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     with written_whole(results) as partial:
         partial.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-    counts = {name: found for name, row in content["results"].items() if (found := counts_of(row))}
-    lost = {name: found for name, found in counts.items() if not limit.allows(found)}
-    manifest = _manifest(runs, output, results, counts)
+    manifest = _manifest(runs, output, results, content["results"])
+    lost = {
+        name: counts
+        for name, record in manifest.tasks.items()
+        if (counts := record.counts) and not limit.allows(counts)
+    }
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
 
 
+def _scored_task(name: str) -> TaskFile:
+    task = task_file(name)
+    if task.only_harness:
+        raise MedTasksError(
+            f"'{name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, and "
+            f"the shards without it"
+        )
+    return task
+
+
 def _check_code_here(run: ShardRun) -> None:
     """Refuse to compute results with other code, or other models for metrics, than the runs would have."""
-    told, here = run.manifest, {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
-    there = {**told.versions, "commit of medtasks": told.commit, **told.settings}
+    here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
     names = [*_CODE, *sorted(name for name in {*here, *there} if name.startswith(_OF_METRICS))]
     different = [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]
     if different:
@@ -72,73 +101,188 @@ def _check_code_here(run: ShardRun) -> None:
 
 def _samples(name: str, runs: Sequence[ShardRun]) -> list[str]:
     """Return the lines of a task's samples in the order of one process: by filter, and by row."""
-    lines = {row: found for run in runs for row, found in run.tasks[name].lines.items()}
-    return [lines[row][place] for place in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
+    lines = {row: by_filter for run in runs for row, by_filter in run.tasks[name].lines.items()}
+    return [lines[row][index] for index in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
 
 
-def _content(runs: Sequence[ShardRun], samples: Mapping[str, Sequence[str]], include: Sequence[Path]) -> dict[str, Any]:
-    """Return what stands in the results file."""
-    from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
-    from lmms_eval.utils import handle_non_serializable, hash_string
-
-    first = runs[0]
-    parts = {name: [run.tasks[name] for run in runs] for name in first.tasks}
-    contents = [part.content for of_task in parts.values() for part in of_task]
-    config = contents[0]["config"]
-    setup = Setup(
-        first.manifest.asked,
-        include,
-        str(config["model"]),
-        str(config["model_backend"]).rpartition("(")[2].rstrip(")"),
-        config["bootstrap_iters"],
-        bool(config["resolved_cli_args"].get("predict_only")),
-    )
-    recorded = {name: [RecordedPart(part.row, part.lines) for part in of_task] for name, of_task in parts.items()}
-    filters = {name: of_task[0].filters for name, of_task in parts.items()}
-    found = json.loads(json.dumps(aggregate(setup, recorded, filters), default=handle_non_serializable))
-    joined = {key: {name: one for content in contents[::-1] for name, one in content[key].items()} for key in _OF_TASKS}
-    joined["n-samples"] = {name: {"original": of[0].total, "effective": of[0].total} for name, of in parts.items()}
-    read = {name: [json.loads(line) for line in lines] for name, lines in samples.items()}
-    hashes = {
-        name: hash_string("".join(f"sample_{place}{one['doc_hash']}" for place, one in enumerate(lines)))
-        for name, lines in read.items()
-    }
-    efficiency = build_efficiency_summary({"samples": read, "configs": joined["configs"]})
-    base = {key: value for key, value in contents[0].items() if key not in (*_OF_A_PROCESS, "groups", "efficiency")}
-    return {**base, **joined, **found, **({"efficiency": efficiency} if efficiency else {}), "task_hashes": hashes}
+# ---- results ----
 
 
-def _manifest(runs: Sequence[ShardRun], output: Path, results: Path, counts: Mapping[str, SampleCounts]) -> RunManifest:
-    """Return the manifest of all shards together, whose machine is that of the first."""
-    first, all_of_them = runs[0].manifest, [run.manifest for run in runs]
+def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
+    """Score the samples of all shards; return the task's row of a results file.
 
-    def joined(name: str, record: TaskRecord) -> TaskRecord:
-        samples, counted = samples_file(results, name), counts.get(name)
-        numbers = (
-            {}
-            if counted is None
-            else {
-                "scored_samples": counted.scored,
-                "failed_samples": counted.failed,
-                "unjudged_samples": counted.unjudged,
-            }
+    MedTasksError: the task's data are not here, or the samples of a shard do not give the results that it recorded.
+    Metrics that compare texts or write a file are computed once, and not for each shard to check this.
+    """
+    parts = [run.tasks[task.name] for run in runs]
+    largest = max(parts, key=lambda part: part.asked)
+    if largest.content["config"]["resolved_cli_args"].get("predict_only"):
+        return dict(largest.row)
+    documents = task_documents(task)
+    scores: dict[int, list[Score]] = {}
+    for part in parts:
+        part_scores = _recorded_scores(task, part, documents)
+        scores |= part_scores
+        if part.lines and task.family.scores_suffice:
+            computed = _without_values(part.row) | _values(task, part.filters, part_scores)
+            if repr(computed) != repr(dict(part.row)):
+                raise _other_results(task.name)
+    for by_filter in zip(*(scores[row] for row in sorted(scores)), strict=True):
+        sentences = (metric.warning(by_filter) for metric in task.metrics if metric.warning)
+        warn(filter(None, sentences), panel_results(task.metrics, by_filter))
+    return _without_values(largest.row) | _values(task, largest.filters, scores)
+
+
+def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's row without its numbers; an empty list is what the harness writes for an unlisted metric."""
+    return {key: value if "," not in key or value == [] else _NO_ERROR for key, value in row.items()}
+
+
+def _values(task: TaskFile, filters: Sequence[str], scores: Mapping[int, Sequence[Score]]) -> dict[str, Any]:
+    """Return values and standard errors by ``<metric>,<filter>``, from scores by row and filter."""
+    from lmms_eval.utils import handle_non_serializable
+
+    values: dict[str, float] = {}
+    for index, name in enumerate(filters):
+        for metric, estimate in evaluate(task.metrics, [scores[row][index] for row in sorted(scores)]).items():
+            values[f"{metric},{name}"] = estimate.value
+            if estimate.clusters is not None:
+                values[f"{metric}{STDERR},{name}"] = estimate.error
+    return dict(json.loads(json.dumps(values, default=handle_non_serializable)))
+
+
+def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Document]) -> dict[int, list[Score]]:
+    """Return the scores in a shard's samples by row and filter, with the texts that metrics compare."""
+    scores: dict[int, list[Score]] = {}
+    for row, lines in part.lines.items():
+        for line in lines:
+            sample = json.loads(line)
+            document_id(sample, documents, set(), f"row {row} of {part.samples}")
+            score = score_in(sample)
+            if score is None:
+                raise _other_results(task.name)
+            score.pop("schema_version", None)
+            scores.setdefault(row, []).append(score)
+    if task.family.scores_suffice or not scores:
+        return scores
+    replies = _replies(part, scores, documents)
+    for row, score in [(row, score) for row, by_filter in scores.items() for score in by_filter]:
+        document, rule = documents[row], str(score.get("rule", "")).removesuffix(FENCED)
+        texts = task.family.texts(Sample(document), replies[document["doc_id"]], Row(rule))
+        if any(str(text) != score.get(field) for field, text in texts.items()):
+            raise MedTasksError(
+                f"row {row} of {task.name} has other texts here than in the run; point MEDTASKS_HOME to its data and "
+                f"replies"
+            )
+        score |= texts
+    return scores
+
+
+def _replies(
+    part: TaskPart, scores: Mapping[int, Sequence[Score]], documents: Sequence[Document]
+) -> Mapping[str, Reply]:
+    """Return the replies in a shard's samples file, or the saved ones where it withholds them."""
+    with contextlib.suppress(WithheldReply):
+        return read_replies(part.samples, documents)
+    saved: dict[str, Reply] = {}
+    with contextlib.suppress(RepliesError):
+        names = {str(score.get("saved")) for of_row in scores.values() for score in of_row}
+        saved = read_replies([home() / FOLDER_NAME / name for name in sorted(names)], documents)
+    if any(documents[row]["doc_id"] not in saved for row in scores):
+        raise MedTasksError(
+            f"the samples files of {part.name} withhold the replies of credentialed data, and {home() / FOLDER_NAME} "
+            f"does not hold all of them; copy the folder '{FOLDER_NAME}' of the MEDTASKS_HOME of each run to this one's"
         )
-        places = {
-            "results": results.relative_to(output).as_posix(),
-            "samples": samples.relative_to(output).as_posix() if samples.is_file() else None,
-        }
-        return record.model_copy(update={**places, **numbers, "rows": None})
+    return saved
 
+
+def _other_results(task: str) -> MedTasksError:
+    return MedTasksError(
+        f"the samples of {task} do not give the results that its runs recorded, so that they cannot be joined: they "
+        f"hold too little, or this version of the code is another one"
+    )
+
+
+def _group_row(
+    name: str, members: Sequence[str], rows: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """Aggregate the rows of a group's tasks as its file says; a mean and all errors are the harness's own functions."""
+    from lmms_eval.api.group import GroupConfig
+    from lmms_eval.api.metrics import aggregate_subtask_metrics, pooled_sample_stderr
+
+    config = GroupConfig(aggregate_metric_list=resolved(task_config(name).get("aggregate_metric_list")))
+    keys = dict.fromkeys(key for task in members for key in rows[task] if "," in key and STDERR not in key)
+    row: dict[str, Any] = {}
+    for key in keys:
+        tasks = [task for task in members if key in rows[task]]
+        counts = [sizes[task] for task in tasks]
+        error = f"{STDERR},".join(key.split(","))
+        errors = [rows[task][error] for task in members if error in rows[task]]
+        for metric in config.aggregate_metric_list or ():
+            if metric.metric in key:  # part of a metric's name suffices in the harness
+                aggregate = metric.aggregation if callable(metric.aggregation) else aggregate_subtask_metrics
+                row[key] = aggregate([rows[task][key] for task in tasks], counts, metric.weight_by_size)
+                row[error] = _NO_ERROR if _NO_ERROR in errors else pooled_sample_stderr(errors, counts)
+    return row
+
+
+def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the tasks in a group, those of groups within it included; a task alone is its own."""
+    return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
+
+
+def _content(
+    runs: Sequence[ShardRun], samples: Mapping[str, Sequence[str]], rows: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the content of the results file."""
+    from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
+    from lmms_eval.utils import hash_string
+
+    contents = [run.tasks[name].content for name in rows for run in runs]
+    joined = {
+        key: {name: value for content in contents[::-1] for name, value in content.get(key, {}).items()}
+        for key in (*_OF_TASKS, "results", "groups")
+    }
+    sizes = {name: part.total for name, part in runs[0].tasks.items()}
+    joined["n-samples"] = {name: {"original": size, "effective": size} for name, size in sizes.items()}
+    for column in ("results", "groups"):
+        for name, row in joined[column].items():
+            if name in rows:
+                merged = rows[name]
+            else:
+                members = _tasks_within(name, joined["group_subtasks"])
+                merged = {key: value for key, value in row.items() if "," not in key}
+                merged |= _group_row(name, members, rows, sizes)
+            joined[column][name] = {**merged, "alias": _MARK.sub("", row["alias"])}
+    parsed = {name: [json.loads(line) for line in lines] for name, lines in samples.items()}
+    joined["task_hashes"] = {
+        name: hash_string("".join(f"sample_{index}{sample['doc_hash']}" for index, sample in enumerate(lines)))
+        for name, lines in parsed.items()
+    }
+    joined["efficiency"] = build_efficiency_summary({"samples": parsed, "configs": joined["configs"]})
+    if not joined["groups"]:
+        del joined["groups"]
+    return {**{key: value for key, value in contents[0].items() if key not in _OF_A_PROCESS}, **joined}
+
+
+def _manifest(
+    runs: Sequence[ShardRun], output: Path, results: Path, rows: Mapping[str, Mapping[str, Any]]
+) -> RunManifest:
+    """Return the manifest of all shards together, whose machine is that of the first."""
+    first, manifests = runs[0].manifest, [run.manifest for run in runs]
+    records = {
+        name: with_results(name, record, results, rows.get(name, {}), output) for name, record in first.tasks.items()
+    }
     return first.model_copy(
         update={
-            "started": min(one.started for one in all_of_them),
-            "ended": max(one.ended or one.started for one in all_of_them),
-            "seconds": round(sum(one.seconds or 0.0 for one in all_of_them), 3),
+            "started": min(manifest.started for manifest in manifests),
+            "ended": max(manifest.ended or manifest.started for manifest in manifests),
+            "seconds": round(sum(manifest.seconds or 0.0 for manifest in manifests), 3),
             "process": this_process(),
             "command": redacted_arguments(["medtasks", "merge", str(output), *(str(run.folder) for run in runs)]),
-            "tasks": {name: joined(name, record) for name, record in first.tasks.items()},
-            "processes": tuple(process for one in all_of_them for process in one.processes),
-            "notices": tuple(dict.fromkeys(notice for one in all_of_them for notice in one.notices)),
+            "tasks": {name: record.model_copy(update={"rows": None}) for name, record in records.items()},
+            "processes": tuple(process for manifest in manifests for process in manifest.processes),
+            "notices": tuple(dict.fromkeys(notice for manifest in manifests for notice in manifest.notices)),
             "settings": {name: value for name, value in first.settings.items() if name != SHARD_VARIABLE},
             "shard": None,
             "merged": tuple(f"{run.shard} {run.manifest.started}" for run in runs),

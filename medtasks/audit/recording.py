@@ -164,20 +164,24 @@ def _before(asked: Sequence[str], selection: Selection) -> Mapping[str, TaskReco
 
 def _after(name: str, record: TaskRecord, outcome: Outcome, folder: Path) -> TaskRecord:
     if name in outcome.files:
-        results = outcome.files[name]
-        samples = samples_file(results, name)
-        changes: dict[str, Any] = {
-            "outcome": TaskOutcome.DONE,
-            "reason": without_home(outcome.reasons.get(name, "")),
-            "results": results.relative_to(folder).as_posix(),
-            "samples": samples.relative_to(folder).as_posix() if samples.is_file() else None,
-        }
-        if counts := counts_of(outcome.rows.get(name, {})):
-            changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
-        return record.model_copy(update=changes)
+        done = with_results(name, record, outcome.files[name], outcome.rows.get(name, {}), folder)
+        reason = without_home(outcome.reasons.get(name, ""))
+        return done.model_copy(update={"outcome": TaskOutcome.DONE, "reason": reason})
     if name in outcome.failed:
         return record.model_copy(update={"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]})
     return record
+
+
+def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str, Any], folder: Path) -> TaskRecord:
+    """Return a task's record with the location of its results below a folder, and the counts in their row."""
+    samples = samples_file(results, name)
+    changes: dict[str, Any] = {
+        "results": results.relative_to(folder).as_posix(),
+        "samples": samples.relative_to(folder).as_posix() if samples.is_file() else None,
+    }
+    if counts := counts_of(row):
+        changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
+    return record.model_copy(update=changes)
 
 
 def _signal_name(code: Any) -> str:

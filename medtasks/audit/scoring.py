@@ -194,11 +194,9 @@ def _row_scores(
 ) -> RowScores:
     family = task.family
     compares_reports = family.kind is Kind.REPORT
-    found = evaluate(metrics, scores)
-    panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
-    results = [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
+    found, results = evaluate(metrics, scores), panel_results(metrics, scores)
     if not family.paired:
-        _warn(said_of(task, documents, scores, metrics), () if compares_reports else results)
+        warn(said_of(task, documents, scores, metrics), () if compares_reports else results)
     of_reports = results if compares_reports else []
     return RowScores(
         rule,
@@ -214,6 +212,12 @@ def _row_scores(
     )
 
 
+def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
+    """Return the results of all panels, each once, with the reasons for values that could not be computed."""
+    panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
+    return [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
+
+
 def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Sequence[AnyMetric] = ()) -> Iterator[str]:
     """Yield what a user has to know of scores, by default under the task's metrics; ids of a private one are hashed."""
     if any(score.get("stops") for score in scores) and is_private_task(task, documents):
@@ -222,7 +226,8 @@ def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Seque
     yield from filter(None, warnings)
 
 
-def _warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
+def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
+    """Log each sentence, and each value that a panel could not compute, once in this process."""
     for sentence in sentences:
         warn_once(sentence)
     for panel in panels:

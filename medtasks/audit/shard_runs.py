@@ -5,10 +5,9 @@ Nothing is averaged over what is missing: everything here is refused with a sent
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +35,11 @@ _NO_FILTER = "none"  # what the harness calls the filter of a task that names no
 
 @dataclass(frozen=True)
 class TaskPart:
-    """What one run recorded of a task."""
+    """One run's record of a task."""
 
     name: str
     content: Mapping[str, Any]  # of the results file that it is in
+    samples: Path
     lines: Mapping[int, Sequence[str]]  # of its samples file by row of the data, one for each filter
 
     @property
@@ -55,16 +55,16 @@ class TaskPart:
     @property
     def filters(self) -> list[str]:
         """The names of its filters, in order."""
-        return [str(one["name"]) for one in self.config.get("filter_list") or ()] or [_NO_FILTER]
+        return [str(entry["name"]) for entry in self.config.get("filter_list") or ()] or [_NO_FILTER]
 
     @property
     def total(self) -> int:
-        """How many rows its data have."""
+        """Number of rows of its data."""
         return int(self.content["n-samples"][self.name]["original"])
 
     @property
     def asked(self) -> int:
-        """How many of them were asked."""
+        """Number of these that the run asked."""
         return int(self.content["n-samples"][self.name]["effective"])
 
 
@@ -82,27 +82,27 @@ class ShardRun:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """What must be the same in all shards, by its name."""
-        told, model = self.manifest, self.manifest.model
-        options = what_is_asked(HarnessOptions(told.options))
-        found: dict[str, Any] = {"--tasks": ",".join(told.asked)}
-        found |= {f"--{name}": value for name, value in options.items() if name not in _PLACES}
-        found |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}
-        found |= {f"seed of {name}": value for name, value in told.seeds.model_dump().items()}
-        found |= {f"version of {name}": version for name, version in told.versions.items()}
-        found |= {"commit of medtasks": told.commit}
-        found |= {name: value for name, value in told.settings.items() if not _REACHED.fullmatch(name)}
-        found |= {f"data of {name}": record.fingerprint for name, record in told.tasks.items()}
+        """Settings, data, versions and model by name, which must be the same in all shards."""
+        manifest, model = self.manifest, self.manifest.model
+        options = what_is_asked(HarnessOptions(manifest.options))
+        facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked)}
+        facts |= {f"--{name}": value for name, value in options.items() if name not in _PLACES}
+        facts |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}
+        facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
+        facts |= {f"version of {name}": version for name, version in manifest.versions.items()}
+        facts |= {"commit of medtasks": manifest.commit}
+        facts |= {name: value for name, value in manifest.settings.items() if not _REACHED.fullmatch(name)}
+        facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
-            found |= {f"version of {name}": mapping_in(part.content, "versions").get(name)}
+            facts |= {f"version of {name}": mapping_in(part.content, "versions").get(name)}
             served = mapping_in(part.content, SERVED_MODEL)
-            found |= {f"served model's {key}": value for key, value in served.items()}
-            found |= {f"number of rows of {name}": part.total, f"settings of {name}": _settings(part.config)}
-        return {name: str(value) for name, value in found.items()}
+            facts |= {f"served model's {key}": value for key, value in served.items()}
+            facts |= {f"number of rows of {name}": part.total, f"settings of {name}": _settings(part.config)}
+        return {name: str(value) for name, value in facts.items()}
 
 
 class _Unfinished(Exception):
-    """Why a run is not complete."""
+    """A run is not complete."""
 
 
 def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
@@ -111,52 +111,62 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     MedTasksError: a folder holds none, shards are missing or differ in what they asked of whom, two runs of one shard
     gave different replies, or rows are in no shard or in two.
     """
-    runs, unfinished = [], dict[Shard, str]()
+    runs: list[ShardRun] = []
+    unfinished: dict[Shard, str] = {}
     for folder in dict.fromkeys(folders):
         for shard, manifests in _by_shard(folder):
-            try:
-                runs.append(_newest_complete(folder, shard, manifests))
-            except _Unfinished as why:
-                unfinished[shard] = str(why)
-    _check_counts([*(run.shard for run in runs), *unfinished])
-    for run in runs[1:]:
-        _check_same(runs[0], run)
+            causes = []
+            for manifest in manifests:
+                try:
+                    runs.append(ShardRun(folder, manifest, shard, _parts(folder, manifest)))
+                    break
+                except _Unfinished as error:
+                    causes.append(str(error))
+            else:
+                unfinished[shard] = f"{folder} holds no complete run of it ({causes[0]})"
+    by_count: dict[int, Shard] = {}
+    for shard in [*(run.shard for run in runs), *unfinished]:
+        by_count.setdefault(shard.count, shard)
+    if len(by_count) > 1:
+        names = listed(list(map(str, by_count.values())))
+        raise MedTasksError(f"{names} are shards of different numbers of parts; give the folders of one number")
     chosen: dict[int, ShardRun] = {}
     for run in runs:
-        _check_repeated(chosen.setdefault(run.shard.index, run), run)
-    _check_none_missing(chosen, unfinished)
+        _check_same(runs[0], run)
+        first = chosen.setdefault(run.shard.index, run)
+        for name, part in run.tasks.items():
+            if part.lines != first.tasks[name].lines:
+                raise MedTasksError(
+                    f"shard {run.shard} is in {first.folder} and in {run.folder} with different samples of {name}; "
+                    f"name the folder of one of them"
+                )
+    count = next(iter(by_count), 0)
+    missing = [Shard(index, count) for index in range(1, count + 1) if index not in chosen]
+    if missing:
+        causes = [f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished]
+        raise MedTasksError(
+            f"of {count} shards these are missing: {listed(list(map(str, missing)))}{''.join(causes)}; run each with "
+            f"'medtasks run --shard', and name the folders of all"
+        )
     ordered = [chosen[index] for index in sorted(chosen)]
     for name in ordered[0].tasks:
         _check_rows(name, ordered)
     return ordered
 
 
-def _by_shard(folder: Path) -> Iterator[tuple[Shard, list[RunManifest]]]:
-    """Yield the runs of each shard in a folder, the newest first."""
+def _by_shard(folder: Path) -> list[tuple[Shard, list[RunManifest]]]:
+    """Return the runs of each shard in a folder, the newest first."""
     if not folder.is_dir():
         raise MedTasksError(
             f"there is no folder {folder}; give those named with --output_path of 'medtasks run --shard'"
         )
-    manifests = [one for one in reversed(read_manifests(folder)) if one.shard is not None]
-    if not manifests:
+    runs: dict[Shard, list[RunManifest]] = {}
+    for manifest in reversed(read_manifests(folder)):
+        if manifest.shard is not None:
+            runs.setdefault(manifest.shard, []).append(manifest)
+    if not runs:
         raise MedTasksError(f"{folder} holds no run of a shard; give folders that 'medtasks run --shard' wrote")
-
-    def of(manifest: RunManifest) -> Shard:
-        assert manifest.shard is not None
-        return manifest.shard
-
-    ordered = sorted(manifests, key=lambda one: (of(one).index, of(one).count))
-    yield from ((shard, list(runs)) for shard, runs in groupby(ordered, key=of))
-
-
-def _newest_complete(folder: Path, shard: Shard, manifests: Sequence[RunManifest]) -> ShardRun:
-    why = ""
-    for manifest in manifests:
-        try:
-            return ShardRun(folder, manifest, shard, _parts(folder, manifest))
-        except _Unfinished as error:
-            why = why or str(error)
-    raise _Unfinished(f"{folder} holds no complete run of it ({why})")
+    return sorted(runs.items(), key=lambda item: (item[0].index, item[0].count))
 
 
 def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
@@ -180,8 +190,8 @@ def _part(name: str, content: Mapping[str, Any], samples: Path) -> TaskPart:
         for line in samples.read_text(encoding="utf-8").split("\n"):  # replies may hold other line separators
             if line.strip():
                 lines.setdefault(int(parse_json(line)["doc_id"]), []).append(line)
-    part = TaskPart(name, content, lines)
-    whole = sum(len(one) == len(part.filters) for one in lines.values())
+    part = TaskPart(name, content, samples, lines)
+    whole = sum(len(by_filter) == len(part.filters) for by_filter in lines.values())
     if not whole == len(lines) == part.asked:
         raise _Unfinished(f"{samples} holds {whole} whole samples of the {part.asked} that were asked")
     return part
@@ -194,45 +204,18 @@ def _settings(config: Mapping[str, Any]) -> str:
     return _IMAGE_ROOT.sub("", _ADDRESS.sub("", json.dumps({**kept, "metadata": metadata}, sort_keys=True)))
 
 
-def _check_counts(shards: Sequence[Shard]) -> None:
-    by_count = {shard.count: shard for shard in reversed(shards)}
-    if len(by_count) > 1:
-        names = listed([str(shard) for shard in reversed(by_count.values())])
-        raise MedTasksError(f"{names} are shards of different numbers of parts; give the folders of one number")
-
-
 def _check_same(first: ShardRun, run: ShardRun) -> None:
     names = dict.fromkeys([*first.facts, *run.facts])
     pairs = {name: (first.facts.get(name, ""), run.facts.get(name, "")) for name in names}
     different = [
-        f"{name} ('{one}' and '{other}')" if max(len(one), len(other)) <= _SHORT else name
-        for name, (one, other) in pairs.items()
-        if one != other
+        f"{name} ('{value}' and '{other}')" if max(len(value), len(other)) <= _SHORT else name
+        for name, (value, other) in pairs.items()
+        if value != other
     ]
     if different:
         raise MedTasksError(
             f"{first} and {run} differ in {listed(different)}, so that they are no parts of one run; run one of them "
             f"again as the other"
-        )
-
-
-def _check_repeated(first: ShardRun, run: ShardRun) -> None:
-    for name, part in run.tasks.items():
-        if part.lines != first.tasks[name].lines:
-            raise MedTasksError(
-                f"shard {run.shard} is in {first.folder} and in {run.folder} with different samples of {name}; name "
-                f"the folder of one of them"
-            )
-
-
-def _check_none_missing(chosen: Mapping[int, ShardRun], unfinished: Mapping[Shard, str]) -> None:
-    count = next(iter([run.shard.count for run in chosen.values()] or [shard.count for shard in unfinished]), 0)
-    missing = [Shard(index, count) for index in range(1, count + 1) if index not in chosen]
-    if missing:
-        whys = "".join(f"; of {shard}, {unfinished[shard]}" for shard in missing if shard in unfinished)
-        raise MedTasksError(
-            f"of {count} shards these are missing: {listed([str(shard) for shard in missing])}{whys}; run each with "
-            f"'medtasks run --shard', and name the folders of all"
         )
 
 
@@ -244,13 +227,6 @@ def _check_rows(name: str, runs: Sequence[ShardRun]) -> None:
                 raise MedTasksError(f"row {row} of {name} is in {owner[row]} and in {run}; their data are not the same")
     missing = [row for row in range(runs[0].tasks[name].total) if row not in owner]
     if missing:
-        raise MedTasksError(f"rows {_ranges(missing)} of {name} are in no shard; their data are not the same")
-
-
-def _ranges(rows: Sequence[int]) -> str:
-    """Return sorted rows as ranges, such as ``0-3 and 7``."""
-    found = []
-    for _, members in groupby(enumerate(rows), key=lambda item: item[1] - item[0]):
-        numbers = [row for _, row in members]
-        found.append(f"{numbers[0]}-{numbers[-1]}" if numbers[1:] else str(numbers[0]))
-    return listed(found)
+        raise MedTasksError(
+            f"rows {listed(list(map(str, missing)))} of {name} are in no shard; their data are not the same"
+        )

@@ -33,7 +33,7 @@ def merge(
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, shards)
     with out.status("Joining ..."):
-        manifest, lost = merged(output, shards, limit, include_path or ())
+        manifest, lost = merged(output, shards, limit)
     for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
         say(f"results: {output / results}")
     for name, record in manifest.tasks.items():

@@ -23,6 +23,7 @@ from medtasks.harness.task_files import (
     TAG_ENDING,
     including,
     task_config,
+    task_file,
     task_files,
     tasks_of,
     variants_of,
@@ -55,6 +56,7 @@ def _notices(run: GuardedRun) -> Iterator[Notice]:
         row_limit,
         row_offset,
         row_shard,
+        _not_merged,
         _leaking_options,
         _remote_model,
         cut_rows,
@@ -134,6 +136,15 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
 
 
 # ---- names, looked up before anything starts: the harness takes half a minute to refuse one ----
+
+
+def _not_merged(run: GuardedRun) -> Iterator[Notice]:
+    tasks = [*_foreign_names(run), *(name for name in run.ours if task_file(name).only_harness)] if run.shard else []
+    if foreign := [name for name in tasks if "*" not in name]:
+        yield warn(
+            f"'medtasks merge' cannot join shards of {listed(foreign)}, which 'medtasks score' does not score either; "
+            f"run such tasks without --shard"
+        )
 
 
 def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:

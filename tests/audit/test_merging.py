@@ -17,15 +17,22 @@ from medtasks.errors import MedTasksError
 from medtasks.harness.manifest import read_manifests
 
 from .. import tiny_multimedeval
-from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML
+from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
 from ..recorded_runs import TINY, medtasks, record
 from ..waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-TASKS = "mediconfusion_all,mediconfusion_gd_rotated,shouting,few"
+TASKS = "mediconfusion_all,mediconfusion_gd_rotated,both"
 PLACES = r" at 0x[0-9a-f]+|home_\w+"  # in memory, and on the machine
-OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "shouting", "few")
+OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "many", "few")
+TEXT_YAML = TWO_CHOICE_YAML.replace("images.images", "images.no_images").replace("image_root: IMAGES, ", "")
+BOTH_YAML = """\
+group: both
+task: [many, few]
+aggregate_metric_list:
+  - {metric: accuracy, aggregation: mean, weight_by_size: true}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +41,15 @@ def folder(sample_home, tmp_path_factory):
     place = tmp_path_factory.mktemp("shards")
     own = place / "own"
     own.mkdir()
-    (own / "shouting.py").write_text(GENERAL_HOOKS)
-    for task, count in (("shouting", 10), ("few", 2)):
+    (own / "both.yaml").write_text(BOTH_YAML)
+    for task, count in (("many", 10), ("few", 2)):
         file = own / f"{task}.jsonl"
         lines = [
-            json.dumps({"question": f"Say {'AB'[number % 2]} {number}.", "answer": "A"}) for number in range(count)
+            json.dumps({"question": f"Is {number} odd?", "options": ["yes", "no"], "answer": "BA"[number % 2]})
+            for number in range(count)
         ]
         file.write_text("\n".join(lines))
-        text = GENERAL_YAML.replace("task: shouting", f"task: {task}").replace("questions.jsonl", str(file))
+        text = TEXT_YAML.replace("task: sides", f"task: {task}").replace("questions.jsonl", str(file))
         (own / f"{task}.yaml").write_text(text)
     for name in ("one", "1", "2", "3"):
         home = shutil.copytree(sample_home, place / f"home_{name}")
@@ -114,7 +122,7 @@ def test_a_shard_says_that_it_is_one(folder):
     rows = {name: record.rows for name, record in manifest.tasks.items()}
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
-    assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "shouting").splitlines()] == [3, 4, 5, 6]
+    assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "many").splitlines()] == [3, 4, 5, 6]
 
 
 def test_a_task_without_rows_in_a_shard(folder, capsys, tmp_path):
@@ -124,7 +132,7 @@ def test_a_task_without_rows_in_a_shard(folder, capsys, tmp_path):
     rows = [manifest.tasks["few"].rows for manifest in manifests]
     assert sorted(rows) == [0, 1, 1]
     empty = str(1 + rows.index(0))
-    assert results_of(folder / empty)["results"]["few"] == {"alias": f"few [SHARD {empty}/3]"}
+    assert results_of(folder / empty)["results"]["few"] == {"alias": f" - few [SHARD {empty}/3]"}
     medtasks("report", folder / empty, "--html", tmp_path / "page.html")
     printed = capsys.readouterr().out
     assert f"missing: few: Shard {empty}/3 has none of its rows." in printed
@@ -207,8 +215,8 @@ DIFFERENCES = {
     "task": ("_results.json", lambda found: found["versions"].update(mediconfusion=9), "version of mediconfusion"),
     "prompt": (
         "_results.json",
-        lambda found: found["configs"]["shouting"].update(doc_to_text="{{answer}}"),
-        "settings of shouting",
+        lambda found: found["configs"]["many"].update(doc_to_text="{{answer}}"),
+        "settings of many",
     ),
 }
 
@@ -228,7 +236,7 @@ def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
         run["hardware"].update(cores=99)
 
     changed(shards[1], "_run.json", elsewhere)
-    changed(shards[1], "_results.json", lambda one: one["configs"]["shouting"].update(dataset_path="/elsewhere"))
+    changed(shards[1], "_results.json", lambda one: one["configs"]["many"].update(dataset_path="/elsewhere"))
     assert [run.shard.index for run in read_shards(shards)] == [1, 2, 3]
 
 
@@ -256,13 +264,13 @@ def test_rows_in_two_shards_or_in_none(shards):
 def test_repeated_shards(shards, tmp_path):
     again = shutil.copytree(shards[1], tmp_path / "again")
     assert [run.folder for run in read_shards([*shards, again])] == shards
-    (samples,) = again.rglob("*_samples_shouting.jsonl")
-    samples.write_text(samples.read_text().replace('"upper": 0.0', '"upper": 1.0'))
-    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of shouting"):
+    (samples,) = again.rglob("*_samples_many.jsonl")
+    samples.write_text(samples.read_text().replace('"target": "A"', '"target": "B"'))
+    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of many"):
         read_shards([*shards, again])
 
 
-@pytest.mark.parametrize("task", ["mediconfusion", "shouting"])
+@pytest.mark.parametrize("task", ["mediconfusion", "many"])
 def test_samples_that_do_not_give_the_recorded_results(folder, shards, sample, task, tmp_path):
     def lower(found):
         row = found["results"][task]
@@ -271,6 +279,23 @@ def test_samples_that_do_not_give_the_recorded_results(folder, shards, sample, t
 
     changed(shards[1], "_results.json", lower)
     with pytest.raises(MedTasksError, match=f"the samples of {task} do not give the results that its runs recorded"):
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
+    assert not (tmp_path / "all").exists()
+
+
+DAMAGE = {
+    "no score": ('"score": {', '"scores": {', "the samples of many do not give the results"),
+    "another question": ('"sample": "3"', '"sample": "8"', "row 3 of .* answers document '8', but row 3 .* is '3'"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damaged_samples(folder, shards, sample, kind, tmp_path):
+    before, after, message = DAMAGE[kind]
+    (samples,) = shards[1].rglob("*_samples_many.jsonl")
+    assert before in samples.read_text()
+    samples.write_text(samples.read_text().replace(before, after))
+    with pytest.raises(MedTasksError, match=message):
         medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
     assert not (tmp_path / "all").exists()
 
@@ -292,6 +317,11 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, m
         MedTasksError, match=f"samples files of {task} withhold the replies .* copy the folder 'replies'"
     ):
         medtasks("merge", tmp_path / "again", *shards)
+    (home / "elsewhere").rename(home / "replies")
+    for saved in (home / "replies").rglob("*.jsonl"):
+        saved.write_text(re.sub('"reply": ".*"', '"reply": "other words"', saved.read_text()))
+    with pytest.raises(MedTasksError, match=f"row 0 of {task} has other texts here than in the run"):
+        medtasks("merge", tmp_path / "again", *shards)
 
 
 def test_other_code_or_other_models_for_metrics_here(folder, shards, tmp_path, monkeypatch):
@@ -305,13 +335,23 @@ def test_other_code_or_other_models_for_metrics_here(folder, shards, tmp_path, m
         medtasks("merge", tmp_path / "all", *shards, "--include_path", folder / "own")
 
 
-def test_results_that_need_more_than_samples(folder, shards, sample, tmp_path):
+def test_shards_of_tasks_that_are_not_ours(folder, shards, sample, sample_home, tmp_path, monkeypatch):
     own = shutil.copytree(folder / "own", tmp_path / "own")
-    task = (own / "few.yaml").read_text()
-    (own / "few.yaml").write_text(task.replace("aggregation: mean", "aggregation: !function shouting.submitted"))
-    (own / "shouting.py").write_text(GENERAL_HOOKS + "\n\ndef submitted(items, args):\n    return args.output_path\n")
-    with pytest.raises(MedTasksError, match="few computes its results from the run's command line"):
+    (own / "questions.jsonl").write_text('{"question": "Say A.", "answer": "A"}')
+    (own / "shouting.yaml").write_text(GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl")))
+    (own / "shouting.py").write_text(GENERAL_HOOKS)
+    record(sample_home, tmp_path / "foreign", "shouting", "--include_path", own, "--shard", "1/1")
+    (manifest,) = read_manifests(tmp_path / "foreign")
+    assert "'medtasks merge' cannot join shards of shouting" in "".join(notice.sentence for notice in manifest.notices)
+    why = "is scored by shouting.process_results, which is no hook of medtasks, so that its shards cannot be merged"
+    with pytest.raises(MedTasksError, match=f"'shouting' {why}; run it once without --shard"):
+        medtasks("merge", tmp_path / "all", tmp_path / "foreign", "--include_path", own)
+    few = (own / "few.yaml").read_text()
+    listed = "[{metric: accuracy, aggregation: mean, higher_is_better: true}]"
+    (own / "few.yaml").write_text(few.replace("!function medtasks.hooks.choice.METRIC_LIST", listed))
+    with pytest.raises(MedTasksError, match="'few' has metrics that are not those of medtasks, so that its shards"):
         medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
+    assert not (tmp_path / "all").exists()
 
 
 def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample, tmp_path):
@@ -321,7 +361,7 @@ def test_code_of_a_folder_that_results_name_does_not_run(folder, shards, sample,
     for shard in shards:
         changed(shard, "_results.json", lambda one: one["config"]["resolved_cli_args"].update(include_path=".x"))
         changed(shard, "_run.json", lambda run: run["options"].update(include_path=".x"))
-    with pytest.raises(MedTasksError, match="there is no task shouting, few here; name its folder with --include_path"):
+    with pytest.raises(MedTasksError, match=r"task 'few'.* needs --include_path FOLDER"):
         medtasks("merge", tmp_path / "all", *shards)
     assert not (tmp_path / "ran").exists()
     with contextlib.suppress(MedTasksError):
