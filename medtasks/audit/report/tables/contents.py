@@ -209,7 +209,7 @@ def repeats_table(task: TaskReport) -> Table:
         rows=rows,
         notes=(
             INTERVALS,
-            f"Seeds: {seeds}. Spread: standard deviation over the repeats. Majority: the answer that most repeats gave, "
+            f"Seeds: {seeds}. Spread: standard deviation over repeats. Majority: the answer that most repeats gave, "
             f"without failed replies and replies without an answer.",
             *(found.notes if found else ()),
             *votes,
