@@ -148,7 +148,7 @@ def _not_merged(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
-    foreign = [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
+    foreign = _foreign_names(run)
     if not foreign:
         return
     index = _harness_index()
@@ -158,6 +158,10 @@ def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
             where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
             folder = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
             yield refuse(f"there is no task '{name}', {where}{_hint(name, known)}{folder}")
+
+
+def _foreign_names(run: GuardedRun) -> list[str]:
+    return [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
 
 
 def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
