@@ -156,7 +156,7 @@ def test_functions_and_metrics_of_the_users_own_file(medtasks, folder, replies):
     change(folder, "!function medtasks.hooks.choice.METRIC_LIST", f"{listed}\nprocess_docs: !function mine.halves")
     found = medtasks("score", "sides", replies(["A", "A"]), "--include_path", folder)
     assert "2 of 2 questions answered" in found.out
-    assert re.search(r"accuracy .*50\.00", found.out), found.out
+    assert re.search(r"accuracy .*50\.0%", found.out), found.out
 
 
 def test_a_damaged_file_in_the_folder(fails, folder, replies):
