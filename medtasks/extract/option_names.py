@@ -17,7 +17,8 @@ _FRAME = re.compile(
 )
 
 
-_BLANKS = re.compile(r"[^\w=≠<>≤≥↑↓]+|_+")
+_WORDS = re.compile(r"[^\W_]+|[=≠<>≤≥↑↓]")
+_SIGNS = frozenset("=≠<>≤≥↑↓")
 _SIGN = re.compile(r"(?<=[\w%)])\s*([=≠<>≤≥])\s*(?=[\w(-])|([↑↓])|[=≠<>≤≥]")  # a sign between two things, or any other
 
 
@@ -29,8 +30,10 @@ def normalised(text: str) -> str:
         >>> normalised("  Low-grade FDG uptake. ")
         'low grade fdg uptake'
     """
-    plain = _SIGN.sub(r" \1\2 ", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(_BLANKS.sub(" ", plain).split())
+    plain = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+    if not _SIGNS.isdisjoint(plain):
+        plain = _SIGN.sub(r" \1\2 ", plain)
+    return " ".join(_WORDS.findall(plain))
 
 
 def spelled(words: str) -> str:
