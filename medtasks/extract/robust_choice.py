@@ -161,7 +161,7 @@ def _is_praised(item: str, option: str) -> bool:
     return stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED}
 
 
-_QUESTION = re.compile(r"\s*\bWhat is the correct answer\?\s*", re.IGNORECASE)
+_QUESTION = re.compile(r"\bWhat is the correct answer\?\s*", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
 _CLOSING = re.compile(
     r"\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z",
