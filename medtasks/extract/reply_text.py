@@ -1,11 +1,14 @@
 """What of a raw reply is the model's own answer, without reasoning, markup or an invented question; and refusals."""
 
+import contextlib
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
 
@@ -27,12 +30,9 @@ _RUN = re.compile(r"(\W)\1\1\1+")
 # A longer run of marks and blanks loses its middle: patterns take time for each pair of them, and so does NFKC for
 # combining marks, of which two are letters to Python.
 _GAP = re.compile(r"([\W\uff9e\uff9f]{32})[\W\uff9e\uff9f]+(?=[\W\uff9e\uff9f]{32})")
-_FIELD = re.compile(
-    r"""["'](?:(?:final|correct|best|selected|predicted)[ _]?)?(?:answer|choice|option)"""
-    r"""(?:[ _]?(?:choice|letter|option|text))?["']\s*:\s*"""
-    r"""(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*)|\[([^\]]*)|([^\s,}\]]*))""",
-    re.IGNORECASE | re.DOTALL,
-)
+_ANSWER_FIELD = r"(?i:(?:(?:final|correct|best|selected)[ _]?)?(?:answer|choice|option)(?:[ _]?(?:choice|letter))?)"
+# A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
+_VALUE = re.compile(r"""["](?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?|[^,}\n]*""", re.DOTALL)
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
 
 CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
@@ -81,13 +81,39 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     own = without_thoughts(given)
     if own is None:
         return Reason.TRUNCATED
-    fields = _FIELD.findall(own)  # of a JSON object, whose other fields are reasoning
-    if fields:
-        own = "".join(fields[-1])
+    answer = json_field(own, _ANSWER_FIELD)  # the other fields of a JSON object are reasoning
+    own = own if answer is None else answer
     text = _without_markup(_UNDERSCORE.sub(" ", own) if split_names else own)
     # A reply that begins with a question repeats the one it was asked; only a later one is invented.
     invented = _NEXT_TURN.search(text, 1)
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
+
+
+def json_field(text: str, name: str) -> str | None:
+    r"""Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts.
+
+    Example:
+        >>> json_field('{"why": "so", "answer": "B. a\\nb', "answer")
+        'B. a\nb'
+    """
+    mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
+    if not mentions:
+        return None
+    with contextlib.suppress(ValueError):
+        whole = parse_json(text[text.find("{") : text.rfind("}") + 1], strict=False)
+        values = [value for key, value in whole.items() if re.fullmatch(name, key)] if isinstance(whole, dict) else []
+        if values:
+            return _as_text(values[-1])
+    value = _VALUE.match(text, mentions[-1].end())
+    written = value[0].strip() if value else ""
+    for end in ("", '"'):  # of a string that was cut
+        with contextlib.suppress(ValueError):
+            return _as_text(parse_json(written + end, strict=False))
+    return written.strip("\"'")
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def without_thoughts(reply: str, *, nested: bool = False) -> str | None:

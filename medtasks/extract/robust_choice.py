@@ -214,10 +214,7 @@ def _read_own(text: str, sample: Sample) -> Answer:
     summary="robust_choice, options that are letters, and letters in Chinese words",
 )
 def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
-    """Read as :func:`robust_choice` does, and two forms more, which it must not read where scores are published.
-
-    A letter with its own option's text, also where that text is a letter, as the marks in an image are; and a letter
-    declared in Chinese.
+    """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.
 
     Example:
         >>> robust_kit_choice("B. A", Sample({"options": ["B", "A"]})).value

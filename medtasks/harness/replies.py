@@ -1,7 +1,5 @@
 """Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
 
-import contextlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ from typing import Any
 from medtasks.data.home import home
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError, WithheldReply, warn_once
-from medtasks.extract.reply_text import without_thoughts
+from medtasks.extract.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
 from medtasks.harness.logged_samples import answers_another, is_withheld
 from medtasks.harness.reply_envelope import is_envelope, opened, parse_loglikelihood
@@ -19,8 +17,6 @@ from medtasks.harness.saved_replies import FOLDER_NAME
 
 _LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
-# A value in a JSON object that is cut or malformed: a string, a list, or the rest up to a comma or brace.
-_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"?|\[[^\]]*\]?|[^,}\n]*', re.DOTALL)
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
@@ -152,8 +148,8 @@ def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Repl
     Failed samples and likelihoods stay as they are. Raises RepliesError if no reply has the field.
     """
     texts = {doc_id: reply.text for doc_id, reply in replies.items() if reply.text is not None and not reply.failed}
-    values = {doc_id: _field(text, name) for doc_id, text in texts.items()}
-    missing = sum(value is None for value in values.values())
+    values = {doc_id: json_field(without_thoughts(text) or "", re.escape(name)) for doc_id, text in texts.items()}
+    missing = sum(not value for value in values.values())
     if values and missing == len(values):
         raise RepliesError(
             f"none of the {missing} replies has a JSON field '{name}'; give the answer field as the prompt asked for it"
@@ -161,25 +157,3 @@ def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Repl
     if missing:
         warn_once(f"{missing} of {len(values)} replies have no JSON field '{name}'; they are scored as empty replies.")
     return {**replies, **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()}}
-
-
-def _field(reply: str, name: str) -> str | None:
-    """Return the value of a field as text: of the whole JSON object, else what follows its last mention."""
-    text = without_thoughts(reply) or ""
-    with contextlib.suppress(ValueError, RecursionError):
-        whole = parse_json(text[text.find("{") : text.rfind("}") + 1], strict=False)
-        if isinstance(whole, dict) and name in whole:
-            return _as_text(whole[name])
-    mentions = list(re.finditer(rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*", text))
-    value = _VALUE.match(text, mentions[-1].end()) if mentions else None
-    if value is None:
-        return None
-    written = value[0].strip()
-    for end in ("", '"'):  # of a string that was cut
-        with contextlib.suppress(ValueError, RecursionError):
-            return _as_text(parse_json(written + end, strict=False))
-    return written.strip('"') or None
-
-
-def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
