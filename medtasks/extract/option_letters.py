@@ -17,6 +17,10 @@ _END = r"(?=\s*(?:$|[.,;:!?)\]\"'\n]|[-–—]\s|because\b|since\b|as\b|for\b|gi
 _OPEN, _CLOSE = r"[(\[\"']{0,4}", r"[)\]\"']{0,4}"
 _ASIDE = r"(?:\s*\([^()\n]{0,80}\))?"  # the option's text after its letter
 _MOST = r"most\s+(?:likely|probable|appropriate|consistent)(?:\s+[a-z]+){1,3}?"
+PRAISE = (
+    r"\s+(?:the\s+)?(?:(?:most|more|single)\s+)?(?:correct|right|best|likely|appropriate|answer|"
+    r"(?:drug|treatment|test|method)\s+of\s+choice)\b"
+)
 NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
 
 
@@ -85,10 +89,9 @@ def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     stated = declared(LEADS, text, read)
     if stated:
         return stated
-    praise = (
-        r"(?:is|would be|seems|looks)\s+(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)"
+    praised = re.findall(
+        rf"(?<![\w'-])(?<!nor ){_OPEN}({group}){_CLOSE}{_ASIDE}\s+(?i:(?:is|would be|seems|looks){PRAISE})", text
     )
-    praised = re.findall(rf"(?<![\w'-])(?<!nor ){_OPEN}({group}){_CLOSE}{_ASIDE}\s+(?i:{praise})\b", text)
     choosing = "choose|select|pick|guess|go with|opt for|(?:it|this|that)(?:'s| is| was| would be| must be| should be)"
     # A small letter only between brackets: "it is a" goes on with a noun.
     chosen = re.findall(

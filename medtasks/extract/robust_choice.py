@@ -28,6 +28,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.negation import Stance, clauses, stances_of
 from medtasks.extract.option_letters import (
     LEADS,
+    PRAISE,
     bare_letters,
     declared_letters,
     leading_letters,
@@ -51,11 +52,7 @@ from medtasks.extract.reply_text import SENTENCES, declared, own_words, refuses
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
-_PRAISE = (
-    r"[)\"']*\s+(?:is|are|would be|seems)\s+(?:the\s+)?(?:most\s+|single\s+)?(?:correct|right|best|likely|appropriate|"
-    r"answer|(?:drug|treatment|test|method)\s+of\s+choice)\b"
-)
-_ANY_PRAISE = re.compile(_PRAISE, re.IGNORECASE)
+_ANY_PRAISE = re.compile(PRAISE, re.IGNORECASE)
 _CORRECT = re.compile(
     r"\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
     r"(?:right|best) (?:answer|option|choice)\b)",
@@ -120,7 +117,7 @@ def chosen_options(text: str, options: Sequence[str]) -> set[int]:
 
 @lru_cache(maxsize=4096)  # as many questions have the same options
 def _praised(option: str) -> re.Pattern[str]:
-    return re.compile(rf"\b{spelled(normalised(option))}{_PRAISE}", re.IGNORECASE)
+    return re.compile(rf"\b{spelled(normalised(option))}[)\"']*\s+(?:is|are|would be|seems){PRAISE}", re.IGNORECASE)
 
 
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:

@@ -198,12 +198,15 @@ def _stated(text: str, question: str) -> set[str]:
         held: dict[Stance, set[str]] = {kind: set() for kind in Stance}
         for word in _content(clause):
             held[stance(clause, word.start, word.end)].add(word.what)
-        mentioned = set[str]().union(*held.values())
-        opposites = {_OPPOSITES.get(word) for word in held[Stance.AFFIRMED]}
-        if asked <= held[Stance.AFFIRMED] - (mentioned - held[Stance.AFFIRMED]):
+        affirmed = held.pop(Stance.AFFIRMED)
+        doubtful = set[str]().union(*held.values())
+        opposites = {_OPPOSITES.get(word) for word in affirmed}
+        if asked <= affirmed - doubtful:
             found.add("yes")
         # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
-        elif set() < held[Stance.DENIED] <= asked or (opposites & asked and mentioned - {*_OPPOSITES} <= asked):
+        elif set() < held[Stance.DENIED] <= asked or (
+            opposites & asked and (affirmed | doubtful) - {*_OPPOSITES} <= asked
+        ):
             found.add("no")
     return found
 
