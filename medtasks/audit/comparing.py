@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.audit.report.contents import ComparedScore, RunComparison
-from medtasks.audit.run_files import (
+from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.data.samples import Sample
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
+from medtasks.families.family import compares_texts
+from medtasks.families.texts import NO_MEAN, NotComparable
+from medtasks.harness.documents import task_documents, task_provenance
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_file, variant_of
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
+from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
+from medtasks.metrics.report_scores import mean
+from medtasks.runs.replies import read_replies
+from medtasks.runs.sources import (
     Source,
     check_fingerprints,
     check_is_ours,
@@ -21,18 +33,6 @@ from medtasks.audit.run_files import (
     replies_to,
     samples_by_task,
 )
-from medtasks.audit.scoring import Documents, Replies, rows_of
-from medtasks.data.samples import Sample
-from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
-from medtasks.families.family import compares_texts
-from medtasks.families.texts import NO_MEAN, NotComparable
-from medtasks.harness.documents import task_documents, task_provenance
-from medtasks.harness.replies import read_replies
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file, variant_of
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
-from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult, compare_paired, holm
 
 _Key = TypeVar("_Key")

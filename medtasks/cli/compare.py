@@ -14,9 +14,7 @@ from medtasks import __version__
 from medtasks.audit.comparing import ComparedTask, Comparison, compare_all, compare_task
 from medtasks.audit.report import words
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.reading.run_folder import model_title
 from medtasks.audit.report.words import p_value
-from medtasks.audit.run_files import Source, model_of
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
@@ -29,6 +27,8 @@ from medtasks.cli.output import (
 )
 from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import task_file, task_files, variant_of
+from medtasks.runs.run_folder import model_title
+from medtasks.runs.sources import Source, model_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
 
 Model = Annotated[

@@ -7,7 +7,7 @@ import pytest
 from medtasks.audit.parity.records import Difference
 from medtasks.audit.parity.runs import parity
 from medtasks.audit.parity.verdict import Kind, Verdict
-from medtasks.audit.run_files import Source
+from medtasks.runs.sources import Source
 
 from ..model_adapters import tiny_hf_models
 from ..warm_python import run_fresh

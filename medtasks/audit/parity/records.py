@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.run_files import recorded_fingerprint, results_beside
 from medtasks.audit.scoring import Documents
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.harness_options import HarnessOptions
-from medtasks.harness.logged_samples import is_withheld
-from medtasks.harness.manifest import RunManifest, manifest_files
-from medtasks.harness.redaction import redacted, redacted_options, without_home
 from medtasks.harness.running import SERVED_MODEL
 from medtasks.harness.task_file import templates_in
 from medtasks.harness.task_index import SETTINGS, mapping_in
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.logged_samples import is_withheld
+from medtasks.runs.manifest import RunManifest, manifest_files
+from medtasks.runs.redaction import redacted, redacted_options, without_home
+from medtasks.runs.sources import recorded_fingerprint, results_beside
 
 SAMPLING = "sampling"
 """Kind of what decides how replies are drawn from a model."""

@@ -25,7 +25,16 @@ from medtasks.audit.parity.records import (
     draws,
 )
 from medtasks.audit.parity.verdict import Failures, MetricParity, TaskParity, Verdict, overall
-from medtasks.audit.run_files import (
+from medtasks.audit.scoring import Documents, Replies
+from medtasks.data.privacy import hidden_id
+from medtasks.errors import MedTasksError, RepliesError
+from medtasks.families.family import Reply
+from medtasks.harness.documents import is_private_task, task_documents, task_provenance
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_file
+from medtasks.metrics.metric import AnyMetric, Role
+from medtasks.runs.replies import read_replies
+from medtasks.runs.sources import (
     Source,
     check_fingerprints,
     check_is_ours,
@@ -33,15 +42,6 @@ from medtasks.audit.run_files import (
     replies_to,
     samples_by_task,
 )
-from medtasks.audit.scoring import Documents, Replies
-from medtasks.data.privacy import hidden_id
-from medtasks.errors import MedTasksError, RepliesError
-from medtasks.families.family import Reply
-from medtasks.harness.documents import is_private_task, task_documents, task_provenance
-from medtasks.harness.replies import read_replies
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file
-from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.stats.equivalence import equivalence
 from medtasks.stats.paired import holm
 

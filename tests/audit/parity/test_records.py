@@ -9,7 +9,7 @@ from medtasks.audit.parity.records import Record, check_same_templates, differen
 from medtasks.audit.recording import first_manifest
 from medtasks.errors import RepliesError
 from medtasks.harness.documents import Selection
-from medtasks.harness.manifest import TaskOutcome, TaskRecord, manifest_path
+from medtasks.runs.manifest import TaskOutcome, TaskRecord, manifest_path
 
 CONFIG = {"model": "hf_vlm", "model_args": "pretrained=m,dtype=float32,api_key=sesame", "batch_size": "8"}
 

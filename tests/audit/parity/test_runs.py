@@ -7,11 +7,11 @@ import pytest
 
 from medtasks.audit.parity.runs import parity
 from medtasks.audit.parity.verdict import Kind, Verdict, explanation, lacking
-from medtasks.audit.run_files import Source
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
+from medtasks.runs.sources import Source
 
 from ...made_up_runs import write_run
 from ..report.own_tasks import publish_own, write_task

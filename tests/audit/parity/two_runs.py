@@ -8,8 +8,8 @@ from typing import Any
 
 from medtasks.audit.parity.runs import parity
 from medtasks.audit.parity.verdict import TaskParity
-from medtasks.audit.run_files import Source
 from medtasks.harness.task_files import including
+from medtasks.runs.sources import Source
 from medtasks.stats.equivalence import MARGIN
 
 QUESTIONS = 800
