@@ -17,13 +17,12 @@ from medtasks.audit.comparing import compare_all, compare_task
 from medtasks.audit.report.contents import Score
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
 from medtasks.audit.report.reading.recorded import (
-    RecordedRun,
-    RecordedTask,
     rule_reports,
     scores_by_id,
     without_metrics,
 )
-from medtasks.audit.report.reading.task_reading import Samples, TaskReading, read_task
+from medtasks.audit.report.reading.run_description import run_notes
+from medtasks.audit.report.reading.task_reading import TaskReading, read_task
 from medtasks.audit.scoring import RowScores, score_replies, with_interval
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
@@ -31,8 +30,11 @@ from medtasks.families.family import Reply
 from medtasks.harness.documents import is_private_task, task_documents, task_provenance
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import including, scored_task, task_file
-from medtasks.runs.replies import document_id, take_answer_field
-from medtasks.runs.run_folder import read_run as read_recorded_run
+from medtasks.runs.replies import take_answer_field
+from medtasks.runs.run import Run as RunOnDisk
+from medtasks.runs.run import TaskRun
+from medtasks.runs.run import read_run as read_recorded_run
+from medtasks.runs.samples import SampleLine, Samples
 from medtasks.runs.sources import Source
 
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
@@ -74,7 +76,7 @@ class Scores:
 
     def samples(self) -> pd.DataFrame:
         """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
-        return _samples_frame([self._reading])
+        return _frame_of([self._reading])
 
     def _repr_html_(self) -> str:
         return str(self.table().to_html())
@@ -88,7 +90,7 @@ class Run:
     model: str  # empty where the run does not record it
     tasks: tuple[str, ...]  # tasks and groups with scores or samples
     notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
-    _recorded: RecordedRun = field(repr=False)
+    _recorded: RunOnDisk = field(repr=False)
     _folders: Folders = field(repr=False)
 
     def table(self) -> pd.DataFrame:
@@ -124,7 +126,7 @@ class Run:
         with _including(self._folders):
             chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
             known = [(recorded, _task_or_none(recorded)) for recorded in chosen]
-            return _samples_frame([read_task(recorded, own) for recorded, own in known if own is not None])
+            return _frame_of([read_task(recorded, own) for recorded, own in known if own is not None])
 
 
 def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
@@ -158,9 +160,9 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
         answered = [document for document in documents if document["doc_id"] in known]
         rows = score_replies(chosen, documents, known)
         data = task_provenance(chosen, documents)
-        samples = Samples(replies=known, answered=dict.fromkeys(known))
+        samples = Samples(replies=known, answered=dict.fromkeys(known, ""))
         private = is_private_task(chosen, documents)
-        reading = TaskReading(RecordedTask(task), chosen, private, data, documents, samples)
+        reading = TaskReading(TaskRun(task), chosen, private, data, documents, samples)
         for name, (rule, by_id) in scores_by_id(chosen, answered, known).items():
             reading.computed[name] = without_metrics(rule, by_id)
         return Scores(task, rows, data, len(known), len(documents), reading)
@@ -179,7 +181,7 @@ def read_run(folder: str | Path, *, model: str | None = None, include_path: Fold
     """
     with _including(include_path):
         recorded = read_recorded_run(Path(folder), model)
-    return Run(recorded.folder, recorded.model, tuple(recorded.tasks), tuple(recorded.notes), recorded, include_path)
+    return Run(recorded.folder, recorded.model, tuple(recorded.tasks), run_notes(recorded), recorded, include_path)
 
 
 def compare(
@@ -225,7 +227,7 @@ def _source(run: Run | str | Path) -> Source:
     return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
 
 
-def _task_or_none(recorded: RecordedTask) -> TaskFile | None:
+def _task_or_none(recorded: TaskRun) -> TaskFile | None:
     """Return the task file of a recorded task; None for a group and for a task that medtasks cannot score."""
     try:
         task = task_file(recorded.name)
@@ -253,10 +255,10 @@ def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str
         )
     else:
         pairs = zip((document["doc_id"] for document in documents), replies, strict=True)
-    known = {document["doc_id"] for document in documents}
+    known = {str(document["doc_id"]): None for document in documents}
     found: dict[str, Reply] = {}
     for given, text in pairs:
-        doc_id = document_id({id_column: given}, documents, known, f"the reply to '{given}'")
+        doc_id = SampleLine(f"the reply to '{given}'", "", {id_column: given}).document_id(documents, known)
         if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
             raise RepliesError(f"the reply to '{given}' is no text but {type(text).__name__}; give a text or None")
         reply = Reply.of_text(text if isinstance(text, str) else None)
@@ -271,7 +273,7 @@ def _score_lines(task: str, row: str, rule: str, scores: Iterable[Score]) -> lis
     return [[task, row, rule, score.metric, score.value, score.error, score.low, score.high] for score in scores]
 
 
-def _samples_frame(readings: Sequence[TaskReading]) -> pd.DataFrame:
+def _frame_of(readings: Sequence[TaskReading]) -> pd.DataFrame:
     lines = [line for reading in readings for line in _sample_lines(reading)]
     others = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
     return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *others]).convert_dtypes()

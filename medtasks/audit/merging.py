@@ -19,17 +19,17 @@ from medtasks.errors import MedTasksError, RepliesError, WithheldReply
 from medtasks.families.family import FENCED, Reply, Row
 from medtasks.harness.documents import task_documents
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.running import RESULTS, samples_file
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
 from medtasks.metrics.metric import STDERR, Score, evaluate
-from medtasks.runs.logged_samples import score_in
 from medtasks.runs.manifest import RunManifest, RunState, manifest_files, manifest_path
 from medtasks.runs.process import this_process
 from medtasks.runs.redaction import redacted_arguments, settings
-from medtasks.runs.replies import document_id, read_replies
+from medtasks.runs.replies import read_replies
+from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
+from medtasks.runs.samples import SampleLine
 from medtasks.runs.saved_replies import FOLDER_NAME
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
 
@@ -49,7 +49,7 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     Nothing is written unless all shards are there, belong together (:func:`read_shards`), are of tasks that
     ``medtasks score`` scores, and their samples give the results that each shard recorded.
     """
-    if manifest_files(output) or any(output.rglob(f"*{RESULTS}")):
+    if manifest_files(output) or results_files(output):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
     runs = read_shards(folders)
     tasks = {name: _scored_task(name) for name in runs[0].tasks}
@@ -59,13 +59,13 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     content = _content(runs, samples, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
-    results = output / str(content.get("model_name_sanitized") or "") / f"{content['date']}{RESULTS}"
+    folder = output / str(content.get("model_name_sanitized") or "")
+    results = ResultsFile(folder / f"{content['date']}{RESULTS}", content)
     for name, lines in samples.items():
-        with written_whole(samples_file(results, name)) as partial:
-            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    with written_whole(results) as partial:
-        partial.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-    manifest = _manifest(runs, output, results, content["results"])
+        with written_whole(results.samples(name)) as partial:
+            partial.write_text("".join(f"{line.text}\n" for line in lines), encoding="utf-8")
+    results.write()
+    manifest = _manifest(runs, output, results.path, content["results"])
     lost = {
         name: counts
         for name, record in manifest.tasks.items()
@@ -99,7 +99,7 @@ def _check_code_here(run: ShardRun) -> None:
         )
 
 
-def _samples(name: str, runs: Sequence[ShardRun]) -> list[str]:
+def _samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
     """Return the lines of a task's samples in the order of one process: by filter, and by row."""
     lines = {row: by_filter for run in runs for row, by_filter in run.tasks[name].lines.items()}
     return [lines[row][index] for index in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
@@ -116,7 +116,7 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
     """
     parts = [run.tasks[task.name] for run in runs]
     largest = max(parts, key=lambda part: part.asked)
-    if largest.content["config"]["resolved_cli_args"].get("predict_only"):
+    if largest.results.content["config"]["resolved_cli_args"].get("predict_only"):
         return dict(largest.row)
     documents = task_documents(task)
     scores: dict[int, list[Score]] = {}
@@ -156,9 +156,8 @@ def _recorded_scores(task: TaskFile, part: TaskPart, documents: Sequence[Documen
     scores: dict[int, list[Score]] = {}
     for row, lines in part.lines.items():
         for line in lines:
-            sample = json.loads(line)
-            document_id(sample, documents, set(), f"row {row} of {part.samples}")
-            score = score_in(sample)
+            line.document_id(documents, {})
+            score = line.score
             if score is None:
                 raise _other_results(task.name)
             score.pop("schema_version", None)
@@ -232,13 +231,13 @@ def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _content(
-    runs: Sequence[ShardRun], samples: Mapping[str, Sequence[str]], rows: Mapping[str, Mapping[str, Any]]
+    runs: Sequence[ShardRun], samples: Mapping[str, Sequence[SampleLine]], rows: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the content of the results file."""
     from lmms_eval.models.model_utils.efficiency_metrics import build_efficiency_summary
     from lmms_eval.utils import hash_string
 
-    contents = [run.tasks[name].content for name in rows for run in runs]
+    contents = [run.tasks[name].results.content for name in rows for run in runs]
     joined = {
         key: {name: value for content in contents[::-1] for name, value in content.get(key, {}).items()}
         for key in (*_OF_TASKS, "results", "groups")
@@ -254,7 +253,7 @@ def _content(
                 merged = {key: value for key, value in row.items() if "," not in key}
                 merged |= _group_row(name, members, rows, sizes)
             joined[column][name] = {**merged, "alias": _MARK.sub("", row["alias"])}
-    parsed = {name: [json.loads(line) for line in lines] for name, lines in samples.items()}
+    parsed = {name: [dict(line.record) for line in lines] for name, lines in samples.items()}
     joined["task_hashes"] = {
         name: hash_string("".join(f"sample_{index}{sample['doc_hash']}" for index, sample in enumerate(lines)))
         for name, lines in parsed.items()

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
@@ -23,15 +23,16 @@ from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
-from medtasks.harness.kept_replies import what_is_asked
-from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_number, repeats_in
+from medtasks.harness.repeats import repeats_in
 from medtasks.harness.task_files import task_file
 from medtasks.metrics.metric import Declaration, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.rollouts import majority
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.manifest import RunManifest, read_manifests
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.manifest import RunManifest
+from medtasks.runs.model_names import what_is_asked
+from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
+from medtasks.runs.run import Run, read_run
 
 REPEATS_FILE = "repeats.json"
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")
@@ -40,54 +41,70 @@ _MOST_SHOWN = 3  # repeats without results that a message names
 
 def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
     """Return what the repeats below a folder for results come to, by task of ours; none where nothing was repeated."""
+    return _joined(_read_repeats(output))
+
+
+def collected(folder: Path, model: str | None = None) -> RunReport:
+    """Return what a report says about a run or, where it was repeated, about its first repeat and all together."""
+    if not repeat_folders(folder):
+        return collect_run(read_run(folder, model))
+    repeats = _read_repeats(folder, model)
+    first = next((run for run in repeats.runs.values() if run.tasks), None)
+    report, repeated = collect_run(first or read_run(repeat_folders(folder)[0], model)), _joined(repeats)
+    tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
+    note = (
+        f"The run was made {len(repeats.counted)} times. Scores, figures and single questions are those of "
+        f"{first.folder.name if first else 'the first repeat'}; what all of them come to stands under Thinking and "
+        f"repeats."
+    )
+    return replace(report, tasks=tasks, notes=(note, *report.notes))
+
+
+@dataclass(frozen=True)
+class _Repeats:
+    runs: Mapping[Path, Run]  # of the newest call, those that can be read
+    counted: Sequence[Path]  # all repeats of the newest call
+    asked: Sequence[Path]  # these, those that it asked for and that are missing, and those of other calls
+
+
+def _read_repeats(output: Path, model: str | None = None) -> _Repeats:
+    """Read the repeats below a folder; an earlier call may have left others, of something else or more of the same."""
     folders = repeat_folders(output)
-    counted, wanted = _of_one_kind(folders)
-    runs = {folder: read_run(folder) for folder in counted if _has_run(folder)}
+    runs = {folder: run for folder in folders if (run := _read(folder, model)) is not None}
+    newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
+    counted, wanted = list(folders), 0
+    if newest:
+        last = max(newest.values(), key=lambda manifest: manifest.started)
+        number = repeats_in(last.command)
+        alike = [folder for folder, manifest in newest.items() if _asked(manifest) == _asked(last)]
+        counted = [folder for folder in alike if number is None or repeat_number(folder) <= number]
+        wanted = number or 0
     asked = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, wanted + 1))])
-    names = dict.fromkeys(name for run in runs.values() for name in run.tasks)
-    found = {}
+    return _Repeats({folder: runs[folder] for folder in counted if folder in runs}, counted, list(asked))
+
+
+def _read(folder: Path, model: str | None) -> Run | None:
+    try:
+        return read_run(folder, model)
+    except MedTasksError:
+        return None
+
+
+def _joined(repeats: _Repeats) -> dict[str, RepeatedTask]:
+    names = dict.fromkeys(name for run in repeats.runs.values() for name in run.tasks)
+    joined = {}
     for name in names:
         try:
             task = task_file(name)
         except MedTasksError:
             continue
-        having = {folder: run.tasks[name] for folder, run in runs.items() if name in run.tasks}
+        runs = {folder: run for folder, run in repeats.runs.items() if name in run.tasks}
         if task.kind == "task" and not task.only_harness and not task.compares_likelihoods:
-            missing = [folder.name for folder in asked if folder not in having]  # those of another kind, too
-            readings = [read_task(recorded, task) for recorded in having.values()]
-            found[name] = join(readings, [_seed(folder) for folder in having], missing)
-    return found
-
-
-def collected(folder: Path, model: str | None = None) -> RunReport:
-    """Return what a report says about a run or, where it was repeated, about its first repeat and all together."""
-    folders = repeat_folders(folder)
-    if not folders:
-        return collect_run(read_run(folder, model))
-    counted, _ = _of_one_kind(folders)
-    first = next((one for one in counted if _has_run(one)), folders[0])
-    found, repeated = collect_run(read_run(first, model)), joined_repeats(folder)
-    tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in found.tasks)
-    note = (
-        f"The run was made {len(counted)} times. Scores, figures and single questions are those of {first.name}; what "
-        f"all of them come to stands under Thinking and repeats."
-    )
-    return replace(found, tasks=tasks, notes=(note, *found.notes))
-
-
-def _of_one_kind(folders: Sequence[Path]) -> tuple[list[Path], int]:
-    """Return the repeats that the newest call asked for, and how many those should be; 0 where nobody says.
-
-    An earlier call may have left others behind: of something else, or more of the same.
-    """
-    newest = {folder: found[-1] for folder in folders if (found := read_manifests(folder))}
-    if not newest:
-        return list(folders), 0
-    asked = {folder: _asked(manifest) for folder, manifest in newest.items()}
-    last = max(newest, key=lambda folder: newest[folder].started)
-    wanted = repeats_in(newest[last].command)
-    alike = [folder for folder in folders if asked.get(folder) == asked[last]]
-    return [folder for folder in alike if wanted is None or repeat_number(folder) <= wanted], wanted or 0
+            missing = [folder.name for folder in repeats.asked if folder not in runs]
+            readings = [read_task(run.tasks[name], task) for run in runs.values()]
+            seeds = [run.manifests[-1].seeds.torch if run.manifests else None for run in runs.values()]
+            joined[name] = join(readings, seeds, missing)
+    return joined
 
 
 def _asked(manifest: RunManifest) -> dict[str, str]:
@@ -95,18 +112,6 @@ def _asked(manifest: RunManifest) -> dict[str, str]:
     options = HarnessOptions(manifest.options)
     kept = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
     return {**kept, **options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
-
-
-def _has_run(folder: Path) -> bool:
-    try:
-        return bool(read_run(folder).tasks)
-    except MedTasksError:
-        return False
-
-
-def _seed(folder: Path) -> int | None:
-    manifests = read_manifests(folder)
-    return manifests[-1].seeds.torch if manifests else None
 
 
 def write_repeats(output: Path, found: Mapping[str, RepeatedTask]) -> Path:

@@ -27,7 +27,7 @@ from medtasks.cli.output import (
 )
 from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import task_file, task_files, variant_of
-from medtasks.runs.run_folder import model_title
+from medtasks.runs.model_names import model_title
 from medtasks.runs.sources import Source, model_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
 

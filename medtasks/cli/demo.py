@@ -1,6 +1,5 @@
 """``medtasks demo``: the real harness command on the drawn sample with the built-in model."""
 
-import json
 import math
 import os
 import shlex
@@ -21,6 +20,7 @@ from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_files import main_metrics_first, task_file
 from medtasks.metrics.metric import undeclared
+from medtasks.runs.result_files import ResultsFile, read_results, results_files
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 
@@ -40,29 +40,27 @@ def demo(
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
-    _run(arguments, home, folder / "lmms_eval.log", known=_result_files(results))
-    new = _result_files(results)
-    _show(json.loads(new[-1].read_text()))
+    newest = _run(arguments, home, results, folder / "lmms_eval.log")
+    _show(newest)
     page = _report(results, home)
     say(
         "Drawn pictures and a random model: these scores say nothing about medicine.\n"
-        f"Results: {new[-1]}\nReplies: {new[-1].parent}\nLog:     {folder / 'lmms_eval.log'}\n"
+        f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {folder / 'lmms_eval.log'}\n"
         f"Report:  {page} (open it in a browser)"
     )
 
 
-def _result_files(results: Path) -> list[Path]:
-    return sorted(results.rglob("*_results.json"), key=lambda path: path.stat().st_mtime)
-
-
-def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None:
-    """Run the harness; it returns 0 after a failure, so a new results file is what counts."""
-    results = Path(arguments[arguments.index("--output_path") + 1])
+def _run(arguments: list[str], home: Path, results: Path, log: Path) -> ResultsFile:
+    """Run the harness and return its results; it returns 0 after a failure, so a new file is what counts."""
+    known = results_files(results)
     with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
         code = _python("lmms_eval", *arguments, home=home, stdout=stream, stderr=subprocess.STDOUT).returncode
-    if code or len(_result_files(results)) <= len(known):
+    new = [path for path in results_files(results) if path not in known]
+    newest = read_results(new[-1], say) if new and not code else None
+    if newest is None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
+    return newest
 
 
 def _report(results: Path, home: Path) -> Path:
@@ -81,8 +79,8 @@ def _python(*arguments: str, home: Path, **options: Any) -> "subprocess.Complete
     return subprocess.run([sys.executable, "-m", *arguments], env=environment, check=False, **options)
 
 
-def _show(results: dict[str, Any]) -> None:
-    for task, scores in results["results"].items():
+def _show(results: ResultsFile) -> None:
+    for task, scores in results.rows().items():
         metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
         filters = sorted({name for _, name in metrics})
         table = number_table("score ± standard error", filters, Text(scores["alias"]))

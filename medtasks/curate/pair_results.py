@@ -21,7 +21,7 @@ from medtasks.harness.task_files import task_files
 from medtasks.metrics.metric import Score
 from medtasks.metrics.pairs import ScoredPair, complete_pairs
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 from medtasks.runs.sources import Source, check_fingerprints, samples_by_task
 
 _CAREFUL = ("robust", "fenced")  # rows of results by which replies are read, where a task has them

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, warn_once
 from medtasks.extract.failure import failure_cause
-from medtasks.runs.harness_options import HarnessOptions, read_options
+from medtasks.runs.harness_options import read_options
 from medtasks.runs.logged_samples import is_withheld
-from medtasks.runs.manifest import RunManifest, TaskRecord, manifest_files
+from medtasks.runs.manifest import RunManifest, TaskRecord, read_manifests
+from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.redaction import redacted_arguments
 from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.samples import read_lines
 from medtasks.runs.saved_replies import replies_folder
 
 if TYPE_CHECKING:
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
 KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 """Environment variable that holds the manifest of the earlier run."""
 
-TRANSPORT = frozenset(
-    {
-        *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
-        *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
-        *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
-    }
-)
-"""Arguments of models that say how requests are sent, so that they change no answer."""
-_FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
 _VERSIONS = ("lmms_eval", "medtasks")
 
 Place = tuple[str, int, int]  # task, row of its data, number of the request
@@ -76,14 +68,15 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
     """Yield the replies of each row, from the samples file or, where that withholds them, from the saved replies."""
     assert manifest.path is not None
     withheld = []
-    for sample in _objects(manifest.path.parent / str(record.samples)):
-        replies = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in sample["resps"]]
+    for line in read_lines(manifest.path.parent / str(record.samples)):
+        given = line.record.get("resps")
+        replies = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in given or ()]
         if any(isinstance(one, str) and is_withheld(one) for one in replies):
-            withheld.append(int(sample["doc_id"]))
+            withheld.append(line.row)
         elif task.config.output_type == "multiple_choice":
-            yield int(sample["doc_id"]), [parse_loglikelihood(one) for one in replies]
+            yield line.row, [parse_loglikelihood(one) for one in replies]
         elif len(replies) == 1 and isinstance(replies[0], str):
-            yield int(sample["doc_id"]), replies
+            yield line.row, replies
     if withheld:
         saved = _saved(manifest, name)
         documents = task.eval_docs_no_media
@@ -98,18 +91,7 @@ def _saved(manifest: RunManifest, name: str) -> dict[str, str]:
     ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
     written = {file: datetime.fromtimestamp(file.stat().st_mtime, UTC) for file in replies_folder(name).glob("*.jsonl")}
     files = sorted(file for file, when in written.items() if began <= when <= ended)
-    return {line["doc_id"]: line["reply"] for file in files for line in _objects(file)}
-
-
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            if line.strip():
-                yield parse_json(line)
-    except (OSError, ValueError) as error:
-        raise MedTasksError(
-            f"the replies in {path} cannot be read ({type(error).__name__}); leave out --only-failed to ask all again"
-        ) from error
+    return {line.record["doc_id"]: line.record["reply"] for file in files for line in read_lines(file)}
 
 
 # ---- which run ----
@@ -122,15 +104,11 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     Raises MedTasksError where there is none.
     """
     wanted = what_is_asked(read_options(redacted_arguments(arguments)))
-    for path in reversed(manifest_files(output)):
-        try:
-            found = RunManifest.read(path)
-        except MedTasksError:
-            continue
+    for found in reversed(read_manifests(output, warn_once)):
         kept = any(record.samples for record in found.tasks.values())
         if (
             kept
-            and path != current.path
+            and found.path != current.path
             and what_is_asked(read_options(found.arguments)) == wanted
             and _same(found, current)
         ):
@@ -139,12 +117,6 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
         f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
         f"(--log_samples); leave the option out to ask all samples"
     )
-
-
-def what_is_asked(options: HarnessOptions) -> dict[str, str]:
-    """Return the options by name that say what a model is asked, and not how; its own begin with ``model_args``."""
-    model = {f"model_args {name}": one for name, one in options.pairs("model_args").items() if name not in TRANSPORT}
-    return {**{name: str(one) for name, one in options.given.items() if name not in _FREE}, **model}
 
 
 def _same(earlier: RunManifest, current: RunManifest) -> bool:

@@ -24,23 +24,6 @@ from medtasks.runs.manifest import Notice
 
 REPEATS = "--repeats"
 _OUR_MODELS = "medtasks."
-_FOLDER = "repeat_"
-
-
-def repeat_folder(output: Path, number: int) -> Path:
-    """Return the folder of a repeat, counted from 1."""
-    return output / f"{_FOLDER}{number}"
-
-
-def repeat_folders(output: Path) -> list[Path]:
-    """Return the folders of all repeats below a folder for results, in order; none where nothing was repeated."""
-    found = [path for path in output.glob(f"{_FOLDER}*") if path.name.removeprefix(_FOLDER).isdecimal()]
-    return sorted((path for path in found if path.is_dir()), key=repeat_number)
-
-
-def repeat_number(folder: Path) -> int:
-    """Return which repeat a folder is of."""
-    return int(folder.name.removeprefix(_FOLDER))
 
 
 def repeats_in(command: Sequence[str]) -> int | None:

@@ -15,18 +15,16 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
-from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.last_words import ERROR_VARIABLE
 from medtasks.harness.task_files import tasks_of
+from medtasks.harness.task_index import mapping_in
 from medtasks.runs.harness_options import read_options
 from medtasks.runs.manifest import HarnessProcess
 from medtasks.runs.process import RunProcess, descendants, is_running, send
+from medtasks.runs.result_files import read_results, results_files
+from medtasks.runs.samples import read_lines
 
-RESULTS = "_results.json"
-SAMPLES = "_samples_{task}.jsonl"
-SERVED_MODEL = "served_model"
-"""Key of a results file with what a server says of its model."""
 _HARNESS = "medtasks.harness.start_harness"
 _ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
 _PATIENCE = 10
@@ -87,11 +85,6 @@ def run_tasks(
 def wanted_tasks(names: Sequence[str]) -> list[str]:
     """Return the tasks behind names in their order; a name that is not ours stands for itself."""
     return list(dict.fromkeys(task for name in names for task in tasks_of(name) or [name]))
-
-
-def samples_file(results: Path, task: str) -> Path:
-    """Return where the harness writes a task's samples, given the results file of the same process."""
-    return results.with_name(results.name.removesuffix(RESULTS) + SAMPLES.format(task=task))
 
 
 @contextlib.contextmanager
@@ -199,35 +192,29 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
     cut = []
     foreign = [name for name in names if not tasks_of(name)]
     for path in new:
-        try:
-            content = parse_json(path.read_text(encoding="utf-8"))
-            tasks = dict(content["results"])
-            offset = content.get("config", {}).get("offset") or 0
-            counts = content.get("n-samples", {}).items()
-            asked = {task: (count["effective"], count["original"] - offset) for task, count in counts}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        results = read_results(path, lambda damage: None)
+        if results is None:
             cut.append(path)
             continue
-        for task, numbers in asked.items():
-            samples, wanted = samples_file(path, task), min(numbers)
-            if (kept := _samples_in(samples)) < wanted:
+        offset = mapping_in(results.content, "config").get("offset") or 0
+        for task, count in mapping_in(results.content, "n-samples").items():
+            samples, wanted = results.samples(task), min(count["effective"], count["original"] - offset)
+            if (kept := _count_samples(samples)) < wanted:
                 outcome.reasons[task] = _unwritten(samples, f"holds {kept} of {wanted} samples")
-        outcome.asked |= {task: effective for task, (effective, _) in asked.items()}
+            outcome.asked[task] = count["effective"]
         outcome.results.append(path)
+        tasks = results.content["results"]
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
         outcome.rows |= tasks
     outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
     return cut
 
 
-def _samples_in(path: Path) -> int:
+def _count_samples(path: Path) -> int:
     """Return the number of samples that a samples file holds whole; each has a line for every filter."""
-    rows = set()
-    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                rows.add(parse_json(line)["doc_id"])
-    return len(rows)
+    if not path.is_file():
+        return 0
+    return len({line.row for line in read_lines(path, note=lambda damage: None)})
 
 
 def _unwritten(path: Path, state: str) -> str:
@@ -249,7 +236,7 @@ def _reason(code: int) -> str:
 def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
     """Return time and size of each results file, to tell new ones from those of earlier runs."""
     states = {}
-    for path in sorted(output.rglob(f"*{RESULTS.lstrip('_')}")):
+    for path in results_files(output):
         with contextlib.suppress(OSError):
             facts = path.stat()
             states[path] = (facts.st_mtime_ns, facts.st_size)

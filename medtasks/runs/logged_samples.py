@@ -84,17 +84,6 @@ def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     return LoggedSample(["bypass"], 0, {"bypass": 0, **_overwriting(doc, words=words)})
 
 
-def score_in(sample: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the score in a line of a samples file; None where it holds none of ours."""
-    return dict(sample[SCORE]) if isinstance(sample.get(SCORE), dict) else None
-
-
-def answers_another(sample: Mapping[str, Any], doc_id: str) -> str | None:
-    """Return the document that a line of a samples file says it answers, if that is another one than ``doc_id``."""
-    asked = (score_in(sample) or {}).get("sample")
-    return None if asked is None or str(asked) in (doc_id, hidden_id("doc", doc_id)) else str(asked)
-
-
 def is_withheld(text: str) -> bool:
     """Return whether a text of a samples file is the note that stands for the text of a credentialed dataset."""
     return text.startswith(_NOTE)

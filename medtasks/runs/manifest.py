@@ -4,8 +4,7 @@
 it, so that a run that was killed leaves a file, too. Nothing in it came from a patient's record, and no path of data.
 """
 
-import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from medtasks.data.home import written_whole
-from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.runs.process import RunProcess, is_running
@@ -217,31 +215,17 @@ def manifest_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob(f"*{ENDING}") if not path.name.startswith("."))
 
 
-def read_manifests(folder: Path) -> list[RunManifest]:
-    """Return the manifests of all runs into a folder (the ``--output_path``), the newest last; none if there is none.
+def read_manifests(folder: Path, note: Callable[[str], None] | None = None) -> list[RunManifest]:
+    """Read the manifests of all runs into a folder (the ``--output_path``), oldest first.
 
-    One that is damaged raises; read them one by one with :meth:`RunManifest.read` over :func:`manifest_files` to go on
-    with the others.
+    A damaged one is skipped and named in a ``note``; without it, MedTasksError is raised.
     """
-    return sorted(map(RunManifest.read, manifest_files(folder)), key=lambda manifest: manifest.started)
-
-
-# ---- where recorded runs took tasks from ----
-
-_RESULTS = "_results.json"
-_SAMPLES = "_samples_"
-
-
-def recorded_folders(runs: Iterable[Path]) -> list[str]:
-    """Return the folders of tasks that recorded runs were started with: folders of results, or samples files.
-
-    For messages only: whoever gives away results may have written any folder there, and task files can run code.
-    """
-    recorded: dict[str, None] = {}
-    for run in runs:
-        samples = run.name.partition(_SAMPLES)[0]
-        for path in run.rglob(f"*{_RESULTS}") if run.is_dir() else [run.with_name(f"{samples}{_RESULTS}")]:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged, or not of the command line
-                folders = parse_json(path.read_text(encoding="utf-8"))["config"]["resolved_cli_args"]["include_path"]
-                recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
-    return list(recorded)
+    manifests = []
+    for path in manifest_files(folder):
+        try:
+            manifests.append(RunManifest.read(path))
+        except MedTasksError as error:
+            if note is None:
+                raise
+            note(f"{str(error).rstrip('.')}.")
+    return sorted(manifests, key=lambda manifest: manifest.started)

@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.kept_replies import what_is_asked
-from medtasks.harness.running import SERVED_MODEL, samples_file
 from medtasks.harness.task_index import mapping_in
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.manifest import RunManifest, TaskOutcome, read_manifests
+from medtasks.runs.model_names import what_is_asked
+from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
+from medtasks.runs.samples import SampleLine, read_lines
 
 _PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is
 # Settings that say how something is reached, and where it lies.
@@ -38,19 +38,28 @@ class TaskPart:
     """One run's record of a task."""
 
     name: str
-    content: Mapping[str, Any]  # of the results file that it is in
-    samples: Path
-    lines: Mapping[int, Sequence[str]]  # of its samples file by row of the data, one for each filter
+    results: ResultsFile
+    lines: Mapping[int, Sequence[SampleLine]]  # of its samples file by row of the data, one for each filter
+
+    @property
+    def samples(self) -> Path:
+        """Location of its samples file."""
+        return self.results.samples(self.name)
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """Its values by ``<metric>,<filter>``."""
-        return mapping_in(mapping_in(self.content, "results"), self.name)
+        """Values by ``<metric>,<filter>``, and its title."""
+        return mapping_in(mapping_in(self.results.content, "results"), self.name)
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Its configuration as recorded."""
-        return mapping_in(mapping_in(self.content, "configs"), self.name)
+        """Configuration as recorded."""
+        return self.results.config(self.name)
+
+    @property
+    def texts(self) -> dict[int, list[str]]:
+        """Lines as they are in the samples file."""
+        return {row: [line.text for line in by_filter] for row, by_filter in self.lines.items()}
 
     @property
     def filters(self) -> list[str]:
@@ -60,12 +69,12 @@ class TaskPart:
     @property
     def total(self) -> int:
         """Number of rows of its data."""
-        return int(self.content["n-samples"][self.name]["original"])
+        return int(self.results.content["n-samples"][self.name]["original"])
 
     @property
     def asked(self) -> int:
         """Number of these that the run asked."""
-        return int(self.content["n-samples"][self.name]["effective"])
+        return int(self.results.content["n-samples"][self.name]["effective"])
 
 
 @dataclass(frozen=True)
@@ -94,8 +103,8 @@ class ShardRun:
         facts |= {name: value for name, value in manifest.settings.items() if not _REACHED.fullmatch(name)}
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
-            facts |= {f"version of {name}": mapping_in(part.content, "versions").get(name)}
-            served = mapping_in(part.content, SERVED_MODEL)
+            facts |= {f"version of {name}": part.results.of_task("versions", name)}
+            served = mapping_in(part.results.content, SERVED_MODEL)
             facts |= {f"served model's {key}": value for key, value in served.items()}
             facts |= {f"number of rows of {name}": part.total, f"settings of {name}": _settings(part.config)}
         return {name: str(value) for name, value in facts.items()}
@@ -135,7 +144,7 @@ def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
         _check_same(runs[0], run)
         first = chosen.setdefault(run.shard.index, run)
         for name, part in run.tasks.items():
-            if part.lines != first.tasks[name].lines:
+            if part.texts != first.tasks[name].texts:
                 raise MedTasksError(
                     f"shard {run.shard} is in {first.folder} and in {run.folder} with different samples of {name}; "
                     f"name the folder of one of them"
@@ -175,25 +184,28 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         raise _Unfinished(f"the newest is {manifest.standing} and has no results of {listed(undone)}")
     parts: dict[str, TaskPart] = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
-        path = folder / recorded
+        damage: list[str] = []
+        results = read_results(folder / recorded, damage.append)
+        if results is None:
+            raise _Unfinished("; ".join(damage).rstrip("."))
         try:
-            content = parse_json(path.read_text(encoding="utf-8"))
-            parts |= {name: _part(name, content, samples_file(path, name)) for name in content["configs"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _Unfinished(f"{path} or samples beside it cannot be read") from error
+            parts |= {name: _part(name, results) for name in results.content["configs"]}
+        except (KeyError, TypeError) as error:
+            raise _Unfinished(f"{results.path} is no results file of the harness") from error
     return parts
 
 
-def _part(name: str, content: Mapping[str, Any], samples: Path) -> TaskPart:
-    lines: dict[int, list[str]] = {}
-    if samples.is_file():
-        for line in samples.read_text(encoding="utf-8").split("\n"):  # replies may hold other line separators
-            if line.strip():
-                lines.setdefault(int(parse_json(line)["doc_id"]), []).append(line)
-    part = TaskPart(name, content, samples, lines)
+def _part(name: str, results: ResultsFile) -> TaskPart:
+    lines: dict[int, list[SampleLine]] = {}
+    part = TaskPart(name, results, lines)
+    try:
+        for line in read_lines(part.samples, strict=True) if part.samples.is_file() else ():
+            lines.setdefault(line.row, []).append(line)
+    except RepliesError as error:
+        raise _Unfinished(str(error)) from error
     whole = sum(len(by_filter) == len(part.filters) for by_filter in lines.values())
     if not whole == len(lines) == part.asked:
-        raise _Unfinished(f"{samples} holds {whole} whole samples of the {part.asked} that were asked")
+        raise _Unfinished(f"{part.samples} holds {whole} whole samples of the {part.asked} that were asked")
     return part
 
 

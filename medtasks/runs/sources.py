@@ -1,47 +1,51 @@
-"""Where recorded runs left their replies to a task, and on which data these were made."""
+"""Locations of runs and recorded replies, as they are named on the command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.running import RESULTS
+from medtasks.errors import MedTasksError, RepliesError, warn_once
 from medtasks.harness.task_files import task_files, variant_of
-from medtasks.harness.task_index import mapping_in
-from medtasks.runs.run_folder import read_run, recorded_model
-
-_SAMPLES = "_samples_"
+from medtasks.runs.result_files import holds_run, results_next_to, task_of
+from medtasks.runs.run import Run, read_run, run_of_file
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a run's replies are."""
+    """Location of a run, or of recorded replies."""
 
-    path: Path  # folder of the run, a samples file, or a file or folder of recorded replies to one task
+    path: Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
     model: str | None = None  # of a folder with runs of several models, this one
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, read once; what is damaged in it is logged.
+
+        MedTasksError: there is no run.
+        """
+        if self.path.is_dir():
+            run = read_run(self.path, self.model)
+        elif not self.path.is_file():
+            raise RepliesError(f"there is no {self.path}; give the folder that was named with --output_path")
+        elif not task_of(self.path):
+            raise RepliesError(f"{self.path} does not say which task it answers; name the task before the runs")
+        else:
+            run = run_of_file(self.path)
+        for note in run.notes:
+            warn_once(note)
+        return run
 
 
 def samples_by_task(source: Source) -> dict[str, Path]:
     """Return the samples files of a run by task; MedTasksError: it holds none, or does not say which task it is of."""
-    if source.path.is_dir():
-        recorded = read_run(source.path, source.model).tasks
-        return {name: task.samples for name, task in recorded.items() if task.samples is not None}
-    _, named, task = source.path.stem.partition(_SAMPLES)
-    if not source.path.is_file():
-        raise RepliesError(f"there is no {source.path}; give the folder that was named with --output_path")
-    if not named:
-        raise RepliesError(f"{source.path} does not say which task it answers; name the task before the runs")
-    return {task: source.path}
+    return {name: task.samples for name, task in source.run.tasks.items() if task.samples is not None}
 
 
 def model_of(source: Source) -> str:
     """Return the model of a run; empty where none is recorded, as of a file of replies."""
-    if not source.path.is_dir():
-        return recorded_model(results_beside(source.path))
     try:
-        return read_run(source.path, source.model).model
+        return source.run.model
     except MedTasksError:
         return ""
 
@@ -51,15 +55,15 @@ def replies_to(task: str, source: Source) -> Path:
 
     RepliesError: the run has no samples of the task.
     """
-    if not any(any(source.path.rglob(f"*{kind}*")) for kind in (RESULTS, _SAMPLES)):  # of a file there are none
+    if not (source.path.is_dir() and holds_run(source.path)):
         return source.path
-    found = samples_by_task(source)
-    if task not in found:
+    samples = samples_by_task(source)
+    if task not in samples:
         raise RepliesError(
-            f"{source.path} holds no samples of '{task}'; it has {', '.join(found) or 'none at all'}, run the harness "
-            f"with --log_samples"
+            f"{source.path} holds no samples of '{task}'; it has {', '.join(samples) or 'none at all'}, run the "
+            f"harness with --log_samples"
         )
-    return found[task]
+    return samples[task]
 
 
 def check_is_ours(task: str) -> None:
@@ -82,29 +86,14 @@ def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
 def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
     """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
 
-    Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
+    Its samples files carry no fingerprint of the data, but the results file next to them does. Recorded replies without
     one are matched by document id alone. RepliesError: a results file names another fingerprint.
     """
     for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
-        recorded = recorded_fingerprint(results_beside(samples), task)
+        results = results_next_to(samples, warn_once)
+        recorded = results.fingerprint(task) if results else None
         if recorded not in (None, fingerprint):
             raise RepliesError(
                 f"{samples} was made on data with fingerprint {recorded}, but the prepared dataset has {fingerprint}; "
                 f"point MEDTASKS_HOME to the data of that run"
             )
-
-
-def results_beside(samples: Path) -> Mapping[str, Any]:
-    """Return what the results file of the harness beside a samples file holds; empty where none can be read."""
-    stamp, of_harness, _ = samples.name.partition(_SAMPLES)
-    try:
-        found = parse_json(samples.with_name(f"{stamp}{RESULTS}").read_text(encoding="utf-8")) if of_harness else {}
-    except (OSError, ValueError):  # deleted or cut off
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def recorded_fingerprint(results: Mapping[str, Any], task: str) -> str | None:
-    """Return the fingerprint of a task's data in a results file; None for a task without our metadata."""
-    data = mapping_in(mapping_in(mapping_in(mapping_in(results, "configs"), task), "metadata"), "data")
-    return None if data.get("fingerprint") is None else str(data["fingerprint"])

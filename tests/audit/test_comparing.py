@@ -334,7 +334,9 @@ def test_fingerprints(tmp_path):
     results = tmp_path / "20260101_000000_results.json"
     samples.write_text("{}\n")
     check_fingerprints([samples, tmp_path], "mediconfusion", "aaaa")  # without a results file there is none
-    results.write_text(json.dumps({"configs": {"mediconfusion": {"metadata": {"data": {"fingerprint": "aaaa"}}}}}))
+    results.write_text(
+        json.dumps({"results": {}, "configs": {"mediconfusion": {"metadata": {"data": {"fingerprint": "aaaa"}}}}})
+    )
     check_fingerprints([samples, tmp_path], "mediconfusion", "aaaa")
     check_fingerprints([samples], "mediconfusion_gd", "bbbb")  # not in that run
     for path in (samples, tmp_path):

@@ -285,7 +285,11 @@ def test_samples_that_do_not_give_the_recorded_results(folder, shards, sample, t
 
 DAMAGE = {
     "no score": ('"score": {', '"scores": {', "the samples of many do not give the results"),
-    "another question": ('"sample": "3"', '"sample": "8"', "row 3 of .* answers document '8', but row 3 .* is '3'"),
+    "another question": (
+        '"sample": "3"',
+        '"sample": "8"',
+        "_samples_many.jsonl line 1 answers document '8', but row 3 .* is '3'",
+    ),
 }
 
 

@@ -98,7 +98,9 @@ def test_what_cannot_be_compared(fails, run_of, tmp_path):
 def test_data_of_another_run(fails, run_of, tmp_path):
     run = run_of("20260101_000000_samples_mediconfusion")
     config = {"metadata": {"data": {"fingerprint": "0123456789ab"}}}
-    (tmp_path / "20260101_000000_results.json").write_text(json.dumps({"configs": {"mediconfusion": config}}))
+    (tmp_path / "20260101_000000_results.json").write_text(
+        json.dumps({"results": {}, "configs": {"mediconfusion": config}})
+    )
     fails(["compare", "mediconfusion", run, run], "was made on data with fingerprint 0123456789ab", "MEDTASKS_HOME")
 
 

@@ -11,10 +11,10 @@ from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.scope import scope_of
 from medtasks.audit.doctor.task_names import own_tasks
 from medtasks.audit.report.reading.collecting import section
-from medtasks.audit.report.reading.recorded import RecordedTask
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import select
 from medtasks.harness.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
+from medtasks.runs.run import TaskRun
 
 YAML = """task: sides
 dataset_path: json
@@ -350,7 +350,7 @@ def test_groups_of_the_user(folder):
         assert tasks_of("ours") == ["sides"]
         assert tasks_of("mixed") == []  # the harness opens it
         assert select(["mixed", "ours", "sides_sanity"]).ready == ("mixed", "ours", "sides_sanity")
-    section_of = RecordedTask("mixed", scores={"accuracy,none": 0.5}, members=("sides", "somebody_elses"))
+    section_of = TaskRun("mixed", scores={"accuracy,none": 0.5}, members=("sides", "somebody_elses"))
     with including([folder]):
         report = section(section_of).report
     assert report.rules[0].scores[0].value == 0.5

@@ -22,7 +22,7 @@ from medtasks.data.store import load_documents, publish, work_folder
 from medtasks.errors import RepliesError
 from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 
 from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh

@@ -113,11 +113,12 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     assert kept(monkeypatch, later, {"ours": task(documents=documents)}).found == {}
 
 
-def test_a_torn_samples_file_is_one_sentence(out, monkeypatch):
+def test_a_torn_line_of_a_samples_file_is_asked_again(out, monkeypatch, warnings):
     made = write(out)
-    (out / "samples.jsonl").write_text('{"doc_id": 0, "resps": [["B"')
-    with pytest.raises(MedTasksError, match=r"samples\.jsonl cannot be read .* leave out --only-failed"):
-        kept(monkeypatch, made, {"ours": task()})
+    with (out / "samples.jsonl").open("a") as samples:
+        samples.write('{"doc_id": 9, "resps": [["B"')
+    assert ("ours", 9, 0) not in kept(monkeypatch, made, {"ours": task()}).found
+    assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 
 
 # ---- which run ----

@@ -16,8 +16,9 @@ from medtasks.errors import SourceError
 from medtasks.families.family import Row
 from medtasks.harness.published_names import published
 from medtasks.prompts.images import images
-from medtasks.runs.logged_samples import LoggedSample, logged, score_in, without_scoring
+from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
 from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.samples import SampleLine
 
 CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness
@@ -195,7 +196,7 @@ def test_a_score_is_read_as_it_was_written():
     score = {"sample": "s5", "target": [1, 0], "value": None, "reason": "empty"}
     sample: dict[str, object] = {"doc_id": 0, "resps": [["x"]]}
     sample.update(logged({}, ["x"], ["accuracy"], score))
-    assert score_in(json.loads(json.dumps(sample))) == {"schema_version": 2, **score}
+    assert SampleLine("", "", json.loads(json.dumps(sample))).score == {"schema_version": 2, **score}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.rows import published_lists
 from medtasks.harness.recipes import recipe
 from medtasks.runs.manifest import read_manifests
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 
 from ..model_adapters import tiny_hf_models
 

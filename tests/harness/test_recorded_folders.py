@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.runs.manifest import recorded_folders
+from medtasks.runs.result_files import recorded_folders
 
 from ..audit.report.test_run_folder import manifest
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
@@ -106,7 +106,8 @@ def test_what_is_recorded(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
 
     for number, include in enumerate((["a", "b"], "b", None, {"c": 1}, 3)):
-        write(f"{number}_results.json", json.dumps({"config": {"resolved_cli_args": {"include_path": include}}}))
+        config = {"resolved_cli_args": {"include_path": include}}
+        write(f"{number}_results.json", json.dumps({"results": {}, "config": config}))
     write("x_results.json", "{")
     write("y_results.json", "[" * 200_000)
     write("1_samples_one.jsonl", "{}")

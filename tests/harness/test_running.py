@@ -14,8 +14,9 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.harness import documents, running, task_files
 from medtasks.harness.documents import Selection, select
-from medtasks.harness.running import run_tasks, samples_file, stopping_by_signal
+from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.runs import process as run_process
+from medtasks.runs.result_files import samples_file
 
 from ..waiting import wait_until
 

@@ -20,7 +20,7 @@ from medtasks.data.home import dataset_folder
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 
 from ..curate.reviewed_study import detailed_study, even, review
 from ..scripted_server import Endpoint, serving

@@ -3,23 +3,20 @@
 Records are the results file beside a samples file, and the manifest of ``medtasks run`` where there is one.
 """
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.scoring import Documents
-from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.running import SERVED_MODEL
+from medtasks.errors import RepliesError, warn_once
 from medtasks.harness.task_file import templates_in
 from medtasks.harness.task_index import SETTINGS, mapping_in
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.logged_samples import is_withheld
-from medtasks.runs.manifest import RunManifest, manifest_files
+from medtasks.runs.manifest import RunManifest, read_manifests
 from medtasks.runs.redaction import redacted, redacted_options, without_home
-from medtasks.runs.sources import recorded_fingerprint, results_beside
+from medtasks.runs.result_files import SERVED_MODEL, results_next_to, task_of
+from medtasks.runs.samples import read_samples
 
 SAMPLING = "sampling"
 """Kind of what decides how replies are drawn from a model."""
@@ -53,16 +50,20 @@ class Record:
         """Read what lies beside a samples file, or in the folder above it, where the manifest of its run does."""
         found = None
         for folder in (samples.parent, samples.parent.parent):
-            for path in manifest_files(folder) if samples.is_file() else ():
-                with contextlib.suppress(MedTasksError):  # a damaged one says nothing
-                    manifest = RunManifest.read(path)
-                    written = {folder / one.samples for one in manifest.tasks.values() if one.samples}
-                    found = manifest if samples in written else found
-        return cls(results_beside(samples), found)
+            for manifest in read_manifests(folder, warn_once) if samples.is_file() else ():
+                written = {folder / one.samples for one in manifest.tasks.values() if one.samples}
+                found = manifest if samples in written else found
+        results = results_next_to(samples, warn_once)
+        return cls(results.content if results else {}, found)
 
     def config(self, task: str) -> Mapping[str, Any]:
         """Return the task's configuration as the harness wrote it; empty if it did not."""
         return mapping_in(mapping_in(self.results, "configs"), task)
+
+    def fingerprint(self, task: str) -> str | None:
+        """Return the fingerprint of the task's data as recorded; None if it is not."""
+        data = mapping_in(mapping_in(self.config(task), "metadata"), "data")
+        return None if data.get("fingerprint") is None else str(data["fingerprint"])
 
     def said(self, task: str) -> dict[tuple[str, str], str]:
         """Return all that may be a cause of other replies, by kind and name; secrets are replaced."""
@@ -134,7 +135,7 @@ def check_same_task(first: Record, second: Record, task: str) -> None:
     both = (first, second)
     told = [repr(one.results.get("system_instruction")) if one.results else None for one in both]
     shots = [one.config(task).get("num_fewshot") for one in both]
-    _check("were asked on different data", [recorded_fingerprint(one.results, task) for one in both])
+    _check("were asked on different data", [one.fingerprint(task) for one in both])
     _check("asked different versions of the task", [mapping_in(one.results, "versions").get(task) for one in both])
     _check("had different numbers of few-shot examples", shots)
     if None not in told and told[0] != told[1]:
@@ -162,7 +163,7 @@ def check_same_prompts(
     Models that find an image's place by a mark in the text have it in their prompts, which is no other question.
     RepliesError: words differ; the sentence names a document as ``shown`` writes its id.
     """
-    before, after = (_prompts(path, documents) for path in (first, second))
+    before, after = (read_samples(path, documents).prompts if task_of(path) else {} for path in (first, second))
     shared = [doc_id for doc_id in before if doc_id in after]
     other = [doc_id for doc_id in shared if _words(before[doc_id]) != _words(after[doc_id])]
     if other:
@@ -178,14 +179,3 @@ def check_same_prompts(
 
 def _words(prompt: str) -> list[str]:
     return prompt.replace(_IMAGE_MARK, " ").split()
-
-
-def _prompts(path: Path, documents: Documents) -> dict[str, str]:
-    """Return the prompts in a samples file by document id; none where it holds none, or withholds them."""
-    found = {}
-    for line in path.read_text(encoding="utf-8-sig").split("\n") if path.is_file() else ():
-        item = parse_json(line) if line.strip() else {}
-        prompt = item.get("input")
-        if isinstance(prompt, str) and isinstance(item["doc_id"], int) and not is_withheld(prompt):
-            found[str(documents[item["doc_id"]]["doc_id"])] = prompt
-    return found

@@ -18,7 +18,7 @@ def written(folder, config, **manifest):
     """Write a run whose samples lie in a folder below its manifest's; return the samples file."""
     below = folder / "model"
     below.mkdir(parents=True)
-    (below / "20260102_030405_results.json").write_text(json.dumps({"config": config}))
+    (below / "20260102_030405_results.json").write_text(json.dumps({"results": {}, "config": config}))
     samples = below / "20260102_030405_samples_letters.jsonl"
     samples.write_text("")
     if manifest:

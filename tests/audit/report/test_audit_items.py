@@ -19,7 +19,7 @@ from medtasks.data.store import load_documents
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 
 from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task

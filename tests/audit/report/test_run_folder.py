@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.manifest import RunManifest
 from medtasks.runs.process import RunProcess
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 from medtasks.runs.saved_replies import replies_folder
 
 ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
@@ -62,13 +63,13 @@ def test_what_a_run_recorded(tmp_path: Path) -> None:
     results(tmp_path / "org__weights", "one", zone="Asia/Singapore", model="m", args="pretrained=org/weights")
     (tmp_path / "org__weights" / "20260301_101500_samples_one.jsonl").write_text("{}\n")
     run = read_run(tmp_path)
-    assert (run.model, run.run_at) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
+    assert (run.model, run.made) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
     task = run.tasks["one"]
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
     assert task.samples is not None
     assert task.samples.name == "20260301_101500_samples_one.jsonl"
     assert run.notes == ()
-    assert run.missing == {}
+    assert missing_tasks(run) == {}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path: Path
     run = read_run(tmp_path)
     assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
     assert run.notes == (f"{older} holds older results of one, which are left out.",)
-    assert run.run_at == "2026-03-01T10:00:00+00:00"
+    assert run.made == "2026-03-01T10:00:00+00:00"
 
 
 def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
@@ -123,10 +124,10 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -
     manifest(tmp_path, {"two": ("failed", "no answer")}, model=lost)
     run = read_run(tmp_path)
     assert run.model == "org/m (vlm_server)"
-    assert list(run.missing) == ["two"]
-    assert run.facts["model arguments"] == "base_url=http://h:2/v1,model=org/m"
-    assert run.facts["served model"] == "id org/m, owned_by vllm, build fp_1"
-    assert run.facts["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
+    assert list(missing_tasks(run)) == ["two"]
+    assert facts(run)["model arguments"] == "base_url=http://h:2/v1,model=org/m"
+    assert facts(run)["served model"] == "id org/m, owned_by vllm, build fp_1"
+    assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_model_of_the_harness_behind_an_api_is_its_name_there(tmp_path: Path) 
 
 def test_the_commit_around_the_environment_is_not_the_harness_s(tmp_path: Path) -> None:
     results(tmp_path, "one", git_hash="d9eb740", lmms_eval_version="main@d9eb740")
-    assert "d9eb740" not in str(read_run(tmp_path).facts)
+    assert "d9eb740" not in str(facts(read_run(tmp_path)))
 
 
 def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) 
 def test_a_secret_that_the_harness_overlooked_is_not_shown(tmp_path: Path) -> None:
     results(tmp_path, "one", args="base_url=http://me:hush-hush@host,apikey=hush-hush")
     run = read_run(tmp_path)
-    assert "hush" not in f"{run.model} {run.facts}"
+    assert "hush" not in f"{run.model} {facts(run)}"
 
 
 def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_a_group_without_aggregates_is_no_task(tmp_path: Path) -> None:
 def test_samples_without_results(tmp_path: Path) -> None:
     (tmp_path / "20260301_101500_samples_one.jsonl").write_text("{}\n")
     run = read_run(tmp_path)
-    assert (run.model, run.run_at) == ("", "")
+    assert (run.model, run.made) == ("", "")
     assert (run.tasks["one"].scores, run.tasks["one"].samples) == ({}, tmp_path / "20260301_101500_samples_one.jsonl")
 
     results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
@@ -238,34 +239,34 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: P
     run = read_run(tmp_path)
     assert list(run.tasks) == ["one"]
     command = "medtasks run --tasks 'one,two words' --model m"
-    assert run.missing == {
+    assert missing_tasks(run) == {
         "two": f"Not run: the run is interrupted; go on with: {command}.",
         "three": f"Failed: it ran out of memory; go on with: {command}.",
     }
-    assert run.notes == (
+    assert run_notes(run) == (
         "The run of 2026-03-01 10:00:00 UTC did not come to its end: it is interrupted (terminated by a signal).",
     )
-    assert run.facts["command"] == command
-    assert run.facts["versions"] == "torch 2.15"
-    assert run.facts["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
+    assert facts(run)["command"] == command
+    assert facts(run)["versions"] == "torch 2.15"
+    assert facts(run)["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
 
 
 def test_a_manifest_alone_is_a_run(tmp_path: Path) -> None:
     manifest(tmp_path, {"one": ("not run", "")}, "running")
     run = read_run(tmp_path)
-    assert (run.tasks, run.model, run.run_at) == ({}, "m", "2026-03-01T10:00:00+00:00")
-    assert run.missing["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
+    assert (run.tasks, run.model, run.made) == ({}, "m", "2026-03-01T10:00:00+00:00")
+    assert missing_tasks(run)["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
 
 
 def test_answers_in_a_journal_are_mentioned_where_there_is_one(tmp_path: Path) -> None:
     model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
     manifest(tmp_path, {"one": ("failed", "why")}, model=model)
-    assert "journal" in read_run(tmp_path).missing["one"]
+    assert "journal" in missing_tasks(read_run(tmp_path))["one"]
     manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=y,journal=False"})
-    assert "journal" not in read_run(tmp_path, "pretrained=y").missing["one"]
+    assert "journal" not in missing_tasks(read_run(tmp_path, "pretrained=y"))["one"]
     command = ["medtasks", "run", "--journal"]
     manifest(tmp_path, {"one": ("failed", "why")}, model={"name": "openai", "arguments": ""}, command=command)
-    assert "answers in the model's journal" in read_run(tmp_path, "openai").missing["one"]
+    assert "answers in the model's journal" in missing_tasks(read_run(tmp_path, "openai"))["one"]
 
 
 def test_replies_that_were_kept_can_be_scored(tmp_path: Path) -> None:
@@ -273,7 +274,7 @@ def test_replies_that_were_kept_can_be_scored(tmp_path: Path) -> None:
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)
     kept.write_text("{}\n")
-    (message,) = read_run(tmp_path).missing.values()
+    (message,) = missing_tasks(read_run(tmp_path)).values()
     assert message == f"Failed: a metric broke; replies are kept, score them with: medtasks score one {kept}."
 
 
@@ -281,8 +282,8 @@ def test_results_that_are_gone_and_results_that_are_older(tmp_path: Path) -> Non
     manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
     results(tmp_path, "two")  # of an earlier run into the same folder
     run = read_run(tmp_path)
-    assert "gone or damaged" in run.missing["one"]
-    assert run.notes == (
+    assert "gone or damaged" in missing_tasks(run)["one"]
+    assert run_notes(run) == (
         "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
     )
 
@@ -291,25 +292,25 @@ def test_samples_without_results_have_the_reason_of_the_manifest(tmp_path: Path)
     manifest(tmp_path, {"one": ("failed", "a metric broke")}, "finished_with_failures")
     (tmp_path / "20260301_101500_samples_one.jsonl").write_text("{}\n")
     run = read_run(tmp_path)
-    assert (list(run.tasks), run.missing) == (["one"], {})
-    (note,) = run.notes
+    assert (list(run.tasks), missing_tasks(run)) == (["one"], {})
+    (note,) = run_notes(run)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
 
 
 def test_of_several_runs_into_a_folder_the_newest_says_what_is_missing(tmp_path: Path) -> None:
     manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
-    assert "second" in read_run(tmp_path).missing["one"]
+    assert "second" in missing_tasks(read_run(tmp_path))["one"]
 
 
 def test_warnings_before_the_run_are_notes(tmp_path: Path) -> None:
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
     manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice])
-    assert read_run(tmp_path).notes == ("Before the run: --limit cuts pairs.",)
+    assert run_notes(read_run(tmp_path)) == ("Before the run: --limit cuts pairs.",)
 
 
 def test_a_date_that_is_none_is_shown_as_recorded(tmp_path: Path) -> None:
     results(tmp_path, "one", date="yesterday")
-    assert read_run(tmp_path).run_at == "yesterday"
+    assert read_run(tmp_path).made == "yesterday"
     results(tmp_path, "one", zone="Nowhere/Land")
-    assert read_run(tmp_path).run_at == "20260301_101500"
+    assert read_run(tmp_path).made == "20260301_101500"

@@ -6,21 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.audit.report.reading.task_reading import Samples, read_samples
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import task_file
+from medtasks.runs.samples import Samples, read_samples
 
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
 
 
-def read(folder: Path, *lines: Any, task: str = "mediconfusion", keep: bool = False) -> Samples:
+def read(folder: Path, *lines: Any, likelihoods: bool = False, keep: bool = False) -> Samples:
     path = folder / "samples.jsonl"
     written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
     path.write_text("\n".join(written) + "\n", encoding="utf-8")
-    return read_samples(path, task_file(task), DOCUMENTS, keep_scores=keep)
+    return read_samples(path, DOCUMENTS, likelihoods=likelihoods, keep_scores=keep)
 
 
 def test_replies_and_prompts(tmp_path: Path) -> None:
@@ -37,7 +36,7 @@ def test_replies_and_prompts(tmp_path: Path) -> None:
     }
     assert found.prompts == {"d0": "asked"}
     assert list(found.answered) == ["d0", "d2", "d1"]
-    assert (found.torn, found.contradicting) == (0, 0)
+    assert found.damaged == 0
 
 
 def test_cut_and_empty_replies(tmp_path: Path) -> None:
@@ -58,7 +57,7 @@ def test_of_repeated_replies_the_first_is_read(tmp_path: Path) -> None:
 
 def test_likelihoods(tmp_path: Path) -> None:
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
-    assert read(tmp_path, line, task="mediconfusion_gd").replies["d0"].losses == (1.5, 0.5)
+    assert read(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
 
 
 def test_withheld_replies(tmp_path: Path) -> None:
@@ -81,29 +80,30 @@ def test_withheld_replies(tmp_path: Path) -> None:
         "null",
         "{}",
         '{"doc_id": 0}',
-        '{"doc_id": "x", "resps": ["A"]}',
         '{"doc_id": 0, "resps": [7]}',
     ],
 )
 def test_lines_that_say_nothing_are_torn(line: str, tmp_path: Path) -> None:
     found = read(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
-    assert (found.torn, list(found.replies)) == (1, ["d1"])
+    assert (found.damaged, list(found.replies)) == (1, ["d1"])
 
 
-@pytest.mark.parametrize("line", [{"doc_id": 3, "resps": ["A"]}, {"doc_id": -1, "resps": ["A"]}])
-def test_rows_that_there_are_not(line: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(RepliesError, match="made on other data"):
-        read(tmp_path, line)
+@pytest.mark.parametrize("doc_id", [3, -1, "x"])
+def test_rows_that_there_are_not(doc_id: int | str, tmp_path: Path) -> None:
+    with pytest.raises(RepliesError, match=f"line 1: no document '{doc_id}' in the prepared dataset"):
+        read(tmp_path, {"doc_id": doc_id, "resps": ["A"]})
 
 
 def test_scores_of_other_documents(tmp_path: Path) -> None:
-    with pytest.raises(RepliesError, match="made on other data"):
+    with pytest.raises(
+        RepliesError, match="answers document 'd2', but row 1 of the prepared dataset is 'd1'; use the data of that run"
+    ):
         read(tmp_path, {"doc_id": 1, "resps": ["A"], "score": {"sample": "d2"}})
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(RepliesError, match="cannot be read"):
-        read_samples(tmp_path / "none.jsonl", task_file("mediconfusion"), DOCUMENTS)
+    with pytest.raises(RepliesError, match=r"cannot read replies from .*none\.jsonl: No such file"):
+        read_samples(tmp_path / "none.jsonl", DOCUMENTS)
 
 
 @given(st.integers(0, 200))
@@ -113,6 +113,6 @@ def test_whatever_is_cut_off_costs_one_line(tmp_path_factory: pytest.TempPathFac
     whole = b"\n".join(lines)
     path.write_bytes(whole[: len(whole) - min(length, len(whole))])
     left = [line for line in path.read_bytes().split(b"\n") if line]
-    found = read_samples(path, task_file("mediconfusion"), DOCUMENTS)
+    found = read_samples(path, DOCUMENTS)
     assert len(found.replies) == sum(line in lines for line in left)
-    assert found.torn == sum(line not in lines for line in left)
+    assert found.damaged == sum(line not in lines for line in left)

@@ -12,7 +12,7 @@ from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.tables.writing import latex, markdown
 from medtasks.data.prepared import provenance
 from medtasks.data.store import load_documents
-from medtasks.runs.run_folder import read_run
+from medtasks.runs.run import read_run
 
 BASE, THINK = "mediconfusion", "mediconfusion_think"
 CUT = 4  # questions whose reasoning never ends

@@ -18,11 +18,10 @@ from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
 from medtasks.audit.report.reading.recorded import (
     NOT_COMPUTED,
-    RecordedRun,
-    RecordedTask,
     recorded_values,
     rule_reports,
 )
+from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
 from medtasks.audit.report.reading.thinking import thinking_of
 from medtasks.data.decoding import Decoding
@@ -37,8 +36,9 @@ from medtasks.harness.task_files import scored_task, task_config, task_file, tas
 from medtasks.harness.task_index import mapping_in
 from medtasks.harness.thinking import THINKING
 from medtasks.metrics.metric import Declaration, Role
+from medtasks.runs.model_names import model_title
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run_folder import model_title
+from medtasks.runs.run import Run, TaskRun
 from medtasks.stats.calibration import Calibration
 
 _DIRECT = "direct"  # what a thinking variant is compared with
@@ -54,7 +54,7 @@ class Section:
     members: Sequence[str] = ()  # of a group, the names of its members
 
 
-def collect_run(run: RecordedRun) -> RunReport:
+def collect_run(run: Run) -> RunReport:
     """Return what a report says about a run.
 
     Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
@@ -65,11 +65,11 @@ def collect_run(run: RecordedRun) -> RunReport:
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
         created=_now(),
-        run_at=run.run_at,
-        facts=run.facts,
+        run_at=run.made,
+        facts=facts(run),
         tasks=tuple(_marked(one, run.published_as) for one in finished(sections)),
-        missing=run.missing,
-        notes=(*run.notes, *(note for one in sections for note in one.notes)),
+        missing=missing_tasks(run),
+        notes=(*run_notes(run), *(note for one in sections for note in one.notes)),
     )
 
 
@@ -104,7 +104,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def section(recorded: RecordedTask) -> Section:
+def section(recorded: TaskRun) -> Section:
     """Return the section of a task or group of a run."""
     try:
         task = task_file(recorded.name)
@@ -118,12 +118,12 @@ def section(recorded: RecordedTask) -> Section:
 def reading_section(reading: TaskReading) -> Section:
     """Return the section of one of our tasks, its gains over sanity variants not included."""
     rules, notes = rule_reports(reading.recorded, reading.task, reading.computed)
-    if reading.samples.torn:
+    if reading.samples.damaged:
         notes = [f"{reading.task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
     return Section(_report(reading, rules), reading, notes)
 
 
-def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
+def _foreign(recorded: TaskRun, cause: str = "") -> Section:
     """Return the scores of a task of the harness that is not ours, or not any more, or that only it can score."""
     rules, _ = rule_reports(recorded, None, {})
     dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
@@ -157,7 +157,7 @@ def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _group(recorded: RecordedTask, task: TaskFile) -> Section:
+def _group(recorded: TaskRun, task: TaskFile) -> Section:
     members = recorded.members or task.members
     known = task_files()
     ours = (known[name] for name in task.members if name in known and not known[name].only_harness)

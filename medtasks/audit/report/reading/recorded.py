@@ -7,8 +7,7 @@ or write a file is never computed again. Replies that do not fit their task rais
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.audit.report.contents import Group, PairOutcomes, RuleReport, Score
@@ -26,10 +25,10 @@ from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_index import mapping_in
 from medtasks.metrics.metric import Estimate, Metric, evaluate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pairs, count
+from medtasks.runs.run import TaskRun
 
 CATEGORIES = "categories"
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
@@ -38,56 +37,6 @@ _ERROR = "_stderr"
 _BYPASS = "bypass"  # what the harness writes with --predict_only
 _NO_FILTER = "none"  # what the harness calls the filter of a task that names none
 _SAME = 1e-9
-
-
-@dataclass(frozen=True)
-class RecordedTask:
-    """What a run recorded of one task."""
-
-    name: str
-    # the harness's row: values by <metric>,<filter>; empty where only samples are left
-    scores: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)  # the task's configuration as recorded
-    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)  # direction by metric, as recorded
-    documents: int = 0  # how many questions the dataset had; 0 if not recorded
-    asked: int = 0  # how many of them were asked; 0 if not recorded
-    samples: Path | None = None  # its samples file; None if there is none
-    version: str = ""  # version of the task; empty if not recorded
-    members: tuple[str, ...] = ()  # of a group, the names of its members
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The task's metadata as recorded; empty if there are none."""
-        return mapping_in(self.config, "metadata")
-
-    @property
-    def rules(self) -> dict[str, str]:
-        """Name of the rule that each filter read with, as recorded; empty if none."""
-        return {
-            str(pipeline.get("name")): str(step["rule"])
-            for pipeline in self.config.get("filter_list") or ()
-            for step in pipeline.get("filter") or ()
-            if "rule" in step
-        }
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """Provenance of its data as recorded, see :func:`medtasks.data.prepared.provenance`; empty if none."""
-        return mapping_in(self.metadata, "data")
-
-
-@dataclass(frozen=True)
-class RecordedRun:
-    """A folder of results of one model."""
-
-    folder: Path
-    model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
-    run_at: str  # when the newest results were made, ISO 8601 or as recorded; empty if not recorded
-    facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
-    tasks: Mapping[str, RecordedTask]  # tasks and groups with scores, and tasks with samples only, by name in order
-    missing: Mapping[str, str] = field(default_factory=dict)  # why a task that was asked for is not in tasks, by name
-    notes: tuple[str, ...] = ()  # anything else a reader has to know, one sentence each
-    published_as: Mapping[str, str] = field(default_factory=dict)  # the model's name in tables of published results
 
 
 @dataclass(frozen=True)
@@ -186,7 +135,7 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
     )
 
 
-def recorded_values(task: RecordedTask) -> dict[str, dict[str, tuple[float, float]]]:
+def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     """Return the numbers of a row of the results file; what the harness itself adds to a metric is left out."""
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for key, value in task.scores.items():
@@ -198,7 +147,7 @@ def recorded_values(task: RecordedTask) -> dict[str, dict[str, tuple[float, floa
     return found
 
 
-def _rows(recorded: RecordedTask, task: TaskFile | None) -> dict[str, dict[str, tuple[float, float]]]:
+def _rows(recorded: TaskRun, task: TaskFile | None) -> dict[str, dict[str, tuple[float, float]]]:
     """Return the recorded numbers; earlier versions of judged tasks named no filter, and the harness called it none."""
     values = recorded_values(recorded)
     own = list(task.rows) if task and task.family.extractor is None else []
@@ -212,7 +161,7 @@ def _is_number(value: Any) -> bool:
 
 
 def rule_reports(
-    recorded: RecordedTask, task: TaskFile | None, computed: Mapping[str, Computed]
+    recorded: TaskRun, task: TaskFile | None, computed: Mapping[str, Computed]
 ) -> tuple[tuple[RuleReport, ...], list[str]]:
     """Return the scores of a task (None: it is not ours) under each of its rules, and sentences on what does not agree.
 
@@ -244,7 +193,7 @@ def rule_reports(
     return tuple(reports), notes
 
 
-def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str, str]:
+def _rule(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
     """Return the rule that the run names, whose version it does not tell, else the task's; and what it does."""
     row = task.rows.get(name) if task else None
     own = row and row.extractor
@@ -257,7 +206,7 @@ def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str
 
 
 def _scores(
-    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleReport
+    recorded: TaskRun, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleReport
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
     computed = {one.metric: one for one in again.scores}

@@ -3,14 +3,12 @@
 A samples file is read as far as it can be read: a report says what is missing, and does not stop.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report.reading.recorded import (
     Computed,
-    RecordedTask,
     compute,
     of_scores,
     recorded_values,
@@ -18,8 +16,7 @@ from medtasks.audit.report.reading.recorded import (
     without_metrics,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.safe_parsing import parse_json
-from medtasks.errors import MedTasksError, RepliesError
+from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
@@ -28,8 +25,8 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
 from medtasks.metrics.metric import CorpusMetric, Score
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.runs.logged_samples import answers_another, is_withheld, score_in
-from medtasks.runs.replies import recorded_reply
+from medtasks.runs.run import TaskRun
+from medtasks.runs.samples import Samples, read_samples
 from medtasks.runs.saved_replies import replies_folder
 
 Document = Mapping[str, Any]
@@ -40,79 +37,10 @@ _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # o
 
 
 @dataclass
-class Samples:
-    """What a samples file holds."""
-
-    # by document id, in the order of the file; empty where the file holds none because of their dataset
-    replies: dict[str, Reply] = field(default_factory=dict)
-    # what the model was asked, by document id; without those that the file withholds
-    prompts: dict[str, str] = field(default_factory=dict)
-    # scores of the run, by rule and document id; only if asked for
-    scores: dict[str, dict[str, Score]] = field(default_factory=dict)
-    tokens: dict[str, int] = field(default_factory=dict)  # of each reply, by document id, where a model counted them
-    answered: dict[str, None] = field(default_factory=dict)  # ids of documents with any line, in the order of the file
-    torn: int = 0  # how many lines cannot be read
-    contradicting: int = 0  # how many lines give another reply than an earlier one did
-
-
-def read_samples(
-    path: Path, task: TaskFile, documents: Sequence[Mapping[str, Any]], *, keep_scores: bool = False
-) -> Samples:
-    """Read a samples file of a task with these documents; RepliesError: it cannot be opened, or answers others."""
-    found = Samples()
-    for line in _lines(path):
-        try:
-            sample: Any = parse_json(line)
-            doc_id = _doc_id(sample, documents)
-            reply = recorded_reply(sample, likelihoods=task.compares_likelihoods)
-        except (ValueError, KeyError, TypeError):
-            found.torn += 1
-            continue
-        except IndexError as error:
-            how = "point MEDTASKS_HOME to the data of that run" if task.dataset else "its questions have changed since"
-            raise RepliesError(f"{path} was made on other data than are prepared here; {how}") from error
-        found.answered[doc_id] = None
-        if reply is not None and found.replies.setdefault(doc_id, reply) != reply:
-            found.contradicting += 1
-        if (tokens := _output_tokens(sample)) is not None:
-            found.tokens[doc_id] = tokens
-        prompt = sample.get("input")
-        if isinstance(prompt, str) and not is_withheld(prompt):
-            found.prompts.setdefault(doc_id, prompt)
-        score = score_in(sample) if keep_scores else None
-        if score and "rule" in score:
-            found.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
-    return found
-
-
-def _output_tokens(sample: Mapping[str, Any]) -> int | None:
-    counted = sample.get("token_counts")
-    first = counted[0] if isinstance(counted, list) and len(counted) == 1 else None
-    tokens = first.get("output_tokens") if isinstance(first, dict) else None
-    return tokens if isinstance(tokens, int) else None
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:  # replies may hold other separators
-            yield from (line for line in stream if line.strip())
-    except OSError as error:
-        raise RepliesError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _doc_id(sample: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the document a sample answers; IndexError: there is none, or the record says that it was another one."""
-    row = int(sample["doc_id"])
-    if row < 0 or answers_another(sample, doc_id := str(documents[row]["doc_id"])) is not None:
-        raise IndexError
-    return doc_id
-
-
-@dataclass
 class TaskReading:
     """What is known of one task of ours."""
 
-    recorded: RecordedTask
+    recorded: TaskRun
     task: TaskFile
     withheld: bool  # whether text and pictures may not be shown
     # which data are here, see medtasks.harness.documents.task_provenance; empty if they are not
@@ -132,7 +60,7 @@ class TaskReading:
         return [one for one in self.documents if one["doc_id"] in self.samples.answered]
 
 
-def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
+def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
     """Read what a run recorded of one of our tasks; what cannot be read is said in :attr:`TaskReading.missing`."""
     found = TaskReading(recorded, task, withheld=is_private_task(task))
     _find_documents(found)
@@ -154,9 +82,9 @@ def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
 def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, Reply]) -> TaskReading:
     """Return the same for recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
     withheld = is_private_task(task, documents)
-    samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies))
+    samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies, ""))
     data = task_provenance(task, documents)
-    found = TaskReading(RecordedTask(task.name), task, withheld, data, documents, samples)
+    found = TaskReading(TaskRun(task.name), task, withheld, data, documents, samples)
     if _is_read(task):
         _read_replies(found)
     if withheld:  # values of columns that no record holds are text of the dataset
@@ -189,19 +117,15 @@ def _find_documents(found: TaskReading) -> None:
 def _read_samples(found: TaskReading) -> None:
     path = found.recorded.samples
     assert path is not None
+    keep = not found.task.is_computed or access_of_task(found.task) == Access.CREDENTIALED or found.withheld
+    likelihoods = found.task.compares_likelihoods
     try:
-        keep = not found.task.is_computed or access_of_task(found.task) == Access.CREDENTIALED
-        found.samples = read_samples(path, found.task, found.documents, keep_scores=keep or found.withheld)
+        found.samples = read_samples(
+            path, found.documents, likelihoods=likelihoods, keep_scores=keep, note=found.missing.append
+        )
     except MedTasksError as error:
         found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
         return
-    if found.samples.torn:
-        found.missing.append(f"Torn lines, left out: {found.samples.torn} of {path}.")
-    if found.samples.contradicting:
-        found.missing.append(
-            f"Lines that give a question another reply, left out: {found.samples.contradicting} of {path}, into which "
-            f"two runs wrote."
-        )
     if not found.samples.answered:
         found.missing.append(f"{path} holds no replies; {_RUN_AGAIN}.")
 

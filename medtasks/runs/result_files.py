@@ -1,0 +1,177 @@
+"""Names and contents of the files that the harness leaves: results files, and samples files next to them.
+
+lmms-eval writes ``<stamp>_results.json`` and, for each task, ``<stamp>_samples_<task>.jsonl`` into a folder named after
+the model. This is the only module that knows these names.
+"""
+
+import contextlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from medtasks.data.home import written_whole
+from medtasks.data.safe_parsing import parse_json
+from medtasks.harness.task_index import mapping_in
+from medtasks.runs.model_names import model_label
+
+RESULTS = "_results.json"
+SERVED_MODEL = "served_model"
+"""Key of a results file with what a server says of its model."""
+_SAMPLES = "_samples_"
+_OF_HARNESS = re.compile(r"(?P<stamp>.+)_samples_(?P<task>.+)\.jsonl")
+
+Note = Callable[[str], None]
+"""Receives one sentence for each damage that was skipped."""
+
+
+@dataclass(frozen=True)
+class ResultsFile:
+    """A results file of the harness."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def model(self) -> str:
+        """Identity of its model, see :func:`~medtasks.runs.model_names.model_label`."""
+        config, served = mapping_in(self.content, "config"), mapping_in(self.content, SERVED_MODEL)
+        return model_label(config.get("model"), config.get("model_args"), served.get("id"))
+
+    @property
+    def made(self) -> datetime | None:
+        """Time as recorded; None if it is not a time."""
+        zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
+        try:  # the harness writes the time in the time zone of its option --timezone
+            read = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
+            return read.replace(tzinfo=ZoneInfo(zone)) if zone else read.replace(tzinfo=UTC)
+        except (ValueError, TypeError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+            return None
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """Sort key: time, then path."""
+        made = self.made
+        return (made.timestamp() if made else self.path.stat().st_mtime, str(self.path))
+
+    @property
+    def stamp(self) -> str:
+        """Beginning of the names of all files of the same process."""
+        return self.path.name.removesuffix(RESULTS)
+
+    def of_task(self, key: str, task: str) -> Any:
+        """Return the entry of a task in one of the parts, such as ``configs``; None if there is none."""
+        return mapping_in(self.content, key).get(task)
+
+    def config(self, task: str) -> Mapping[str, Any]:
+        """Return a task's configuration as recorded; empty if it is not."""
+        return mapping_in(mapping_in(self.content, "configs"), task)
+
+    def fingerprint(self, task: str) -> str | None:
+        """Return the fingerprint of a task's data; None for a task without our metadata."""
+        data = mapping_in(mapping_in(self.config(task), "metadata"), "data")
+        return None if data.get("fingerprint") is None else str(data["fingerprint"])
+
+    def rows(self) -> dict[str, Mapping[str, Any]]:
+        """Return values by ``<metric>,<filter>`` of each task and group that has a score."""
+        results = mapping_in(self.content, "results")
+        rows = {name: mapping_in(results, name) for name in results}
+        return {name: row for name, row in rows.items() if any("," in key for key in row)}
+
+    def asked(self, task: str) -> tuple[int, int]:
+        """Return how many questions of a task were asked, and how many its data have; 0 where it is not recorded."""
+        counts = mapping_in(mapping_in(self.content, "n-samples"), task)
+        total = _whole(counts.get("original"))
+        offset = _whole(mapping_in(self.content, "config").get("offset"))
+        return max(0, min(_whole(counts.get("effective")), total - offset)), total
+
+    def samples(self, task: str) -> Path:
+        """Return the location of a task's samples file, whether or not it exists."""
+        return samples_file(self.path, task)
+
+    def write(self) -> None:
+        """Write it as the harness does, so that no reader sees half a file."""
+        with written_whole(self.path) as partial:
+            partial.write_text(json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def read_results(path: Path, note: Note) -> ResultsFile | None:
+    """Read a results file; None, and a note, if it is damaged or none of the harness."""
+    try:
+        content: Any = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        system = (error.strerror or type(error).__name__) if isinstance(error, OSError) else ""
+        note(f"{path} cannot be read and is left out: {system or 'it is cut off or damaged'}.")
+        return None
+    if isinstance(content, dict) and isinstance(content.get("results"), dict):
+        return ResultsFile(path, content)
+    note(f"{path} is no results file of the harness and is left out.")
+    return None
+
+
+def samples_file(results: Path, task: str) -> Path:
+    """Return the location of a task's samples file, given the results file of the same process."""
+    return results.with_name(f"{results.name.removesuffix(RESULTS)}{_SAMPLES}{task}.jsonl")
+
+
+def results_files(folder: Path) -> list[Path]:
+    """List the results files in a folder and below it."""
+    return sorted(folder.rglob(f"*{RESULTS}"))
+
+
+def samples_files(folder: Path) -> list[Path]:
+    """List the samples files in a folder and below it."""
+    return sorted(path for path in folder.rglob(f"*{_SAMPLES}*.jsonl") if path.is_file())
+
+
+def holds_run(folder: Path) -> bool:
+    """Return whether a folder, or one below it, holds files of the harness."""
+    return any(any(folder.rglob(f"*{name}*")) for name in (RESULTS, _SAMPLES))
+
+
+def task_of(samples: Path) -> str:
+    """Return the task in the name of a samples file; empty for any other file."""
+    match = _OF_HARNESS.fullmatch(samples.name)
+    return match["task"] if match else ""
+
+
+def stamp_of(samples: Path) -> str:
+    """Return the beginning of a samples file's name that the results file of the same process shares."""
+    return samples.name.partition(_SAMPLES)[0]
+
+
+def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
+    """Read the results file of the process that wrote a samples file; None if there is none, or it is damaged."""
+    path = samples.with_name(f"{stamp_of(samples)}{RESULTS}")
+    return read_results(path, note) if task_of(samples) and path.is_file() else None
+
+
+def recorded_folders(runs: Iterable[Path]) -> list[str]:
+    """Return the folders of tasks that recorded runs were started with: folders of results, or samples files.
+
+    For messages only: whoever gives away results may have written any folder there, and task files can run code.
+    """
+    recorded: dict[str, None] = {}
+    for results in _of_runs(runs):
+        options = mapping_in(mapping_in(results.content, "config"), "resolved_cli_args")
+        with contextlib.suppress(KeyError, TypeError):  # not of the command line
+            folders = options["include_path"]
+            recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
+    return list(recorded)
+
+
+def _of_runs(runs: Iterable[Path]) -> Iterator[ResultsFile]:
+    for run in runs:
+        for path in results_files(run) if run.is_dir() else [run.with_name(f"{stamp_of(run)}{RESULTS}")]:
+            if (results := read_results(path, lambda sentence: None)) is not None:
+                yield results
+
+
+def _whole(value: Any) -> int:
+    """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
