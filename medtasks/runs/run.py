@@ -24,6 +24,10 @@ from medtasks.runs.result_files import (
     task_of,
 )
 
+RUN_AGAIN = "run it again with --log_samples"
+NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
+NO_RESULTS = "The run left samples without results, as it was stopped or failed before it wrote them."
+
 
 @dataclass(frozen=True)
 class TaskRun:
@@ -70,6 +74,13 @@ class TaskRun:
             for step in pipeline.get("filter") or ()
             if "rule" in step
         }
+
+    @property
+    def lacks(self) -> str:
+        """Sentence on samples or results that are not there; empty if both are."""
+        if self.samples is None:
+            return "" if self.members else NO_SAMPLES
+        return "" if self.scores else NO_RESULTS
 
     @property
     def data(self) -> Mapping[str, Any]:

@@ -38,7 +38,13 @@ class Source:
 
 
 def samples_by_task(source: Source) -> dict[str, Path]:
-    """Return the samples files of a run by task; MedTasksError: it holds none, or does not say which task it is of."""
+    """Return the samples files of a run by task, and log what is not there.
+
+    MedTasksError: it is no run, or does not say which task it is of.
+    """
+    for name, task in source.run.tasks.items():
+        if task.lacks:
+            warn_once(f"{source.path}, {name}: {task.lacks}")
     return {name: task.samples for name, task in source.run.tasks.items() if task.samples is not None}
 
 
@@ -57,13 +63,14 @@ def replies_to(task: str, source: Source) -> Path:
     """
     if not (source.path.is_dir() and holds_run(source.path)):
         return source.path
-    samples = samples_by_task(source)
-    if task not in samples:
-        raise RepliesError(
-            f"{source.path} holds no samples of '{task}'; it has {', '.join(samples) or 'none at all'}, run the "
-            f"harness with --log_samples"
-        )
-    return samples[task]
+    tasks = source.run.tasks
+    if task not in tasks:
+        raise RepliesError(f"{source.path} holds no samples of '{task}'; it has {', '.join(tasks) or 'none at all'}")
+    if (samples := tasks[task].samples) is None:
+        raise RepliesError(f"{source.path}, {task}: {tasks[task].lacks}")
+    if tasks[task].lacks:
+        warn_once(f"{source.path}, {task}: {tasks[task].lacks}")
+    return samples
 
 
 def check_is_ours(task: str) -> None:

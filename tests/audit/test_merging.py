@@ -288,7 +288,7 @@ DAMAGE = {
     "another question": (
         '"sample": "3"',
         '"sample": "8"',
-        "_samples_many.jsonl line 1 answers document '8', but row 3 .* is '3'",
+        "line 1 answers document '8', but row 3 .* is '3'",
     ),
 }
 

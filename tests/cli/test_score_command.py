@@ -146,7 +146,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
         assert "robust (untied v1)" in ran.out
 
 
-def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails, sample, tmp_path):
+def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails, sample, tmp_path, warnings):
     """Also after --only-failed, which leaves a second samples file; those of other tasks are not read."""
     run = write_run(tmp_path / "run", ("mediconfusion", "mediconfusion_blind"), 0.5, 1)
     again = write_run(tmp_path / "again", ("mediconfusion",), 1, 2)
@@ -156,7 +156,8 @@ def test_of_a_run_s_folder_the_newest_replies_to_the_task_count(medtasks, fails,
     results.write_text(results.read_text().replace('"again"', '"run"'))
     ran = medtasks("score", "mediconfusion", run)
     assert ran.code == 0
-    assert "20260102_030405_results.json holds older results of mediconfusion, which are left out." in ran.err
+    older = run / "20260102_030405_results.json"
+    assert warnings == [f"{older} holds older results of mediconfusion, which are left out."]
     assert f"Replies: {run / '20260203_030405_samples_mediconfusion.jsonl'}\n" in ran.out
     assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.0% ± 0.0%"] * 2
     fails(

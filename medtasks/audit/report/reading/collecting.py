@@ -38,7 +38,7 @@ from medtasks.harness.thinking import THINKING
 from medtasks.metrics.metric import Declaration, Role
 from medtasks.runs.model_names import model_title
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run import Run, TaskRun
+from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.stats.calibration import Calibration
 
 _DIRECT = "direct"  # what a thinking variant is compared with
@@ -253,7 +253,7 @@ def _not_recorded(reading: TaskReading, rules: Sequence[RuleReport]) -> list[str
     if reading.recorded.scores and not recorded_values(reading.recorded):
         found.append(f"The run only collected replies (--predict_only){here}.")
     elif reading.recorded.samples and not reading.recorded.scores:
-        found.append(f"The run left samples without results, as it was stopped or failed before it wrote them{here}.")
+        found.append(f"{NO_RESULTS.rstrip('.')}{here}.")
     lost = dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED)
     if lost:
         steps = filter(None, (fetch_command(lost), score_command_of(reading)))

@@ -25,13 +25,12 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
 from medtasks.metrics.metric import CorpusMetric, Score
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.runs.run import TaskRun
+from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.runs.samples import Samples, read_samples
 from medtasks.runs.saved_replies import replies_folder
 
 Document = Mapping[str, Any]
 
-_RUN_AGAIN = "run it again with --log_samples"
 _NEEDS = "its metrics need a judge, a labeler or another model"
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
 
@@ -68,9 +67,7 @@ def read_task(recorded: TaskRun, task: TaskFile) -> TaskReading:
         return found
     found.withheld = is_private_task(task, found.documents)
     if recorded.samples is None:
-        found.missing.append(
-            f"The run logged no samples, so that there are no single replies, no reasons and no groups; {_RUN_AGAIN}."
-        )
+        found.missing.append(NO_SAMPLES)
         return found
     _read_samples(found)
     _compute(found)
@@ -127,7 +124,7 @@ def _read_samples(found: TaskReading) -> None:
         found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
         return
     if not found.samples.answered:
-        found.missing.append(f"{path} holds no replies; {_RUN_AGAIN}.")
+        found.missing.append(f"{path} holds no replies; {RUN_AGAIN}.")
 
 
 def _compute(found: TaskReading) -> None:
