@@ -21,7 +21,6 @@ from medtasks.harness.task_files import task_files
 from medtasks.metrics.metric import Score
 from medtasks.metrics.pairs import ScoredPair, complete_pairs
 from medtasks.runs.replies import read_replies
-from medtasks.runs.run import read_run
 from medtasks.runs.sources import Source, check_fingerprints, samples_by_task
 
 _CAREFUL = ("robust", "fenced")  # rows of results by which replies are read, where a task has them
@@ -73,10 +72,11 @@ def read_models(
         )
     models, causes = [], {}
     for run in runs:
-        files = {task: file for task, file in samples_by_task(Source(run)).items() if task in tasks}
+        source = Source(run)
+        files = {task: file for task, file in samples_by_task(source).items() if task in tasks}
         if not files:
             raise RepliesError(f"{run} holds no samples of {' or '.join(tasks)}; run one of them with --log_samples")
-        model = read_run(run).model if run.is_dir() else run.stem
+        model = source.run.model if run.is_dir() else run.stem
         for task, file in files.items():
             try:
                 models.append(_model(tasks[task], model, run, file, pairs))

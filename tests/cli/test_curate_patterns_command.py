@@ -12,7 +12,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.store import load_documents
 from medtasks.runs.logged_samples import logged
 
-from ..curate.made_up_pairs import DraftingLLM, caption, write_study
+from ..curate.made_up_pairs import DraftingLLM, write_study
 from ..made_up_runs import write_run
 from ..scripted_server import Endpoint, serving
 
@@ -23,25 +23,6 @@ def llm(monkeypatch):
         for name, value in {"BASE_URL": endpoint.url, "MODEL": "m", "ATTEMPTS": "1"}.items():
             monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
         yield DraftingLLM(endpoint)
-
-
-@pytest.fixture
-def source(tmp_path, sample):
-    """Captions and similarities of the drawn pairs, as the published file has them."""
-    records = {
-        document["pair_id"]: {
-            "BiomedCLIP_sim": 0.9 + row / 1000,
-            "DINO_sim": 0.7 - row / 100,
-            **{f"im_{n}_local": row + n for n in (1, 2)},
-            **{f"cap_{n}": caption(f"{row}", "left") for n in (1, 2)},
-            "question": "Which side?",
-            "option_A": "Left",
-            "option_B": "Right",
-        }
-        for row, document in enumerate(load_documents("mediconfusion"))
-    }
-    (tmp_path / "dataset.json").write_text(json.dumps(records))
-    return tmp_path
 
 
 def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks, fails, tmp_path, llm):
