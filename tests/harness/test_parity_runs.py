@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-from medtasks.audit.parity.records import Difference
-from medtasks.audit.parity.runs import parity
-from medtasks.audit.parity.verdict import Kind, Verdict
+from medtasks.audit.comparing import compare_all
+from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
 from medtasks.audit.run_files import Source
 
 from ..model_adapters import tiny_hf_models
@@ -26,15 +25,22 @@ def test_two_precisions_of_one_checkpoint(sample, tmp_path):
         ran = run_fresh(command, tmp_path, MEDTASKS_HOME=str(sample))
         assert ran.returncode == 0, ran.stderr[-3000:] + ran.stdout[-2000:]
         runs[dtype] = Source(tmp_path / dtype)
-    found = parity(runs["float32"], runs["bfloat16"], 0.01)
-    assert found.verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
-    assert not found.not_compared
-    for task in found.tasks.values():
-        assert task.overlap.both == task.compared == 8
+    compared, not_compared = compare_all({"A": runs["float32"], "B": runs["bfloat16"]}, margin=0.01)
+    assert not not_compared
+    agreements = {}
+    for name, task in compared.items():
+        found = TaskVerdict(task, 0.01)
+        assert found.verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
         assert task.warnings == ()  # prompts are recorded and the same
-        assert task.differences == (Difference("model", "model argument dtype", "float32", "bfloat16"),)
-    likely = found.tasks["mediconfusion_ps"]
-    assert (likely.kind, likely.likelihoods.options, likely.likelihoods.equal) == (Kind.ROUNDING, 16, 0)
-    assert 0 < likely.likelihoods.absolute.q90 < 0.125
-    assert found.tasks["mediconfusion"].texts.samples == 8
-    assert parity(runs["float32"], runs["float32"], 0.01).verdict is Verdict.IDENTICAL
+        agreements[name] = found.agreement
+        assert (found.agreement.overlap.both, found.agreement.failed.one_sided, found.agreement.failed.both) == (
+            8,
+            0,
+            0,
+        )
+    likely = agreements["mediconfusion_ps"].likelihoods
+    assert (likely.options, likely.equal) == (16, 0)
+    assert 0 < likely.absolute["q90"] < 0.125
+    assert agreements["mediconfusion"].texts.samples == 8
+    same, _ = compare_all({"A": runs["float32"], "B": runs["float32"]}, margin=0.01)
+    assert {TaskVerdict(task, 0.01).verdict for task in same.values()} == {Verdict.IDENTICAL}

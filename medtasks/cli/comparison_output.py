@@ -1,0 +1,274 @@
+"""Comparisons of runs as ``medtasks compare`` and ``parity`` print and write them."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from medtasks import __version__
+from medtasks.audit.agreement import NEAR_TIE, Agreement
+from medtasks.audit.comparing import ComparedTask, Comparison
+from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivalent, overall
+from medtasks.audit.report import words
+from medtasks.audit.report.contents import as_json
+from medtasks.audit.report.reading.run_folder import model_title
+from medtasks.audit.report.words import p_value
+from medtasks.cli.output import number_table, out, print_state_of_data, say, say_columns
+from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """Runs of one call, and their comparisons."""
+
+    runs: Mapping[str, Path]  # by letter
+    models: Mapping[str, str]  # by letter; empty where none is recorded
+    task: str | None  # the only task, where the call names one
+    tasks: Mapping[str, ComparedTask]
+    not_compared: Mapping[str, str]  # why a task was not compared, by name
+    margin: float | None
+
+    @property
+    def verdicts(self) -> dict[str, TaskVerdict]:
+        """Verdicts by task; none without a margin."""
+        if self.margin is None:
+            return {}
+        return {name: TaskVerdict(one, self.margin) for name, one in self.tasks.items()}
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all tasks; takes a margin."""
+        return overall([one.verdict for one in self.verdicts.values()])
+
+
+def print_comparisons(found: ComparedRuns) -> None:
+    """Print all comparisons of a call, and the verdict on them."""
+    for label, path in found.runs.items():
+        say(f"{label}: {path}{found.models[label] and f', model: {found.models[label]}'}")
+    for name, one in found.tasks.items():
+        if found.margin is not None:
+            _print_verdict(name, one, found.verdicts[name])
+        elif found.task is None:
+            out.print(f"\n[bold]{name}[/]")
+        if found.margin is None or found.verdicts[name].verdict is not Verdict.IDENTICAL:
+            _print_task(name, one, found.models, details=found.margin is not None)
+    tests = [test for one in found.tasks.values() for test in one.comparisons if not test.same_as]
+    if any(test.result.test == SIGN_FLIP for test in tests):
+        out.print(
+            f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
+        )
+    if tests:
+        out.print(
+            f"p, Holm: corrected for all {len(tests)} tests of this call.\n"
+            f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%}, "
+            f"given how often these runs differ."
+        )
+    for name, cause in found.not_compared.items():
+        say(f"Not compared: {name}: {cause}")
+    if found.margin is not None:
+        say(
+            f"Equivalent: the 90 % interval lies within {100 * found.margin:g} pts to both sides (two one-sided tests "
+            f"at {ALPHA:.0%}).\nDifferent: the paired test rejects (p, Holm), and the interval does not lie within.\n"
+            f"Verdict on the scores: {found.verdict}"
+        )
+    print_state_of_data({name: one.data for name, one in found.tasks.items()})
+
+
+def _print_verdict(task: str, one: ComparedTask, verdict: TaskVerdict) -> None:
+    say(f"\n{task}: {verdict.verdict}")
+    for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in one.warnings)):
+        if sentence:
+            say(sentence)
+
+
+def _sentences(task: str, one: ComparedTask, models: Mapping[str, str]) -> list[str]:
+    """Return the main result of each two runs: the main metric under the first rule, one sentence each."""
+    main = next((test.metric for test in one.comparisons if test.main), "")
+    firsts: dict[tuple[str, str], Comparison] = {}
+    for test in one.comparisons:
+        if test.metric == main:
+            firsts.setdefault((test.first, test.second), test)
+    short = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    named = {label: f"{label} ({name})" if name else label for label, name in short.items()}
+    sentences = []
+    for test in firsts.values():
+        found = test.result
+        on = f"{task} ({words.counted(found.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
+        first, second = (words.number(value, test.share) for value in (found.first, found.second))
+        verdict = f"{test.second} is {'higher' if found.difference > 0 else 'lower'}"
+        sentences.append(
+            f"On {on}, {named[test.second]} has {test.metric} {second} and {named[test.first]} {first} "
+            f"under {test.rule}: difference {words.signed(found.difference, test.share)}, 95 % interval "
+            f"{words.difference_interval(found.low, found.high, test.share)}, p = {p_value(found.p)} "
+            f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
+        )
+    return sentences
+
+
+def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
+    for sentence in _sentences(task, one, models):
+        say(sentence)
+    for (first, second), overlap in one.overlaps.items():
+        out.print(
+            f"\n{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are "
+            f"compared. Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} "
+            f"only, {overlap.neither} in neither."
+        )
+        say_columns(
+            [
+                (f"  {name}", text)
+                for name, text in _agreement_lines(one.agreements[first, second], (first, second), details)
+            ]
+        )
+        by_metric, alike = defaultdict(list), defaultdict[tuple[str, str], list[str]](list)
+        for test in one.comparisons:
+            if (test.first, test.second) == (first, second) and test.same_as:
+                alike[test.rule, test.same_as].append(test.metric)
+            elif (test.first, test.second) == (first, second):
+                by_metric[test.metric].append(test)
+        for name, rows in by_metric.items():
+            out.print(_table(name, rows))
+        for (rule, same), metrics in alike.items():
+            say(f"{rule} gives every sample the same {', '.join(metrics)} as {same}; both are one test.")
+    say("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.rules.items()) + ".")
+    rules, left_out = defaultdict[tuple[str, str], list[str]](list), defaultdict[tuple[str, str], list[str]](list)
+    for (rule, metric), why in one.skipped.items():
+        rules[metric, why].append(rule)
+    for (metric, why), names in rules.items():
+        left_out[", ".join(names), why].append(metric)
+    for (joined, why), metrics in left_out.items():
+        say(f"Not compared: {', '.join(metrics)} ({joined}): {why}.")
+
+
+def _agreement_lines(found: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
+    """Yield names and counts of replies, likelihoods and answers that agree; with ``details`` how far others differ."""
+    if found.failed.one_sided:
+        yield "failed", f"{found.failed.only_first} in {runs[0]} only, {found.failed.only_second} in {runs[1]} only"
+    if (texts := found.texts) is not None:
+        spaces = f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
+        yield "replies", f"{_share(texts.equal, texts.samples)} equal{spaces}"
+        if details and texts.characters and texts.words:
+            both = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+            yield "they part", f"after {both} (median); {texts.at_first_word} within the first word"
+    if (losses := found.likelihoods) is not None:
+        yield "likelihoods", f"{_share(losses.equal, losses.samples)} equal to the last digit"
+        if details and (size := losses.absolute):
+            shown = ", ".join(f"{name} {value:.2g}" for name, value in size.items())
+            yield "difference", f"{shown} nats per token; mean with sign {losses.mean_signed:+.2g}"
+        near = sum(flip.margin <= NEAR_TIE for flip in losses.flips)
+        flips = f"; {near} of {len(losses.flips)} flips at near ties ({runs[0]}'s margin at most {NEAR_TIE:g} nats)"
+        yield "choices", f"{_share(losses.equal_choices, losses.samples)} equal{flips if losses.flips else ''}"
+        if losses.greedy_options:
+            yield "greedy flags", f"{_share(losses.equal_greedy, losses.greedy_options)} equal"
+    rows = defaultdict[str, list[str]](list)
+    for row, one in found.answers.items():
+        neither = f"; {one.neither} without an answer in either run" if one.neither else ""
+        rows[f"{_share(one.equal, one.samples)} equal{neither}"].append(row)
+    yield from (("answers", f"{text}, read by {', '.join(names)}") for text, names in rows.items())
+    if details and found.examples:
+        yield "look at", ", ".join(found.examples)
+
+
+def _share(part: int, total: int) -> str:
+    return f"{part} of {total}" + (f" ({100 * part / total:.1f} %)" if total else "")
+
+
+def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
+    """Return the table of one metric and two runs; rules are columns."""
+    first, second = comparisons[0].first, comparisons[0].second
+    results = [one.result for one in comparisons]
+    table = number_table(f"{second} compared with {first}", [one.rule for one in comparisons], metric)
+    table.add_row("samples (independent units)", *(f"{found.samples} ({found.units})" for found in results))
+    table.add_row(first, *(words.number(one.result.first, one.share) for one in comparisons))
+    table.add_row(second, *(words.number(one.result.second, one.share) for one in comparisons))
+    table.add_row(f"{second} - {first}", *(words.signed(one.result.difference, one.share) for one in comparisons))
+    intervals = (words.difference_interval(one.result.low, one.result.high, one.share) for one in comparisons)
+    table.add_row("95 % interval", *intervals)
+    table.add_row("test", *(found.test for found in results))
+    table.add_row("p", *(p_value(found.p) for found in results))
+    table.add_row("p, Holm", *(p_value(one.holm) for one in comparisons))
+    table.add_row("detectable difference", *(words.points(one.result.detectable, one.share) for one in comparisons))
+    tested = [(one.equivalence, one.share) for one in comparisons if one.equivalence]
+    if tested:
+        ends = (words.difference_interval(found.low, found.high, share) for found, share in tested)
+        table.add_row("90 % interval", *ends)
+        table.add_row("p, equivalence", *(p_value(found.p) for found, _ in tested))
+    return table
+
+
+def comparisons_as_dict(found: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task stands at the top."""
+    verdicts = verdicts_as_dict(found) if found.margin is not None else {"tasks": {}, "settings": {}}
+    settings = {"alpha": ALPHA, "power": POWER, "draws": DRAWS, "seed": SEED, **verdicts["settings"]}
+    head = {**_head(found), "models": dict(found.models), "settings": settings}
+    tasks = {}
+    for name, one in found.tasks.items():
+        tests = [
+            {"first_run": test.first, "second_run": test.second, **_test_as_dict(test), "same_as": test.same_as}
+            for test in one.comparisons
+        ]
+        tasks[name] = {
+            **verdicts["tasks"].get(name, {}),
+            "summary": _sentences(name, one, found.models),
+            **_task_as_dict(one),
+            "documents": [
+                {"first": first, "second": second, **as_json(overlap)}
+                for (first, second), overlap in one.overlaps.items()
+            ],
+            "comparisons": tests,
+        }
+    if found.task is not None:
+        return {"task": found.task, **head, **tasks[found.task]}
+    return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(found.not_compared)}
+
+
+def verdicts_as_dict(found: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of ``parity``."""
+    tasks = {}
+    for name, verdict in found.verdicts.items():
+        one = found.tasks[name]
+        tasks[name] = {
+            "verdict": str(verdict.verdict),
+            "explanation": verdict.explanation,
+            "lacking": verdict.lacking,
+            "warnings": list(one.warnings),
+            **_task_as_dict(one),
+            "documents": as_json(verdict.agreement.overlap),
+            "failed": as_json(verdict.agreement.failed),
+            "replies": as_json(verdict.agreement.texts),
+            "likelihoods": as_json(verdict.agreement.likelihoods),
+            "answers": as_json(verdict.agreement.answers),
+            "scores": [
+                {
+                    **_test_as_dict(test),
+                    "main": test.main,
+                    "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
+                }
+                for test in one.comparisons
+            ],
+            "examples": verdict.agreement.examples,
+        }
+    return {
+        **_head(found),
+        "settings": {"margin": found.margin, "alpha": ALPHA, "near_tie": NEAR_TIE},
+        "verdict": str(found.verdict),
+        "tasks": tasks,
+        "tasks_not_compared": dict(found.not_compared),
+    }
+
+
+def _head(found: ComparedRuns) -> dict[str, Any]:
+    runs = {label: str(path) for label, path in found.runs.items()}
+    return {"schema_version": 1, "medtasks": __version__, "runs": runs}
+
+
+def _task_as_dict(one: ComparedTask) -> dict[str, Any]:
+    left_out = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in one.skipped.items()]
+    return {"data": as_json(one.data), "rules": dict(one.rules), "not_compared": left_out}
+
+
+def _test_as_dict(test: Comparison) -> dict[str, Any]:
+    return {"rule": test.rule, "metric": test.metric, **as_json(test.result), "p_holm": test.holm}
