@@ -75,14 +75,10 @@ class TaskVerdict:
                 else "too few to move a score by the margin."
             )
         if self.agreement.all_equal:
-            equal = (
-                "reply is the same to the last byte"
-                if self.agreement.texts
-                else "likelihood is the same to the last digit"
-            )
-            return f"Every {equal}."
-        same = "All answers are equal, so that on these samples the scores are the same."
-        return same if self.scores_are_same else ""
+            of_texts = self.agreement.texts is not None
+            what = "reply is the same to the last byte" if of_texts else "likelihood is the same to the last digit"
+            return f"Every {what}."
+        return "All answers are equal, so that on these samples the scores are the same." * self.scores_are_same
 
     @property
     def lacking(self) -> str:

@@ -45,43 +45,43 @@ class ComparedRuns:
 
 
 def print_comparisons(found: ComparedRuns) -> None:
-    """Print all comparisons of a call, and the verdict on them."""
+    """Print all comparisons of a call, and the verdict on them; of identical runs of a task there is no more to say."""
     for label, path in found.runs.items():
         say(f"{label}: {path}{found.models[label] and f', model: {found.models[label]}'}")
+    tests: list[Comparison] = []
     for name, one in found.tasks.items():
-        if found.margin is not None:
-            _print_verdict(name, one, found.verdicts[name])
+        if (verdict := found.verdicts.get(name)) is not None:
+            say(f"\n{name}: {verdict.verdict}")
+            for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in one.warnings)):
+                if sentence:
+                    say(sentence)
         elif found.task is None:
             out.print(f"\n[bold]{name}[/]")
-        if found.margin is None or found.verdicts[name].verdict is not Verdict.IDENTICAL:
-            _print_task(name, one, found.models, details=found.margin is not None)
-    tests = [test for one in found.tasks.values() for test in one.comparisons if not test.same_as]
+        if verdict is None or verdict.verdict is not Verdict.IDENTICAL:
+            _print_task(name, one, found.models, details=verdict is not None)
+            tests += [test for test in one.comparisons if not test.same_as]
     if any(test.result.test == SIGN_FLIP for test in tests):
         out.print(
             f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
         )
     if tests:
+        number = sum(not test.same_as for one in found.tasks.values() for test in one.comparisons)
         out.print(
-            f"p, Holm: corrected for all {len(tests)} tests of this call.\n"
+            f"p, Holm: corrected for all {number} tests of this call.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%}, "
             f"given how often these runs differ."
         )
     for name, cause in found.not_compared.items():
         say(f"Not compared: {name}: {cause}")
     if found.margin is not None:
-        say(
-            f"Equivalent: the 90 % interval lies within {100 * found.margin:g} pts to both sides (two one-sided tests "
-            f"at {ALPHA:.0%}).\nDifferent: the paired test rejects (p, Holm), and the interval does not lie within.\n"
-            f"Verdict on the scores: {found.verdict}"
-        )
+        if tests:
+            say(
+                f"Equivalent: the 90 % interval lies within {100 * found.margin:g} pts to both sides (two one-sided "
+                f"tests at {ALPHA:.0%}).\n"
+                f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
+            )
+        say(f"\nVerdict on the scores: {found.verdict}")
     print_state_of_data({name: one.data for name, one in found.tasks.items()})
-
-
-def _print_verdict(task: str, one: ComparedTask, verdict: TaskVerdict) -> None:
-    say(f"\n{task}: {verdict.verdict}")
-    for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in one.warnings)):
-        if sentence:
-            say(sentence)
 
 
 def _sentences(task: str, one: ComparedTask, models: Mapping[str, str]) -> list[str]:
@@ -117,12 +117,7 @@ def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, deta
             f"compared. Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} "
             f"only, {overlap.neither} in neither."
         )
-        say_columns(
-            [
-                (f"  {name}", text)
-                for name, text in _agreement_lines(one.agreements[first, second], (first, second), details)
-            ]
-        )
+        say_columns(list(_agreement_lines(one.agreements[first, second], (first, second), details)))
         by_metric, alike = defaultdict(list), defaultdict[tuple[str, str], list[str]](list)
         for test in one.comparisons:
             if (test.first, test.second) == (first, second) and test.same_as:
@@ -144,32 +139,32 @@ def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, deta
 
 
 def _agreement_lines(found: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
-    """Yield names and counts of replies, likelihoods and answers that agree; with ``details`` how far others differ."""
+    """Yield names and counts of what agrees in two runs; with ``details`` also how far the rest differs."""
     if found.failed.one_sided:
-        yield "failed", f"{found.failed.only_first} in {runs[0]} only, {found.failed.only_second} in {runs[1]} only"
+        yield "  failed", f"{found.failed.only_first} in {runs[0]} only, {found.failed.only_second} in {runs[1]} only"
     if (texts := found.texts) is not None:
         spaces = f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
-        yield "replies", f"{_share(texts.equal, texts.samples)} equal{spaces}"
+        yield "  replies", f"{_share(texts.equal, texts.samples)} equal{spaces}"
         if details and texts.characters and texts.words:
             both = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
-            yield "they part", f"after {both} (median); {texts.at_first_word} within the first word"
+            yield "  they part", f"after {both} (median); {texts.at_first_word} within the first word"
     if (losses := found.likelihoods) is not None:
-        yield "likelihoods", f"{_share(losses.equal, losses.samples)} equal to the last digit"
-        if details and (size := losses.absolute):
-            shown = ", ".join(f"{name} {value:.2g}" for name, value in size.items())
-            yield "difference", f"{shown} nats per token; mean with sign {losses.mean_signed:+.2g}"
+        yield "  likelihoods", f"{_share(losses.equal, losses.samples)} equal to the last digit"
+        if details and losses.absolute:
+            size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
+            yield "  difference", f"{size} nats per token; mean with sign {losses.mean_signed:+.2g}"
         near = sum(flip.margin <= NEAR_TIE for flip in losses.flips)
         flips = f"; {near} of {len(losses.flips)} flips at near ties ({runs[0]}'s margin at most {NEAR_TIE:g} nats)"
-        yield "choices", f"{_share(losses.equal_choices, losses.samples)} equal{flips if losses.flips else ''}"
+        yield "  choices", f"{_share(losses.equal_choices, losses.samples)} equal{flips if losses.flips else ''}"
         if losses.greedy_options:
-            yield "greedy flags", f"{_share(losses.equal_greedy, losses.greedy_options)} equal"
+            yield "  greedy flags", f"{_share(losses.equal_greedy, losses.greedy_options)} equal"
     rows = defaultdict[str, list[str]](list)
     for row, one in found.answers.items():
         neither = f"; {one.neither} without an answer in either run" if one.neither else ""
         rows[f"{_share(one.equal, one.samples)} equal{neither}"].append(row)
-    yield from (("answers", f"{text}, read by {', '.join(names)}") for text, names in rows.items())
+    yield from (("  answers", f"{text}, read by {', '.join(names)}") for text, names in rows.items())
     if details and found.examples:
-        yield "look at", ", ".join(found.examples)
+        yield "  look at", ", ".join(found.examples)
 
 
 def _share(part: int, total: int) -> str:

@@ -11,7 +11,7 @@ from medtasks.audit.run_files import Source
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.data.store import load_documents
-from medtasks.errors import RepliesError, UnknownName
+from medtasks.errors import RepliesError
 from medtasks.harness.task_files import task_file
 
 from ..made_up_runs import write_run
@@ -158,31 +158,12 @@ def test_a_refused_task_leaves_the_others(right, tmp_path):
     assert list(tasks) == ["letters", "likely"]
 
 
-def test_sampling_is_a_warning(right, tmp_path):
-    settings = {"configs": {"letters": {"generation_kwargs": {"temperature": 0.7}}}}
-    warnings = compared(tmp_path, "letters", right[:9], right[:9], **settings).task.warnings
-    assert warnings[0] == "the runs drew replies with different settings (generation setting temperature)"
-    assert "use temperature 0" in warnings[1]
-
-
 def test_marks_of_images_are_no_other_question(right, tmp_path):
     a = write_replies(tmp_path / "a", "letters", right[:9])
     b = write_replies(tmp_path / "b", "letters", right[:9], "<image>\nQuestion")
     found = compare_task(task_file("letters"), both(a, b), margin=0.01)
     assert found.warnings == ("9 prompts differ in white space or in the mark of an image",)
     assert TaskVerdict(found, 0.01).verdict is Verdict.IDENTICAL
-
-
-def test_runs_that_share_nothing(right, tmp_path):
-    a = write_replies(tmp_path / "a", "letters", right[:9])
-    b = write_replies(tmp_path / "b", "likely", losses(right[:9]))
-    with pytest.raises(RepliesError, match="no task with a samples file in common"):
-        compare_all(both(a, b), margin=0.01)
-    c = write_replies(tmp_path / "c", "letters", [None] * 9)
-    with pytest.raises(RepliesError, match="letters: A and B answered no document in common"):
-        compare_all(both(a, c), margin=0.01)
-    with pytest.raises(UnknownName, match="acuracy"):
-        compare_task(task_file("letters"), both(a, a), ["acuracy"], margin=0.01)
 
 
 def test_credentialed_data_show_no_id_and_no_text(tmp_path):

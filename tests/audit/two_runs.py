@@ -56,11 +56,11 @@ def write_replies(folder: Path, task: str, replies: Sequence[Given], asked: str 
 
 
 def compared(
-    folder: Path, task: str, first: Sequence[Given], second: Sequence[Given], margin: float = MARGIN, **recorded: Any
+    folder: Path, task: str, first: Sequence[Given], second: Sequence[Given], margin: float = MARGIN
 ) -> TaskVerdict:
-    """Compare two runs; of the second, ``recorded`` stands in its results file."""
+    """Compare two runs, of one task each."""
     a = write_replies(folder / "a", task, first)
-    b = write_replies(folder / "b", task, second, **recorded)
+    b = write_replies(folder / "b", task, second)
     tasks, _ = compare_all({"A": Source(a), "B": Source(b)}, margin=margin)
     return TaskVerdict(tasks[task], margin)
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from medtasks.audit.comparing import compare_all
-from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
+from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
 from medtasks.audit.run_files import Source
 
 from ..model_adapters import tiny_hf_models
@@ -27,20 +27,15 @@ def test_two_precisions_of_one_checkpoint(sample, tmp_path):
         runs[dtype] = Source(tmp_path / dtype)
     compared, not_compared = compare_all({"A": runs["float32"], "B": runs["bfloat16"]}, margin=0.01)
     assert not not_compared
-    agreements = {}
+    verdicts = {name: TaskVerdict(task, 0.01) for name, task in compared.items()}
+    assert overall([one.verdict for one in verdicts.values()]) in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
     for name, task in compared.items():
-        found = TaskVerdict(task, 0.01)
-        assert found.verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
+        found = verdicts[name].agreement
+        assert (found.overlap.both, found.failed.one_sided, found.failed.both) == (8, 0, 0)
         assert task.warnings == ()  # prompts are recorded and the same
-        agreements[name] = found.agreement
-        assert (found.agreement.overlap.both, found.agreement.failed.one_sided, found.agreement.failed.both) == (
-            8,
-            0,
-            0,
-        )
-    likely = agreements["mediconfusion_ps"].likelihoods
+    likely = verdicts["mediconfusion_ps"].agreement.likelihoods
     assert (likely.options, likely.equal) == (16, 0)
     assert 0 < likely.absolute["q90"] < 0.125
-    assert agreements["mediconfusion"].texts.samples == 8
+    assert verdicts["mediconfusion"].agreement.texts.samples == 8
     same, _ = compare_all({"A": runs["float32"], "B": runs["float32"]}, margin=0.01)
     assert {TaskVerdict(task, 0.01).verdict for task in same.values()} == {Verdict.IDENTICAL}
