@@ -138,17 +138,17 @@ def agreement(
     second: Replies,
     samples: int,
     scores: Mapping[str, tuple[Scores, Scores]],
-    shown: Callable[[str], str] = str,
+    written: Callable[[str], str] = str,
 ) -> Agreement:
     """Compare two runs' replies to a task of this many samples.
 
-    ``scores`` are those of both runs by name of the row. Ids are written as ``shown`` does, as hashed ones.
+    ``scores`` are those of both runs by name of the row; ``written`` returns an id as it is reported, such as hashed.
     """
-    both = {sample: (first[sample], second[sample]) for sample in first if sample in second}
-    failed = [(a.failed, b.failed) for a, b in both.values()]
-    pairs = {shown(sample): (a, b) for sample, (a, b) in both.items() if not (a.failed or b.failed)}
+    replies = {sample: (first[sample], second[sample]) for sample in first if sample in second}
+    failed = [(a.failed, b.failed) for a, b in replies.values()]
+    pairs = {written(sample): (a, b) for sample, (a, b) in replies.items() if not (a.failed or b.failed)}
     answers = {
-        row: answer_agreement({shown(sample): (a[sample], b[sample]) for sample in a if sample in b})
+        row: answer_agreement({written(sample): (a[sample], b[sample]) for sample in a if sample in b})
         for row, (a, b) in scores.items()
     }
     return Agreement(
@@ -183,8 +183,8 @@ def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | 
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many characters or words two texts both begin with."""
-    unequal = (place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    """Return the number of characters or words that two texts both begin with."""
+    unequal = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
     return next(unequal, min(len(first), len(second)))
 
 
@@ -196,29 +196,29 @@ def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
 
 def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
     """Compare likelihoods by sample id; None where there are none, or only of another number of options."""
-    known = {
+    compared = {
         sample: (a.losses, b.losses, list(zip(a.greedy or (), b.greedy or (), strict=False)))
         for sample, (a, b) in pairs.items()
         if a.losses is not None and b.losses is not None and len(a.losses) == len(b.losses)
     }
-    if not known:
+    if not compared:
         return None
-    differences = [after - before for a, b, _ in known.values() for before, after in zip(a, b, strict=True)]
+    differences = [after - before for a, b, _ in compared.values() for before, after in zip(a, b, strict=True)]
     finite = [difference for difference in differences if math.isfinite(difference)]
     flips = []
-    for sample, (a, b, _) in known.items():
+    for sample, (a, b, _) in compared.items():
         if most_likely(a) != most_likely(b):
             best, following = [*sorted(a), math.inf][:2]
             flips.append(Flip(sample, 0.0 if best == following else following - best))  # both may be infinite
-    flags = [two for *_, greedy in known.values() for two in greedy]
+    flags = [two for *_, greedy in compared.values() for two in greedy]
     return LikelihoodAgreement(
-        samples=len(known),
-        equal=sum(a == b for a, b, _ in known.values()),
+        samples=len(compared),
+        equal=sum(a == b for a, b, _ in compared.values()),
         options=len(differences),
         absolute=_quantiles([abs(difference) for difference in finite]),
         mean_absolute=math.fsum(map(abs, finite)) / len(finite) if finite else math.nan,
         mean_signed=math.fsum(finite) / len(finite) if finite else math.nan,
-        equal_choices=len(known) - len(flips),
+        equal_choices=len(compared) - len(flips),
         flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),
         greedy_options=len(flags),
         equal_greedy=sum(before == after for before, after in flags),

@@ -108,8 +108,8 @@ def compare_runs(
         UnknownName: There is no such metric or row.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
-    answered = {name: {doc_id: one for doc_id, one in run.items() if not one.failed} for name, run in runs.items()}
-    shown = partial(hidden_id, "doc") if is_private_task(task, documents) else str
+    answered = {name: {id_: reply for id_, reply in run.items() if not reply.failed} for name, run in runs.items()}
+    written_id = partial(hidden_id, "doc") if is_private_task(task, documents) else str
     overlaps, agreements = {}, {}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
@@ -121,8 +121,8 @@ def compare_runs(
                 f"{first} and {second} answered no document in common, so that there is nothing to compare"
             )
         # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-        both = [{doc_id: one for doc_id, one in answered[name].items() if doc_id in shared} for name in (first, second)]
-        before, after = (run_values(task, documents, replies, list(chosen.values())) for replies in both)
+        replies = [{id_: answered[name][id_] for id_ in answered[name] if id_ in shared} for name in (first, second)]
+        before, after = (run_values(task, documents, of_run, list(chosen.values())) for of_run in replies)
         if before.rules != after.rules:
             raise RepliesError(
                 f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
@@ -133,13 +133,13 @@ def compare_runs(
         versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
         scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
         overlaps[first, second] = Overlap.of(answered[first], answered[second], len(documents))
-        agreements[first, second] = agreement(runs[first], runs[second], len(documents), scores, shown)
+        agreements[first, second] = agreement(runs[first], runs[second], len(documents), scores, written_id)
         values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
         left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
-        for key, (one, other) in values.items():
-            if key not in left_out and not one.keys() & other.keys():
+        for key, (first_values, second_values) in values.items():
+            if key not in left_out and not first_values.keys() & second_values.keys():
                 left_out[key] = f"has no sample with a value in both {first} and {second}"
-        compared = {key: both for key, both in values.items() if key not in left_out}
+        compared = {key: pair for key, pair in values.items() if key not in left_out}
         tests += _tests((first, second), compared, chosen, margin)
         skipped |= left_out
     return corrected_together({"": ComparedTask(tests, overlaps, agreements, versions, skipped)})[""]
@@ -154,13 +154,13 @@ def _tests(
     """Test two runs' values, by name of the row and metric; no p-value is corrected yet."""
     main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
     tests: list[Comparison] = []
-    for (rule, metric), both in values.items():
-        paired = _paired(*both)
+    for (rule, metric), pair in values.items():
+        paired = _paired(*pair)
         result = compare_paired(*paired)
         alike = (
             test.rule
             for test in tests
-            if test.metric == metric and not test.same_as and values[test.rule, metric] == both
+            if test.metric == metric and not test.same_as and values[test.rule, metric] == pair
         )
         test = Comparison(
             *(*runs, rule, metric, result, result.p),
@@ -176,12 +176,11 @@ def _tests(
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
     """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
 
-    A metric of reports stands for all of its scores. UnknownName: the task has no such metric, or none with a standard
-    error.
+    A report metric is all of its scores. UnknownName: the task has no such metric, or none with a standard error.
     """
-    known = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
-    comparable = [metric.name for metric in known]
-    asked: set[str] = set()
+    metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
+    comparable = [metric.name for metric in metrics]
+    wished: set[str] = set()
     for name in names:
         parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else []
         if not parts and name not in comparable:
@@ -190,8 +189,8 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
                     f"'{name}' has no value per sample; those that can be compared: {', '.join(comparable)}"
                 )
             raise unknown_name("metric", name, comparable)
-        asked.update(parts or [name])
-    chosen = [one for one in known if one.name in asked or (not names and one.role is not Role.RATE)]
+        wished.update(parts or [name])
+    chosen = [m for m in metrics if m.name in wished or (not names and m.role is not Role.RATE)]
     if not chosen:
         raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
     return chosen
@@ -199,8 +198,8 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared."""
-    known = chosen_metrics(task)
-    return [metric for metric in known if metric.role is Role.MAIN] or known[:1]
+    metrics = chosen_metrics(task)
+    return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
 
 
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
@@ -229,21 +228,21 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
 
 
 def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
-    found = task.family.sample_values(metric, scores, samples)
+    values = task.family.sample_values(metric, scores, samples)
     texts = compares_texts(metric)
-    if not found and task.family.paired:
-        return found  # no complete pair in common, which is said of both runs
-    if not found and any(score.get("stops") for score in scores):
+    if not values and task.family.paired:
+        return values  # no complete pair in common, which is reported of both runs together
+    if not values and any(score.get("stops") for score in scores):
         raise NotComparable("has no number, because the published code stops")
-    if not found:
+    if not values:
         of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
         raise NotComparable(NO_MEAN if of_all else "has no value per sample")
     if texts:  # compared with their mean already; the estimate would compute all other metrics of texts, too
-        return found
+        return values
     total = metric.estimate(scores).value
-    if not math.isclose(mean([value for _, value in found.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
+    if not math.isclose(mean([value for _, value in values.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
         raise NotComparable(NO_MEAN)
-    return found
+    return values
 
 
 def compared_values(first: Values, second: Values) -> PairedResult | None:
@@ -294,8 +293,8 @@ def compare_all(
     files = {name: samples_by_task(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
-    for task in sorted({task for found in files.values() for task in found}):
-        having = {name: Source(found[task]) for name, found in files.items() if task in found}
+    for task in sorted({task for by_task in files.values() for task in by_task}):
+        having = {name: Source(by_task[task]) for name, by_task in files.items() if task in by_task}
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         try:
@@ -314,36 +313,38 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
     Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
     :func:`compare_task` and :func:`compare_all`.
     """
-    found: dict[tuple[Path, str], ComparedTask] = {}
+    compared: dict[tuple[Path, str], ComparedTask] = {}
     notes: dict[Path, list[str]] = {}
     for other in dict.fromkeys(others):
         runs = {"this run": run, str(other): Source(other)}
         tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
         notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
-        found |= {(other, name): one for name, one in tasks.items()}
+        compared |= {(other, name): result for name, result in tasks.items()}
     scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
-    for (other, name), one in corrected_together(found).items():
-        (overlap,) = one.overlaps.values()
+    for (other, name), result in corrected_together(compared).items():
+        (overlap,) = result.overlaps.values()
         if overlap.only_first or overlap.only_second:
             notes[other].append(
                 f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
                 f"were answered in this run only, {overlap.only_second} in the other only."
             )
-        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in one.skipped.items()]
-        for test in one.comparisons:
-            result = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
-            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **result)
+        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in result.skipped.items()]
+        for test in result.comparisons:
+            numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
+            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
             scores[other].append(score)
     names = {other: model_of(Source(other)) or other.name for other in notes}
-    return tuple(RunComparison(names[one], str(one), tuple(scores[one]), tuple(notes[one])) for one in notes)
+    return tuple(RunComparison(names[run], str(run), tuple(scores[run]), tuple(notes[run])) for run in notes)
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
     """Return comparisons with p-values corrected (Holm) for all tests; rules with the same values are one test."""
-    p_values = iter(holm([test.result.p for one in compared.values() for test in one.comparisons if not test.same_as]))
+    p_values = iter(
+        holm([test.result.p for task in compared.values() for test in task.comparisons if not test.same_as])
+    )
     corrected = {}
-    for key, one in compared.items():
-        holms = {(t.first, t.second, t.rule, t.metric): next(p_values) for t in one.comparisons if not t.same_as}
-        tests = [replace(t, holm=holms[t.first, t.second, t.same_as or t.rule, t.metric]) for t in one.comparisons]
-        corrected[key] = replace(one, comparisons=tests)
+    for key, task in compared.items():
+        holms = {(t.first, t.second, t.rule, t.metric): next(p_values) for t in task.comparisons if not t.same_as}
+        tests = [replace(t, holm=holms[t.first, t.second, t.same_as or t.rule, t.metric]) for t in task.comparisons]
+        corrected[key] = replace(task, comparisons=tests)
     return corrected

@@ -82,7 +82,7 @@ class TaskVerdict:
 
     @property
     def lacking(self) -> str:
-        """Samples that the verdict lacks, in one sentence; empty where failures stand in the way, or none lack."""
+        """Samples that the verdict lacks, in one sentence; empty if only failures prevent another one."""
         if self.verdict not in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS):
             return ""
         if not self.task.comparisons:
@@ -94,15 +94,15 @@ class TaskVerdict:
         ]
         if not not_shown:
             return ""
-        worst, needed = max(not_shown, key=lambda pair: pair[1])
+        worst, number = max(not_shown, key=lambda pair: pair[1])
         has = f"{worst.metric} ({worst.rule}) has {_counted(worst.result.samples)} values"
         if worst.result.units < 2:
             return f"{has}, all of one patient, image or pair, so that no test can tell."
-        if not needed:
+        if not number:
             return (
                 f"{has}; the difference seen is as large as the margin, and more samples would tell whether it is real."
             )
-        return f"{has}; equivalence takes about {_counted(needed)}, or a wider --margin."
+        return f"{has}; equivalence takes about {_counted(number)}, or a wider --margin."
 
 
 def is_equivalent(test: Comparison) -> bool:

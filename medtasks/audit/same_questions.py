@@ -25,9 +25,9 @@ def check_same_task(task: str, files: Sequence[Path]) -> None:
     """
     results = [results_beside(file) for file in files]
     compared = {
-        "were asked on different data": [recorded_fingerprint(one, task) for one in results],
-        "asked different versions of the task": [mapping_in(one, "versions").get(task) for one in results],
-        "had different numbers of few-shot examples": [_config(one, task).get("num_fewshot") for one in results],
+        "were asked on different data": [recorded_fingerprint(run, task) for run in results],
+        "asked different versions of the task": [mapping_in(run, "versions").get(task) for run in results],
+        "had different numbers of few-shot examples": [_config(run, task).get("num_fewshot") for run in results],
     }
     for how, (first, second) in compared.items():
         if first is not None and second is not None and first != second:
@@ -38,7 +38,7 @@ def check_same_task(task: str, files: Sequence[Path]) -> None:
 
 
 def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
-    """Return how prompts and sampling of two runs may differ, one sentence each.
+    """List possible differences in prompts and sampling of two runs, one sentence each.
 
     Models that find an image's place by a mark in the text have it in their prompts, which is no other question.
     RepliesError: words of the prompts differ, or of what they are made from where they are not recorded.
@@ -89,10 +89,10 @@ def _words(prompt: str) -> list[str]:
 
 def _prompts(path: Path, documents: Documents) -> dict[str, str]:
     """Return the prompts in a samples file by document id; none where it holds none, or withholds them."""
-    found = {}
+    prompts = {}
     for line in path.read_text(encoding="utf-8-sig").split("\n") if path.is_file() else ():
         item = parse_json(line) if line.strip() else {}
         prompt = item.get("input")
         if isinstance(prompt, str) and isinstance(item["doc_id"], int) and not is_withheld(prompt):
-            found[str(documents[item["doc_id"]]["doc_id"])] = prompt
-    return found
+            prompts[str(documents[item["doc_id"]]["doc_id"])] = prompt
+    return prompts

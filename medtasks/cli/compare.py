@@ -66,10 +66,10 @@ def compare(
     """
     look_into(context, include_path, [Path(name) for name in names])
     margin = MARGIN if equivalence is None and require is not None else equivalence
-    found = _compared(names, metric or (), rule or (), model or (), margin)
-    write_json(json_file, comparisons_as_dict(found))
-    print_comparisons(found)
-    _check(found, require)
+    comparisons = _compared(names, metric or (), rule or (), model or (), margin)
+    write_json(json_file, comparisons_as_dict(comparisons))
+    print_comparisons(comparisons)
+    _check(comparisons, require)
 
 
 def parity(
@@ -88,10 +88,10 @@ def parity(
     answers of every task of both, a paired test and an equivalence test of the scores, and a verdict.
     """
     look_into(context, include_path, [Path(name) for name in names])
-    found = _compared(names, metric or (), (), model or (), margin)
-    write_json(json_file, verdicts_as_dict(found))
-    print_comparisons(found)
-    _check(found, require)
+    comparisons = _compared(names, metric or (), (), model or (), margin)
+    write_json(json_file, verdicts_as_dict(comparisons))
+    print_comparisons(comparisons)
+    _check(comparisons, require)
 
 
 def _compared(
@@ -116,9 +116,9 @@ def _compared(
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
     if len(models) > 1 and len(models) != len(paths):
         raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
-    wanted = models if len(models) > 1 else [*models, None][:1] * len(paths)
+    chosen = models if len(models) > 1 else [*models, None][:1] * len(paths)
     runs = dict(zip(ascii_uppercase, paths, strict=False))
-    sources = {label: Source(path, one) for (label, path), one in zip(runs.items(), wanted, strict=True)}
+    sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), chosen, strict=True)}
     if task is None:
         tasks, causes = compare_all(sources, metrics, rules, margin)
     else:
@@ -128,8 +128,8 @@ def _compared(
     )
 
 
-def _check(found: ComparedRuns, required: Required | None) -> None:
+def _check(comparisons: ComparedRuns, required: Required | None) -> None:
     """Raise MedTasksError unless the verdict is the required one or better, and all tasks were compared."""
-    if required is not None and (found.not_compared or found.verdict not in _FULFILLED[required]):
-        left = f", and {len(found.not_compared)} of their tasks not compared" if found.not_compared else ""
-        raise MedTasksError(f"--require {required} is not met: the verdict is '{found.verdict}'{left}")
+    if required is not None and (comparisons.not_compared or comparisons.verdict not in _FULFILLED[required]):
+        left = f", and {len(comparisons.not_compared)} of their tasks not compared" if comparisons.not_compared else ""
+        raise MedTasksError(f"--require {required} is not met: the verdict is '{comparisons.verdict}'{left}")

@@ -36,119 +36,119 @@ class ComparedRuns:
         """Verdicts by task; none without a margin."""
         if self.margin is None:
             return {}
-        return {name: TaskVerdict(one, self.margin) for name, one in self.tasks.items()}
+        return {name: TaskVerdict(task, self.margin) for name, task in self.tasks.items()}
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on all tasks; takes a margin."""
-        return overall([one.verdict for one in self.verdicts.values()])
+        return overall([verdict.verdict for verdict in self.verdicts.values()])
 
 
-def print_comparisons(found: ComparedRuns) -> None:
-    """Print all comparisons of a call, and the verdict on them; of identical runs of a task there is no more to say."""
-    for label, path in found.runs.items():
-        say(f"{label}: {path}{found.models[label] and f', model: {found.models[label]}'}")
+def print_comparisons(comparisons: ComparedRuns) -> None:
+    """Print all comparisons of a call and the verdict on them, without the tests of identical runs."""
+    for label, path in comparisons.runs.items():
+        say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
     tests: list[Comparison] = []
-    for name, one in found.tasks.items():
-        if (verdict := found.verdicts.get(name)) is not None:
+    for name, task in comparisons.tasks.items():
+        if (verdict := comparisons.verdicts.get(name)) is not None:
             say(f"\n{name}: {verdict.verdict}")
-            for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in one.warnings)):
+            for sentence in (verdict.explanation, verdict.lacking, *(f"Note: {warning}." for warning in task.warnings)):
                 if sentence:
                     say(sentence)
-        elif found.task is None:
+        elif comparisons.task is None:
             out.print(f"\n[bold]{name}[/]")
         if verdict is None or verdict.verdict is not Verdict.IDENTICAL:
-            _print_task(name, one, found.models, details=verdict is not None)
-            tests += [test for test in one.comparisons if not test.same_as]
+            _print_task(name, task, comparisons.models, details=verdict is not None)
+            tests += [test for test in task.comparisons if not test.same_as]
     if any(test.result.test == SIGN_FLIP for test in tests):
         out.print(
             f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
         )
     if tests:
-        number = sum(not test.same_as for one in found.tasks.values() for test in one.comparisons)
+        number = sum(not test.same_as for task in comparisons.tasks.values() for test in task.comparisons)
         out.print(
             f"p, Holm: corrected for all {number} tests of this call.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%}, "
             f"given how often these runs differ."
         )
-    for name, cause in found.not_compared.items():
+    for name, cause in comparisons.not_compared.items():
         say(f"Not compared: {name}: {cause}")
-    if found.margin is not None:
+    if comparisons.margin is not None:
         if tests:
             say(
-                f"Equivalent: the 90 % interval lies within {100 * found.margin:g} pts to both sides (two one-sided "
-                f"tests at {ALPHA:.0%}).\n"
+                f"Equivalent: the 90 % interval lies within {100 * comparisons.margin:g} pts to both sides "
+                f"(two one-sided tests at {ALPHA:.0%}).\n"
                 f"Different: the paired test rejects (p, Holm), and the interval does not lie within."
             )
-        say(f"\nVerdict on the scores: {found.verdict}")
-    print_state_of_data({name: one.data for name, one in found.tasks.items()})
+        say(f"\nVerdict on the scores: {comparisons.verdict}")
+    print_state_of_data({name: task.data for name, task in comparisons.tasks.items()})
 
 
-def _sentences(task: str, one: ComparedTask, models: Mapping[str, str]) -> list[str]:
+def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
     """Return the main result of each two runs: the main metric under the first rule, one sentence each."""
-    main = next((test.metric for test in one.comparisons if test.main), "")
+    main = next((test.metric for test in task.comparisons if test.main), "")
     firsts: dict[tuple[str, str], Comparison] = {}
-    for test in one.comparisons:
+    for test in task.comparisons:
         if test.metric == main:
             firsts.setdefault((test.first, test.second), test)
     short = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
-    named = {label: f"{label} ({name})" if name else label for label, name in short.items()}
+    named = {label: f"{label} ({model})" if model else label for label, model in short.items()}
     sentences = []
     for test in firsts.values():
-        found = test.result
-        on = f"{task} ({words.counted(found.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
-        first, second = (words.number(value, test.share) for value in (found.first, found.second))
-        verdict = f"{test.second} is {'higher' if found.difference > 0 else 'lower'}"
+        result = test.result
+        on = f"{name} ({words.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
+        first, second = (words.number(mean, test.share) for mean in (result.first, result.second))
+        verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
         sentences.append(
             f"On {on}, {named[test.second]} has {test.metric} {second} and {named[test.first]} {first} "
-            f"under {test.rule}: difference {words.signed(found.difference, test.share)}, 95 % interval "
-            f"{words.difference_interval(found.low, found.high, test.share)}, p = {p_value(found.p)} "
+            f"under {test.rule}: difference {words.signed(result.difference, test.share)}, 95 % interval "
+            f"{words.difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
             f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
         )
     return sentences
 
 
-def _print_task(task: str, one: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
-    for sentence in _sentences(task, one, models):
+def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
+    for sentence in _sentences(name, task, models):
         say(sentence)
-    for (first, second), overlap in one.overlaps.items():
+    for (first, second), overlap in task.overlaps.items():
         out.print(
             f"\n{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are "
             f"compared. Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} "
             f"only, {overlap.neither} in neither."
         )
-        say_columns(list(_agreement_lines(one.agreements[first, second], (first, second), details)))
+        say_columns(list(_agreement_lines(task.agreements[first, second], (first, second), details)))
         by_metric, alike = defaultdict(list), defaultdict[tuple[str, str], list[str]](list)
-        for test in one.comparisons:
+        for test in task.comparisons:
             if (test.first, test.second) == (first, second) and test.same_as:
                 alike[test.rule, test.same_as].append(test.metric)
             elif (test.first, test.second) == (first, second):
                 by_metric[test.metric].append(test)
-        for name, rows in by_metric.items():
-            out.print(_table(name, rows))
+        for metric, tests in by_metric.items():
+            out.print(_table(metric, tests))
         for (rule, same), metrics in alike.items():
             say(f"{rule} gives every sample the same {', '.join(metrics)} as {same}; both are one test.")
-    say("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.rules.items()) + ".")
+    say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
     rules, left_out = defaultdict[tuple[str, str], list[str]](list), defaultdict[tuple[str, str], list[str]](list)
-    for (rule, metric), why in one.skipped.items():
+    for (rule, metric), why in task.skipped.items():
         rules[metric, why].append(rule)
     for (metric, why), names in rules.items():
         left_out[", ".join(names), why].append(metric)
-    for (joined, why), metrics in left_out.items():
-        say(f"Not compared: {', '.join(metrics)} ({joined}): {why}.")
+    for (rows, why), metrics in left_out.items():
+        say(f"Not compared: {', '.join(metrics)} ({rows}): {why}.")
 
 
-def _agreement_lines(found: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
+def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
     """Yield names and counts of what agrees in two runs; with ``details`` also how far the rest differs."""
-    if found.failed.one_sided:
-        yield "  failed", f"{found.failed.only_first} in {runs[0]} only, {found.failed.only_second} in {runs[1]} only"
-    if (texts := found.texts) is not None:
+    if (failed := agreement.failed).one_sided:
+        yield "  failed", f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
+    if (texts := agreement.texts) is not None:
         spaces = f", {texts.equal_but_spaces} more but for white space" if texts.equal_but_spaces else ""
         yield "  replies", f"{_share(texts.equal, texts.samples)} equal{spaces}"
         if details and texts.characters and texts.words:
-            both = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
-            yield "  they part", f"after {both} (median); {texts.at_first_word} within the first word"
-    if (losses := found.likelihoods) is not None:
+            common = f"{texts.characters['median']:.0f} characters, {texts.words['median']:.0f} words"
+            yield "  they part", f"after {common} (median); {texts.at_first_word} within the first word"
+    if (losses := agreement.likelihoods) is not None:
         yield "  likelihoods", f"{_share(losses.equal, losses.samples)} equal to the last digit"
         if details and losses.absolute:
             size = ", ".join(f"{name} {value:.2g}" for name, value in losses.absolute.items())
@@ -159,78 +159,78 @@ def _agreement_lines(found: Agreement, runs: tuple[str, str], details: bool) -> 
         if losses.greedy_options:
             yield "  greedy flags", f"{_share(losses.equal_greedy, losses.greedy_options)} equal"
     rows = defaultdict[str, list[str]](list)
-    for row, one in found.answers.items():
-        neither = f"; {one.neither} without an answer in either run" if one.neither else ""
-        rows[f"{_share(one.equal, one.samples)} equal{neither}"].append(row)
+    for row, answers in agreement.answers.items():
+        neither = f"; {answers.neither} without an answer in either run" if answers.neither else ""
+        rows[f"{_share(answers.equal, answers.samples)} equal{neither}"].append(row)
     yield from (("  answers", f"{text}, read by {', '.join(names)}") for text, names in rows.items())
-    if details and found.examples:
-        yield "  look at", ", ".join(found.examples)
+    if details and agreement.examples:
+        yield "  look at", ", ".join(agreement.examples)
 
 
 def _share(part: int, total: int) -> str:
     return f"{part} of {total}" + (f" ({100 * part / total:.1f} %)" if total else "")
 
 
-def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
+def _table(metric: str, tests: Sequence[Comparison]) -> Table:
     """Return the table of one metric and two runs; rules are columns."""
-    first, second = comparisons[0].first, comparisons[0].second
-    results = [one.result for one in comparisons]
-    table = number_table(f"{second} compared with {first}", [one.rule for one in comparisons], metric)
-    table.add_row("samples (independent units)", *(f"{found.samples} ({found.units})" for found in results))
-    table.add_row(first, *(words.number(one.result.first, one.share) for one in comparisons))
-    table.add_row(second, *(words.number(one.result.second, one.share) for one in comparisons))
-    table.add_row(f"{second} - {first}", *(words.signed(one.result.difference, one.share) for one in comparisons))
-    intervals = (words.difference_interval(one.result.low, one.result.high, one.share) for one in comparisons)
+    first, second = tests[0].first, tests[0].second
+    results = [test.result for test in tests]
+    table = number_table(f"{second} compared with {first}", [test.rule for test in tests], metric)
+    table.add_row("samples (independent units)", *(f"{result.samples} ({result.units})" for result in results))
+    table.add_row(first, *(words.number(test.result.first, test.share) for test in tests))
+    table.add_row(second, *(words.number(test.result.second, test.share) for test in tests))
+    table.add_row(f"{second} - {first}", *(words.signed(test.result.difference, test.share) for test in tests))
+    intervals = (words.difference_interval(test.result.low, test.result.high, test.share) for test in tests)
     table.add_row("95 % interval", *intervals)
-    table.add_row("test", *(found.test for found in results))
-    table.add_row("p", *(p_value(found.p) for found in results))
-    table.add_row("p, Holm", *(p_value(one.holm) for one in comparisons))
-    table.add_row("detectable difference", *(words.points(one.result.detectable, one.share) for one in comparisons))
-    tested = [(one.equivalence, one.share) for one in comparisons if one.equivalence]
+    table.add_row("test", *(result.test for result in results))
+    table.add_row("p", *(p_value(result.p) for result in results))
+    table.add_row("p, Holm", *(p_value(test.holm) for test in tests))
+    table.add_row("detectable difference", *(words.points(test.result.detectable, test.share) for test in tests))
+    tested = [(test.equivalence, test.share) for test in tests if test.equivalence]
     if tested:
-        ends = (words.difference_interval(found.low, found.high, share) for found, share in tested)
+        ends = (words.difference_interval(result.low, result.high, share) for result, share in tested)
         table.add_row("90 % interval", *ends)
-        table.add_row("p, equivalence", *(p_value(found.p) for found, _ in tested))
+        table.add_row("p, equivalence", *(p_value(result.p) for result, _ in tested))
     return table
 
 
-def comparisons_as_dict(found: ComparedRuns) -> dict[str, Any]:
-    """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task stands at the top."""
-    verdicts = verdicts_as_dict(found) if found.margin is not None else {"tasks": {}, "settings": {}}
+def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
+    """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task is at the top."""
+    verdicts = verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
     settings = {"alpha": ALPHA, "power": POWER, "draws": DRAWS, "seed": SEED, **verdicts["settings"]}
-    head = {**_head(found), "models": dict(found.models), "settings": settings}
+    head = {**_head(comparisons), "models": dict(comparisons.models), "settings": settings}
     tasks = {}
-    for name, one in found.tasks.items():
+    for name, task in comparisons.tasks.items():
         tests = [
             {"first_run": test.first, "second_run": test.second, **_test_as_dict(test), "same_as": test.same_as}
-            for test in one.comparisons
+            for test in task.comparisons
         ]
         tasks[name] = {
             **verdicts["tasks"].get(name, {}),
-            "summary": _sentences(name, one, found.models),
-            **_task_as_dict(one),
+            "summary": _sentences(name, task, comparisons.models),
+            **_task_as_dict(task),
             "documents": [
                 {"first": first, "second": second, **as_json(overlap)}
-                for (first, second), overlap in one.overlaps.items()
+                for (first, second), overlap in task.overlaps.items()
             ],
             "comparisons": tests,
         }
-    if found.task is not None:
-        return {"task": found.task, **head, **tasks[found.task]}
-    return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(found.not_compared)}
+    if comparisons.task is not None:
+        return {"task": comparisons.task, **head, **tasks[comparisons.task]}
+    return {**verdicts, **head, "tasks": tasks, "tasks_not_compared": dict(comparisons.not_compared)}
 
 
-def verdicts_as_dict(found: ComparedRuns) -> dict[str, Any]:
+def verdicts_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of ``parity``."""
     tasks = {}
-    for name, verdict in found.verdicts.items():
-        one = found.tasks[name]
+    for name, verdict in comparisons.verdicts.items():
+        task = comparisons.tasks[name]
         tasks[name] = {
             "verdict": str(verdict.verdict),
             "explanation": verdict.explanation,
             "lacking": verdict.lacking,
-            "warnings": list(one.warnings),
-            **_task_as_dict(one),
+            "warnings": list(task.warnings),
+            **_task_as_dict(task),
             "documents": as_json(verdict.agreement.overlap),
             "failed": as_json(verdict.agreement.failed),
             "replies": as_json(verdict.agreement.texts),
@@ -242,27 +242,27 @@ def verdicts_as_dict(found: ComparedRuns) -> dict[str, Any]:
                     "main": test.main,
                     "equivalence": {**as_json(test.equivalence), "shown": is_equivalent(test)},
                 }
-                for test in one.comparisons
+                for test in task.comparisons
             ],
             "examples": verdict.agreement.examples,
         }
     return {
-        **_head(found),
-        "settings": {"margin": found.margin, "alpha": ALPHA, "near_tie": NEAR_TIE},
-        "verdict": str(found.verdict),
+        **_head(comparisons),
+        "settings": {"margin": comparisons.margin, "alpha": ALPHA, "near_tie": NEAR_TIE},
+        "verdict": str(comparisons.verdict),
         "tasks": tasks,
-        "tasks_not_compared": dict(found.not_compared),
+        "tasks_not_compared": dict(comparisons.not_compared),
     }
 
 
-def _head(found: ComparedRuns) -> dict[str, Any]:
-    runs = {label: str(path) for label, path in found.runs.items()}
+def _head(comparisons: ComparedRuns) -> dict[str, Any]:
+    runs = {label: str(path) for label, path in comparisons.runs.items()}
     return {"schema_version": 1, "medtasks": __version__, "runs": runs}
 
 
-def _task_as_dict(one: ComparedTask) -> dict[str, Any]:
-    left_out = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in one.skipped.items()]
-    return {"data": as_json(one.data), "rules": dict(one.rules), "not_compared": left_out}
+def _task_as_dict(task: ComparedTask) -> dict[str, Any]:
+    left_out = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
+    return {"data": as_json(task.data), "rules": dict(task.rules), "not_compared": left_out}
 
 
 def _test_as_dict(test: Comparison) -> dict[str, Any]:
