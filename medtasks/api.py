@@ -23,17 +23,17 @@ from medtasks.audit.report.reading.recorded import (
     scores_by_id,
     without_metrics,
 )
-from medtasks.audit.report.reading.run_folder import read_run as read_recorded_run
 from medtasks.audit.report.reading.task_reading import Samples, TaskReading, read_task
-from medtasks.audit.run_files import Source
 from medtasks.audit.scoring import RowScores, score_replies, with_interval
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.harness.documents import is_private_task, task_documents, task_provenance
-from medtasks.harness.replies import document_id, take_answer_field
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import including, scored_task, task_file
+from medtasks.runs.replies import document_id, take_answer_field
+from medtasks.runs.run_folder import read_run as read_recorded_run
+from medtasks.runs.sources import Source
 
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 Folders: TypeAlias = str | Path | Sequence[str | Path]

@@ -15,15 +15,6 @@ from typing import Any, TypeVar
 
 from medtasks.audit.agreement import Agreement, Overlap, agreement
 from medtasks.audit.report.contents import ComparedScore, RunComparison
-from medtasks.audit.run_files import (
-    Source,
-    check_fingerprints,
-    check_is_ours,
-    model_of,
-    nothing_in_common,
-    replies_to,
-    samples_by_task,
-)
 from medtasks.audit.same_questions import check_same_task, prompt_warnings
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.privacy import hidden_id
@@ -32,12 +23,21 @@ from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_na
 from medtasks.families.family import compares_texts
 from medtasks.families.texts import NO_MEAN, NotComparable
 from medtasks.harness.documents import is_private_task, task_documents, task_provenance
-from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file, variant_of
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
 from medtasks.metrics.report_scores import mean
+from medtasks.runs.replies import read_replies
+from medtasks.runs.sources import (
+    Source,
+    check_fingerprints,
+    check_is_ours,
+    model_of,
+    nothing_in_common,
+    replies_to,
+    samples_by_task,
+)
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, compare_paired, holm
 

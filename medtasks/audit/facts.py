@@ -21,9 +21,9 @@ import medtasks
 from medtasks.data.home import dataset_folder, home, written_whole
 from medtasks.data.manifest import Manifest, file_sha256
 from medtasks.errors import MedTasksError
-from medtasks.harness.harness_options import HarnessOptions
-from medtasks.harness.manifest import Gpu, Hardware, ModelFacts
-from medtasks.harness.redaction import redacted
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.manifest import Gpu, Hardware, ModelFacts
+from medtasks.runs.redaction import redacted
 
 # What loads models, reads images, makes prompts, or computes a score.
 DISTRIBUTIONS = (

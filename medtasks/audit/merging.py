@@ -12,7 +12,6 @@ from typing import Any
 from medtasks.audit.facts import commit, versions
 from medtasks.audit.recording import with_results
 from medtasks.audit.scoring import panel_results, warn
-from medtasks.audit.shard_runs import ShardRun, TaskPart, read_shards
 from medtasks.data.home import home, written_whole
 from medtasks.data.samples import Sample
 from medtasks.data.shards import SHARD_VARIABLE
@@ -20,18 +19,19 @@ from medtasks.errors import MedTasksError, RepliesError, WithheldReply
 from medtasks.families.family import FENCED, Reply, Row
 from medtasks.harness.documents import task_documents
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.logged_samples import score_in
-from medtasks.harness.manifest import RunManifest, RunState, manifest_files, manifest_path
-from medtasks.harness.process import this_process
-from medtasks.harness.redaction import redacted_arguments, settings
-from medtasks.harness.replies import document_id, read_replies
 from medtasks.harness.running import RESULTS, samples_file
-from medtasks.harness.sample_counts import FailureLimit, SampleCounts
-from medtasks.harness.saved_replies import FOLDER_NAME
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
 from medtasks.metrics.metric import STDERR, Score, evaluate
+from medtasks.runs.logged_samples import score_in
+from medtasks.runs.manifest import RunManifest, RunState, manifest_files, manifest_path
+from medtasks.runs.process import this_process
+from medtasks.runs.redaction import redacted_arguments, settings
+from medtasks.runs.replies import document_id, read_replies
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts
+from medtasks.runs.saved_replies import FOLDER_NAME
+from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
 
 Document = Mapping[str, Any]
 

@@ -13,8 +13,10 @@ from typing import Any
 from medtasks.audit.facts import commit, data_fingerprints, hardware, model_facts, versions
 from medtasks.data.shards import Shard
 from medtasks.harness.documents import Selection
-from medtasks.harness.harness_options import read_options, seeds
-from medtasks.harness.manifest import (
+from medtasks.harness.running import Outcome, samples_file, wanted_tasks
+from medtasks.harness.task_files import task_file, tasks_of
+from medtasks.runs.harness_options import read_options, seeds
+from medtasks.runs.manifest import (
     ModelFacts,
     Notice,
     RecipeFacts,
@@ -25,11 +27,9 @@ from medtasks.harness.manifest import (
     TaskRecord,
     manifest_path,
 )
-from medtasks.harness.process import this_process
-from medtasks.harness.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
-from medtasks.harness.running import Outcome, samples_file, wanted_tasks
-from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
-from medtasks.harness.task_files import task_file, tasks_of
+from medtasks.runs.process import this_process
+from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 
 _NOT_YET = "the run has not left results of it"
 

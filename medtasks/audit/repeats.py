@@ -18,20 +18,20 @@ from pathlib import Path
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.recorded import of_scores, recorded_values
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
 from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
-from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.kept_replies import what_is_asked
-from medtasks.harness.manifest import RunManifest, read_manifests
 from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_number, repeats_in
 from medtasks.harness.task_files import task_file
 from medtasks.metrics.metric import Declaration, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.rollouts import majority
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.manifest import RunManifest, read_manifests
+from medtasks.runs.run_folder import read_run
 
 REPEATS_FILE = "repeats.json"
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")

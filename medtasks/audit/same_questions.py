@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.run_files import recorded_fingerprint, results_beside
 from medtasks.audit.scoring import Documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError
 from medtasks.harness.documents import is_private_task
-from medtasks.harness.logged_samples import is_withheld
 from medtasks.harness.task_file import TaskFile, templates_in
 from medtasks.harness.task_index import SETTINGS, mapping_in
+from medtasks.runs.logged_samples import is_withheld
+from medtasks.runs.sources import recorded_fingerprint, results_beside
 
 _IMAGE_MARK = "<image>"
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"

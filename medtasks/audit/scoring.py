@@ -21,7 +21,6 @@ from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import paired_answers
 from medtasks.families.texts import text_metrics
 from medtasks.harness.documents import is_private_task
-from medtasks.harness.sample_counts import SampleCounts, counts_of
 from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -36,6 +35,7 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.pairs import Counts, count
 from medtasks.metrics.report_metrics import keys_of
+from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.intervals import interval
 
 Documents = Sequence[Mapping[str, Any]]

@@ -14,9 +14,9 @@ from medtasks.audit.comparing import ComparedTask, Comparison
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivalent, overall
 from medtasks.audit.report import words
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.reading.run_folder import model_title
 from medtasks.audit.report.words import p_value
 from medtasks.cli.output import number_table, out, print_state_of_data, say, say_columns
+from medtasks.runs.run_folder import model_title
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
 
 

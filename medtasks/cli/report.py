@@ -46,7 +46,7 @@ def report(
     from medtasks.audit.report.reading.collecting import collect_replies
     from medtasks.audit.report.tables.writing import latex as latex_tables
     from medtasks.audit.report.tables.writing import markdown as markdown_tables
-    from medtasks.audit.run_files import Source
+    from medtasks.runs.sources import Source
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")

@@ -17,15 +17,15 @@ from medtasks.errors import MedTasksError, near_match
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.guarded_run import warn
 from medtasks.harness.guards import check
-from medtasks.harness.harness_options import HarnessOptions, option_names, read_options
 from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
-from medtasks.harness.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
 from medtasks.harness.recipes import expansion
-from medtasks.harness.redaction import redacted, redacted_arguments
 from medtasks.harness.repeats import REPEATS, repeat_folder, repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.harness.running import run_tasks, stopping_by_signal
-from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import included_option, including
+from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
+from medtasks.runs.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
+from medtasks.runs.redaction import redacted, redacted_arguments
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 
 Launcher = Annotated[
     str, typer.Option(help="Command that starts several processes, such as 'accelerate launch --num_processes 4'.")

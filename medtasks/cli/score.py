@@ -11,7 +11,6 @@ from rich.table import Table
 from medtasks import __version__
 from medtasks.audit.doctor.weights import fetch_command
 from medtasks.audit.report.words import number, with_error
-from medtasks.audit.run_files import Source, replies_to
 from medtasks.audit.scoring import (
     OF_ANSWERS,
     PAIR_METRICS,
@@ -32,11 +31,12 @@ from medtasks.cli.output import (
 )
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.documents import private_datasets, task_documents, task_provenance
-from medtasks.harness.replies import read_replies, take_answer_field
-from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.harness.task_files import scored_task
 from medtasks.metrics.metric import AnyMetric
 from medtasks.metrics.pairs import TOTAL
+from medtasks.runs.replies import read_replies, take_answer_field
+from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
+from medtasks.runs.sources import Source, replies_to
 
 
 def score(

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from medtasks.audit.report.reading.run_folder import read_run
-from medtasks.audit.run_files import Source, check_fingerprints, samples_by_task
 from medtasks.audit.scoring import rows_of
 from medtasks.curate.study import ImagePair
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
@@ -18,11 +16,13 @@ from medtasks.errors import MedTasksError, RepliesError, WithheldReply
 from medtasks.families.counts import judged
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.documents import task_documents, task_provenance
-from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_files
 from medtasks.metrics.metric import Score
 from medtasks.metrics.pairs import ScoredPair, complete_pairs
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run_folder import read_run
+from medtasks.runs.sources import Source, check_fingerprints, samples_by_task
 
 _CAREFUL = ("robust", "fenced")  # rows of results by which replies are read, where a task has them
 

@@ -160,7 +160,7 @@ def _withhold_without_scoring(module: ModuleType) -> None:
             from medtasks.harness.own_columns import is_our_hook
 
             if is_our_hook(hook):
-                from medtasks.harness.logged_samples import without_scoring
+                from medtasks.runs.logged_samples import without_scoring
 
                 self.config.process_results = without_scoring
 

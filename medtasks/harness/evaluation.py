@@ -21,12 +21,12 @@ from medtasks.extract.failure import failure_cause
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.last_words import ERROR_VARIABLE, end_after, say_last
 from medtasks.harness.own_columns import is_our_hook
-from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.running import SERVED_MODEL
-from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
+from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.sample_counts import counts_of
 
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
 

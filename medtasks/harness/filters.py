@@ -16,7 +16,7 @@ from medtasks.extract.chexbert_labels import label_replies
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.families.family import Row, needs_labeler
 from medtasks.families.templates import written_options
-from medtasks.harness.reply_envelope import enveloped, opened, parse_loglikelihood
+from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped

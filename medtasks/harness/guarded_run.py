@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.shards import Shard
-from medtasks.harness.harness_options import HarnessOptions
-from medtasks.harness.manifest import Notice, Severity
 from medtasks.harness.task_files import included_option, task_config, task_file, tasks_of
 from medtasks.harness.task_index import DottedName, TaskIndex, harness_folder, index_tasks
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.manifest import Notice, Severity
 
 _SHOWN = 4
 _OURS = "medtasks.data.path_of."

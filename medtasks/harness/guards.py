@@ -9,13 +9,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from medtasks.data.model_places import destinations
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, ModelRefused, near_match
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
-from medtasks.harness.harness_options import read_options, seeds
-from medtasks.harness.manifest import Notice
-from medtasks.harness.model_places import destinations
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset, row_shard
 from medtasks.harness.task_files import (
@@ -29,6 +27,8 @@ from medtasks.harness.task_files import (
     variants_of,
 )
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
+from medtasks.runs.harness_options import read_options, seeds
+from medtasks.runs.manifest import Notice
 
 _PLUGINS = "LMMS_EVAL_PLUGINS"
 _OURS = "medtasks."
@@ -206,7 +206,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
 def _leaking_options(run: GuardedRun) -> Iterator[Notice]:
     """Refuse options that print, cache or upload text of credentialed datasets.
 
-    The harness's samples file is safe: there our hooks overwrite the text (:mod:`medtasks.harness.logged_samples`).
+    The harness's samples file is safe: there our hooks overwrite the text (:mod:`medtasks.runs.logged_samples`).
     """
     private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
     for option, does in _leaks(run) if private else ():

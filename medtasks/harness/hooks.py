@@ -8,10 +8,10 @@ from typing import Any
 from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
 from medtasks.families.family import TaskFamily
-from medtasks.harness.logged_samples import LoggedSample, is_private_document, logged, may_hold_words
-from medtasks.harness.reply_envelope import opened_all
-from medtasks.harness.saved_replies import save_reply, score_command
 from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
+from medtasks.runs.logged_samples import LoggedSample, is_private_document, logged, may_hold_words
+from medtasks.runs.reply_envelope import opened_all
+from medtasks.runs.saved_replies import save_reply, score_command
 
 Aggregation = Callable[[Scores], float]
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.harness_options import HarnessOptions, read_options
-from medtasks.harness.logged_samples import is_withheld
-from medtasks.harness.manifest import RunManifest, TaskRecord, manifest_files
-from medtasks.harness.redaction import redacted_arguments
-from medtasks.harness.reply_envelope import parse_loglikelihood
-from medtasks.harness.saved_replies import replies_folder
+from medtasks.runs.harness_options import HarnessOptions, read_options
+from medtasks.runs.logged_samples import is_withheld
+from medtasks.runs.manifest import RunManifest, TaskRecord, manifest_files
+from medtasks.runs.redaction import redacted_arguments
+from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.saved_replies import replies_folder
 
 if TYPE_CHECKING:
     from lmms_eval.api.instance import Instance

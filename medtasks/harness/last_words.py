@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.redaction import redacted, without_home
+from medtasks.runs.redaction import redacted, without_home
 
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
 """Environment variable by which ``medtasks run`` names a new file for the error that ends the harness."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
 
+from medtasks.data.model_places import HARNESS_MODELS
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -27,10 +28,9 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.model_places import HARNESS_MODELS
-from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.harness.task_files import variant_of
 from medtasks.harness.thinking import THINKING
+from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 
 _MODELS = "lmms_eval.models."
 EMPTY_AFTER_ERRORS = frozenset(

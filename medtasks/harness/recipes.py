@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.harness.harness_options import HarnessOptions, written
-from medtasks.harness.manifest import RecipeFacts
-from medtasks.harness.redaction import redacted_options
+from medtasks.runs.harness_options import HarnessOptions, written
+from medtasks.runs.manifest import RecipeFacts
+from medtasks.runs.redaction import redacted_options
 
 Backend = Literal["hf", "server"]
 SERVER_MODEL = "vlm_server"

@@ -14,8 +14,8 @@ from medtasks.data.store import open_documents
 from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
-from medtasks.harness.manifest import Notice
 from medtasks.harness.task_files import task_file, tasks_of
+from medtasks.runs.manifest import Notice
 
 
 def row_limit(run: GuardedRun) -> Iterator[Notice]:

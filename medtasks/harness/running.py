@@ -17,11 +17,11 @@ from typing import Any
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError
-from medtasks.harness.harness_options import read_options
 from medtasks.harness.last_words import ERROR_VARIABLE
-from medtasks.harness.manifest import HarnessProcess
-from medtasks.harness.process import RunProcess, descendants, is_running, send
 from medtasks.harness.task_files import tasks_of
+from medtasks.runs.harness_options import read_options
+from medtasks.runs.manifest import HarnessProcess
+from medtasks.runs.process import RunProcess, descendants, is_running, send
 
 RESULTS = "_results.json"
 SAMPLES = "_samples_{task}.jsonl"

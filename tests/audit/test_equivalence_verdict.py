@@ -7,12 +7,12 @@ import pytest
 
 from medtasks.audit.comparing import compare_all, compare_task
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
-from medtasks.audit.run_files import Source
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError
 from medtasks.harness.task_files import task_file
+from medtasks.runs.sources import Source
 
 from ..made_up_runs import write_run
 from .report.own_tasks import publish_own, write_task

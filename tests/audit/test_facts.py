@@ -24,8 +24,8 @@ from medtasks.audit.facts import (
     versions,
 )
 from medtasks.data.manifest import Manifest
-from medtasks.harness.harness_options import HarnessOptions
-from medtasks.harness.manifest import Gpu
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.manifest import Gpu
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40

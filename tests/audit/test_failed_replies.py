@@ -13,8 +13,8 @@ from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families.family import Reply
 from medtasks.harness.filters import ReadWith
-from medtasks.harness.replies import read_replies
 from medtasks.metrics.pairs import TOTAL
+from medtasks.runs.replies import read_replies
 
 from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
 

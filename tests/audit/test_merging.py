@@ -12,9 +12,9 @@ import sys
 
 import pytest
 
-from medtasks.audit.shard_runs import read_shards
 from medtasks.errors import MedTasksError
-from medtasks.harness.manifest import read_manifests
+from medtasks.runs.manifest import read_manifests
+from medtasks.runs.shard_runs import read_shards
 
 from .. import tiny_multimedeval
 from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML

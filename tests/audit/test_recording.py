@@ -4,9 +4,9 @@ import pytest
 
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.harness.documents import Selection
-from medtasks.harness.manifest import HarnessProcess, Notice, RunManifest, Severity
 from medtasks.harness.running import Outcome
-from medtasks.harness.sample_counts import FailureLimit, SampleCounts
+from medtasks.runs.manifest import HarnessProcess, Notice, RunManifest, Severity
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 
 ARGUMENTS = ["--model", "openai", "--model_args", "model=gpt-4o,token=PLANTED", "--seed", "1,2,None,4"]
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 
 from medtasks.audit.repeats import join, joined_repeats
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.reading.task_reading import given_replies
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
 from medtasks.harness.answer_journal import JOURNAL_VARIABLE
-from medtasks.harness.harness_options import HarnessOptions, read_options
 from medtasks.harness.repeats import repeat_folder, repeat_folders, repeat_notices, repeat_variables, seeded
 from medtasks.harness.task_files import task_file
+from medtasks.runs.harness_options import HarnessOptions, read_options
+from medtasks.runs.run_folder import read_run
 
 from ..recorded_runs import TINY, in_this_process, medtasks, record
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from medtasks.audit.comparing import compare_all
 from medtasks.audit.equivalence_verdict import TaskVerdict
-from medtasks.audit.run_files import Source
 from medtasks.harness.task_files import including
+from medtasks.runs.sources import Source
 from medtasks.stats.equivalence import MARGIN
 
 QUESTIONS = 800

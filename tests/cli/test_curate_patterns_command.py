@@ -10,7 +10,7 @@ from medtasks.curate.pair_drafts import draft_pairs
 from medtasks.curate.study import PAIRS, ImagePair, Study, StudyKind, write_lines
 from medtasks.data.catalogue import Access
 from medtasks.data.store import load_documents
-from medtasks.harness.logged_samples import logged
+from medtasks.runs.logged_samples import logged
 
 from ..curate.made_up_pairs import DraftingLLM, caption, write_study
 from ..made_up_runs import write_run

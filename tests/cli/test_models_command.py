@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from medtasks.data.home import own_tasks_folder
-from medtasks.harness.manifest import read_manifests
 from medtasks.harness.recipes import recipes
+from medtasks.runs.manifest import read_manifests
 
 
 def test_the_list_has_every_recipe_with_licence_gate_and_backends(medtasks):

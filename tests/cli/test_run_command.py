@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from medtasks.data.home import own_tasks_folder
-from medtasks.harness.manifest import read_manifests
+from medtasks.runs.manifest import read_manifests
 
 from ..waiting import PATIENCE, wait_until
 

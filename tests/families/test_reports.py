@@ -16,12 +16,12 @@ from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
 from medtasks.families.reports import MULTIMEDEVAL_REPORTS, REPORTS
 from medtasks.families.texts import text_metrics
-from medtasks.harness import saved_replies
 from medtasks.harness.filters import ReadWith
 from medtasks.harness.published_names import published
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.runs import saved_replies
 from medtasks.stats.standard_error import clustered_standard_error
 
 from ..task_families import TextMetrics, flat, score_of, values_of

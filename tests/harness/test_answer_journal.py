@@ -18,7 +18,7 @@ from openai.types.chat import ChatCompletion
 from medtasks.data.home import home
 from medtasks.errors import MedTasksError
 from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices, journaled
-from medtasks.harness.harness_options import read_options
+from medtasks.runs.harness_options import read_options
 
 from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh

@@ -13,7 +13,6 @@ from PIL import Image
 
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.image_store import ImageStore
@@ -21,8 +20,9 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.store import load_documents, publish, work_folder
 from medtasks.errors import RepliesError
-from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run_folder import read_run
 
 from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh

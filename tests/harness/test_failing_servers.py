@@ -17,8 +17,8 @@ from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
 from medtasks.harness.documents import task_documents
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.task_files import task_file
+from medtasks.runs.sample_counts import counts_of
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
 from ..scripted_server import Endpoint, serving

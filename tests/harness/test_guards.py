@@ -8,8 +8,8 @@ import pytest
 from medtasks.harness import row_limits
 from medtasks.harness.documents import task_documents
 from medtasks.harness.guards import check
-from medtasks.harness.manifest import Severity
 from medtasks.harness.task_files import task_file, task_files
+from medtasks.runs.manifest import Severity
 
 PRIVATE = "multimedeval_mimic_cxr_report"
 PUBLIC = "multimedeval_vqa_rad"

@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.harness_options import HarnessOptions, _parser, read_options, seeds
+from medtasks.runs.harness_options import HarnessOptions, _parser, read_options, seeds
 
 
 def test_the_options_are_those_of_the_installed_harness(monkeypatch):

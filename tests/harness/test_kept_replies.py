@@ -14,7 +14,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.harness.documents import Selection
 from medtasks.harness.kept_replies import KEPT_VARIABLE, KeptReplies, earlier_run
-from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord
 
 ARGUMENTS = [
     "--model",

@@ -14,10 +14,10 @@ from medtasks.data.prepared import provenance
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
 from medtasks.families.family import Row
-from medtasks.harness.logged_samples import LoggedSample, logged, score_in, without_scoring
 from medtasks.harness.published_names import published
-from medtasks.harness.reply_envelope import enveloped
 from medtasks.prompts.images import images
+from medtasks.runs.logged_samples import LoggedSample, logged, score_in, without_scoring
+from medtasks.runs.reply_envelope import enveloped
 
 CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness

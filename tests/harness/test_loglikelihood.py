@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lmms_eval.api.instance import unwrap_generation_output
 
 from medtasks.harness.filters import ChooseWith
-from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
+from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 
 
 def same(result, expected):

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness import process as run_process
-from medtasks.harness.manifest import (
+from medtasks.runs import process as run_process
+from medtasks.runs.manifest import (
     Hardware,
     ModelFacts,
     RunManifest,
@@ -22,7 +22,7 @@ from medtasks.harness.manifest import (
     manifest_path,
     read_manifests,
 )
-from medtasks.harness.process import RunProcess, is_running, this_process
+from medtasks.runs.process import RunProcess, is_running, this_process
 
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 @pytest.fixture
 def sleeper():
     """Another process and what it says of itself."""
-    code = "from medtasks.harness.process import this_process as t; print(t().model_dump_json(), flush=True); input()"
+    code = "from medtasks.runs.process import this_process as t; print(t().model_dump_json(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process, RunProcess.model_validate_json(process.stdout.readline())
         process.kill()

@@ -16,7 +16,7 @@ from medtasks.extract.failure import cut_reply, failed_reply, failure_cause
 from medtasks.families.family import Reply
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.models import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
-from medtasks.harness.reply_envelope import parse_loglikelihood
+from medtasks.runs.reply_envelope import parse_loglikelihood
 
 from .model_sources import model_sources
 

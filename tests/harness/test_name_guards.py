@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from medtasks.harness.guards import check, our_names
-from medtasks.harness.manifest import Severity
+from medtasks.runs.manifest import Severity
 
 
 @pytest.fixture

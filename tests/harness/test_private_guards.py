@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.data import endpoints
+from medtasks.data.model_places import PLACES
 from medtasks.harness.guards import check
-from medtasks.harness.manifest import Severity
-from medtasks.harness.model_places import PLACES
+from medtasks.runs.manifest import Severity
 
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"

@@ -7,10 +7,10 @@ from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.report.rows import published_lists
-from medtasks.harness.manifest import read_manifests
 from medtasks.harness.recipes import recipe
+from medtasks.runs.manifest import read_manifests
+from medtasks.runs.run_folder import read_run
 
 from ..model_adapters import tiny_hf_models
 

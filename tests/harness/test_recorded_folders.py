@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.harness.manifest import recorded_folders
+from medtasks.runs.manifest import recorded_folders
 
 from ..audit.report.test_run_folder import manifest
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.harness.redaction import (
+from medtasks.runs.redaction import (
     is_secret_name,
     redacted,
     redacted_arguments,

@@ -12,8 +12,8 @@ import pytest
 from openai import AsyncOpenAI, DefaultHttpxClient, OpenAI
 
 from medtasks.data import endpoints
+from medtasks.data.model_places import PLACES, destinations
 from medtasks.errors import ModelRefused
-from medtasks.harness.model_places import PLACES, destinations
 from medtasks.harness.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
 
 from .. import tiny_multimedeval

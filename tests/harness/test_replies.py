@@ -9,9 +9,9 @@ from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply, Row
-from medtasks.harness.logged_samples import logged
-from medtasks.harness.replies import read_replies, take_answer_field
-from medtasks.harness.reply_envelope import enveloped
+from medtasks.runs.logged_samples import logged
+from medtasks.runs.replies import read_replies, take_answer_field
+from medtasks.runs.reply_envelope import enveloped
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
 GREEDY = {"doc_id": 0, "target": "A", "resps": [["(3.43, False)"], ["(4.52, False)"]], "doc_hash": "74"}

@@ -13,9 +13,9 @@ import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.harness import documents, running, task_files
-from medtasks.harness import process as run_process
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.running import run_tasks, samples_file, stopping_by_signal
+from medtasks.runs import process as run_process
 
 from ..waiting import wait_until
 

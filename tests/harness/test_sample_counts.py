@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of, counts_of_reasons
+from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of, counts_of_reasons
 
 
 def test_the_filter_that_lost_most_counts():

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from medtasks.families.family import Row
-from medtasks.harness import saved_replies
-from medtasks.harness.replies import read_replies
-from medtasks.harness.reply_envelope import enveloped
-from medtasks.harness.saved_replies import replies_folder, save_reply, score_command
+from medtasks.runs import saved_replies
+from medtasks.runs.replies import read_replies
+from medtasks.runs.reply_envelope import enveloped
+from medtasks.runs.saved_replies import replies_folder, save_reply, score_command
 
 
 @pytest.fixture(autouse=True)

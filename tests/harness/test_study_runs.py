@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from medtasks.audit.report.page.writing import write_page
 from medtasks.audit.report.reading.collecting import collect_run
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import score_replies
 from medtasks.cli.main import app
 from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder
 from medtasks.harness.documents import task_documents
-from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run_folder import read_run
 
 from ..curate.reviewed_study import detailed_study, even, review
 from ..scripted_server import Endpoint, serving

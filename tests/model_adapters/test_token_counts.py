@@ -9,7 +9,7 @@ from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.generation import Reply
 
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.reply_envelope import parse_loglikelihood
+from medtasks.runs.reply_envelope import parse_loglikelihood
 
 
 def failing(doc):

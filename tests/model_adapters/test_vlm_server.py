@@ -13,8 +13,8 @@ from medtasks.errors import AdapterArgumentError, MedTasksError, ModelRefused
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
 from medtasks.harness.documents import task_documents
-from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
+from medtasks.runs.replies import read_replies
 
 from ..local_server import LocalServer, QuietHandler, serving
 from ..warm_python import run_fresh

@@ -10,12 +10,12 @@ from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder, home, open_to_others
 from medtasks.data.journal import FOLDER_NAME
 from medtasks.data.manifest import FILE_NAME
+from medtasks.data.model_places import Destination
 from medtasks.data.own_datasets import access_of, own_datasets
 from medtasks.errors import ModelRefused
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.model_places import Destination
 from medtasks.harness.remote_models import TRUSTED, credentialed, refusal, trusted_origin
-from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
+from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
 
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
 

@@ -22,7 +22,7 @@ from medtasks.audit.doctor.findings import (
 )
 from medtasks.audit.doctor.scope import Scope, scope_of
 from medtasks.harness import AUTOLOAD_VARIABLE
-from medtasks.harness.redaction import redacted
+from medtasks.runs.redaction import redacted
 
 
 def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str = "") -> list[Finding]:

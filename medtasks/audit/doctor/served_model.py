@@ -19,11 +19,10 @@ from medtasks.audit.doctor.findings import MODEL, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.doctor.served_options import likelihoods
 from medtasks.data import endpoints
+from medtasks.data.model_places import Destination
 from medtasks.data.remote import Server
 from medtasks.errors import MedTasksError, ModelRefused
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.harness_options import HarnessOptions
-from medtasks.harness.model_places import Destination
 from medtasks.harness.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
@@ -35,6 +34,7 @@ from medtasks.model_adapters.vlm_server.arguments import (
     check_given,
 )
 from medtasks.model_adapters.vlm_server.client import ServerPool
+from medtasks.runs.harness_options import HarnessOptions
 
 # Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
 LIST_S, ANSWER_S = 5.0, 30.0

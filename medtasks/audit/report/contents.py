@@ -13,8 +13,8 @@ from typing import Any
 
 from medtasks.data.decoding import Decoding
 from medtasks.families.family import ReadAnswer
-from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.metrics.metric import Declaration
+from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
 
 

@@ -8,9 +8,9 @@ from medtasks.audit.doctor.credentials import hub_token, readable_replies, remot
 from medtasks.audit.doctor.findings import State
 from medtasks.data.home import home
 from medtasks.data.journal import FOLDER_NAME as JOURNAL
-from medtasks.harness.model_places import PLACES
-from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
-from medtasks.harness.saved_replies import save_reply
+from medtasks.data.model_places import PLACES
+from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
+from medtasks.runs.saved_replies import save_reply
 
 from .conftest import expect, only
 

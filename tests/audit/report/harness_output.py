@@ -9,10 +9,10 @@ from medtasks.data.prepared import provenance
 from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Row
 from medtasks.harness.documents import task_documents
-from medtasks.harness.logged_samples import LoggedSample
-from medtasks.harness.reply_envelope import enveloped
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
+from medtasks.runs.logged_samples import LoggedSample
+from medtasks.runs.reply_envelope import enveloped
 
 STAMP = "20260301_101500"
 MODEL = "made_up"

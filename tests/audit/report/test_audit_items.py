@@ -13,13 +13,13 @@ from PIL import Image
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
 from medtasks.audit.report.reading.audit_items import as_logged
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
 from medtasks.data.store import load_documents
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
+from medtasks.runs.run_folder import read_run
 
 from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task

@@ -11,7 +11,6 @@ from medtasks.audit.comparing import main_metrics
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.recorded import of_scores
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.samples import Sample
@@ -23,6 +22,7 @@ from medtasks.families.family import Reply, Row
 from medtasks.harness.task_files import task_file, task_files
 from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
 from medtasks.metrics.pairs import TOTAL
+from medtasks.runs.run_folder import read_run
 from medtasks.stats.intervals import interval
 
 from .harness_output import STAMP, texts, write_run

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.manifest import RunManifest
-from medtasks.harness.process import RunProcess
-from medtasks.harness.saved_replies import replies_folder
+from medtasks.runs.manifest import RunManifest
+from medtasks.runs.process import RunProcess
+from medtasks.runs.run_folder import read_run
+from medtasks.runs.saved_replies import replies_folder
 
 ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
 

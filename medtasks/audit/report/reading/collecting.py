@@ -23,7 +23,6 @@ from medtasks.audit.report.reading.recorded import (
     recorded_values,
     rule_reports,
 )
-from medtasks.audit.report.reading.run_folder import model_title
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
 from medtasks.audit.report.reading.thinking import thinking_of
 from medtasks.data.decoding import Decoding
@@ -33,12 +32,13 @@ from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind
 from medtasks.harness.documents import access_of_task, private_datasets, task_documents
-from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import scored_task, task_config, task_file, task_files
 from medtasks.harness.task_index import mapping_in
 from medtasks.harness.thinking import THINKING
 from medtasks.metrics.metric import Declaration, Role
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run_folder import model_title
 from medtasks.stats.calibration import Calibration
 
 _DIRECT = "direct"  # what a thinking variant is compared with

@@ -24,13 +24,13 @@ from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
 from medtasks.harness.documents import access_of_task, is_private_task, task_documents, task_provenance
-from medtasks.harness.logged_samples import answers_another, is_withheld, score_in
-from medtasks.harness.replies import recorded_reply
-from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
 from medtasks.metrics.metric import CorpusMetric, Score
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.runs.logged_samples import answers_another, is_withheld, score_in
+from medtasks.runs.replies import recorded_reply
+from medtasks.runs.saved_replies import replies_folder
 
 Document = Mapping[str, Any]
 

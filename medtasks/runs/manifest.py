@@ -17,8 +17,8 @@ from medtasks.data.home import written_whole
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
-from medtasks.harness.process import RunProcess, is_running
-from medtasks.harness.sample_counts import SampleCounts
+from medtasks.runs.process import RunProcess, is_running
+from medtasks.runs.sample_counts import SampleCounts
 
 ENDING = "_run.json"
 

@@ -15,18 +15,18 @@ from zoneinfo import ZoneInfo
 
 from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask
 from medtasks.audit.report.words import moment
+from medtasks.data.model_places import PLACES
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.kept_replies import TRANSPORT
-from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
-from medtasks.harness.model_places import PLACES
-from medtasks.harness.redaction import HIDDEN, redacted, without_home
 from medtasks.harness.repeats import repeat_folders
 from medtasks.harness.running import RESULTS, SERVED_MODEL, samples_file
-from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_files import included_option
 from medtasks.harness.task_index import harness_folder, mapping_in
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
+from medtasks.runs.redaction import HIDDEN, redacted, without_home
+from medtasks.runs.saved_replies import replies_folder
 
 _SAMPLES = "_samples_"
 _OURS = "medtasks_"  # adapters of this package, which keep a journal

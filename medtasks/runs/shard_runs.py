@@ -15,11 +15,11 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
-from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.kept_replies import what_is_asked
-from medtasks.harness.manifest import RunManifest, TaskOutcome, read_manifests
 from medtasks.harness.running import SERVED_MODEL, samples_file
 from medtasks.harness.task_index import mapping_in
+from medtasks.runs.harness_options import HarnessOptions
+from medtasks.runs.manifest import RunManifest, TaskOutcome, read_manifests
 
 _PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is
 # Settings that say how something is reached, and where it lies.

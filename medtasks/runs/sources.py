@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.reading.run_folder import read_run, recorded_model
 from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.running import RESULTS
 from medtasks.harness.task_files import task_files, variant_of
 from medtasks.harness.task_index import mapping_in
+from medtasks.runs.run_folder import read_run, recorded_model
 
 _SAMPLES = "_samples_"
 

@@ -11,9 +11,9 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError, WithheldReply, warn_once
 from medtasks.extract.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
-from medtasks.harness.logged_samples import answers_another, is_withheld
-from medtasks.harness.reply_envelope import is_envelope, opened, parse_loglikelihood
-from medtasks.harness.saved_replies import FOLDER_NAME
+from medtasks.runs.logged_samples import answers_another, is_withheld
+from medtasks.runs.reply_envelope import is_envelope, opened, parse_loglikelihood
+from medtasks.runs.saved_replies import FOLDER_NAME
 
 _LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'

@@ -10,8 +10,8 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
-from medtasks.harness.reply_envelope import FAILED, in_words, parse_loglikelihood
-from medtasks.harness.saved_replies import save_reply
+from medtasks.runs.reply_envelope import FAILED, in_words, parse_loglikelihood
+from medtasks.runs.saved_replies import save_reply
 
 SCORE = "score"
 """Key of a sample's score in a samples file."""
