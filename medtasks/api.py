@@ -214,7 +214,7 @@ def compare(
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
         for name, compared in tasks.items()
-        for test in compared.found.comparisons
+        for test in compared.comparisons
     ]
     return pd.DataFrame(tests, columns=list(_TEST_COLUMNS))
 

@@ -1,23 +1,28 @@
-"""Comparing runs on the documents that both answered, sample by sample and under every answer rule.
+"""Comparing runs on the samples that both answered, under every answer rule: pairing, tests and agreement.
 
-Runs of one task, or whole runs: every task that two of them answered, corrected for all tests together. Replies that do
-not fit their task, and tasks without a metric that can be compared, raise RepliesError.
+Runs of one task, or whole runs: every task that two of them answered, corrected for all tests together. With a margin,
+scores are also tested for equivalence, and runs that were not asked the same are refused. Replies that do not fit their
+task, and tasks without a metric that can be compared, raise RepliesError.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
+from medtasks.audit.agreement import Agreement, Overlap, agreement
 from medtasks.audit.report.contents import ComparedScore, RunComparison
+from medtasks.audit.same_questions import check_same_task, prompt_warnings
 from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.families.family import compares_texts
 from medtasks.families.texts import NO_MEAN, NotComparable
-from medtasks.harness.documents import task_documents, task_provenance
+from medtasks.harness.documents import is_private_task, task_documents, task_provenance
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file, variant_of
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
@@ -33,12 +38,13 @@ from medtasks.runs.sources import (
     replies_to,
     samples_by_task,
 )
+from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, compare_paired, holm
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
 Values = Mapping[str, tuple[str, float]]
-"""By sample its cluster and its value."""
+"""Cluster and value by sample."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +59,21 @@ class Comparison:
     holm: float  # the p-value corrected for all tests of the call
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
     share: bool = False  # whether the means are fractions
+    main: bool = False  # whether it says how good the answers are as a whole
+    equivalence: Equivalence | None = None  # None without a margin
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """How many documents two runs have in common."""
-
-    both: int  # answered in both runs; only these are compared
-    only_first: int
-    only_second: int
-    neither: int
-
-
-@dataclass(frozen=True)
-class ComparedRuns:
-    """All comparisons of a call."""
+class ComparedTask:
+    """All comparisons of runs of one task."""
 
     comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
-    overlaps: Mapping[tuple[str, str], Overlap]  # by the names of two runs
+    overlaps: Mapping[tuple[str, str], Overlap]  # of samples that did not fail, by the names of two runs
+    agreements: Mapping[tuple[str, str], Agreement]  # likewise
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
+    data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
+    warnings: Sequence[str] = ()  # about how the runs were asked, one sentence each; none without a margin
 
 
 @dataclass(frozen=True)
@@ -82,106 +83,114 @@ class RunValues:
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     values: Mapping[tuple[str, str], Values]  # by name of the row and metric
     skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
-    scores: Mapping[str, Mapping[str, Score]]  # what the task's family made of each reply, by name of the row and id
+    scores: Mapping[str, Mapping[str, Score]]  # by name of the row and sample id
 
 
 def compare_runs(
-    task: TaskFile, documents: Documents, runs: Mapping[str, Replies], metrics: Names = (), rules: Names = ()
-) -> ComparedRuns:
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Replies],
+    metrics: Names = (),
+    rules: Names = (),
+    margin: float | None = None,
+) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
     The value of a sample is the metric of that sample alone. A metric that is not the mean of these values, such as
     macro F1 or BLEU-4 of a corpus, is not compared. Clusters are patients, else images, else documents; for paired
     questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
 
-    Failed replies are as if they were not there. Without names of ``metrics`` the task's main ones are compared.
-    RepliesError: two runs answered no document in common, were read by different rules, or do not fit the task.
-    UnknownName: there is no such metric or row.
+    Failed replies are only counted. Without names of ``metrics`` the task's main ones are compared. With a ``margin``
+    every rule is a test of its own, even if rules give every sample the same value.
+
+    Raises:
+        RepliesError: Two runs answered no sample in common, were read by different rules, or do not fit the task.
+        UnknownName: There is no such metric or row.
     """
-    chosen = chosen_metrics(task, metrics)
-    declared = {metric.name: metric for metric in chosen}
-    runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
+    chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
+    answered = {name: {id_: reply for id_, reply in run.items() if not reply.failed} for name, run in runs.items()}
+    written_id = partial(hidden_id, "doc") if is_private_task(task, documents) else str
+    overlaps, agreements = {}, {}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
-    overlaps, tests = {}, []
+    tests: list[Comparison] = []
     for first, second in combinations(runs, 2):
-        overlaps[first, second] = overlap_of(runs[first], runs[second], len(documents))
-        before, after = values_of_both(task, documents, runs, (first, second), chosen)
+        shared = answered[first].keys() & answered[second].keys()
+        if not shared:
+            raise RepliesError(
+                f"{first} and {second} answered no document in common, so that there is nothing to compare"
+            )
+        # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+        replies = [{id_: answered[name][id_] for id_ in answered[name] if id_ in shared} for name in (first, second)]
+        before, after = (run_values(task, documents, of_run, list(chosen.values())) for of_run in replies)
+        if before.rules != after.rules:
+            raise RepliesError(
+                f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
+                f"rules read; compare runs of one kind"
+            )
         if unknown := [rule for rule in rules if rule not in before.rules]:
             raise unknown_name("rule", unknown[0], before.rules)
         versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
-        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key[0] in versions}
-        seen: list[tuple[str, str]] = []
-        for rule, metric in before.values:
-            if rule not in versions or (rule, metric) in left_out:
-                continue
-            values = before.values[rule, metric], after.values[rule, metric]
-            if (result := compared_values(*values)) is None:
-                left_out[rule, metric] = f"has no sample with a value in both {first} and {second}"
-                continue
-            alike = (
-                one for one, of in seen if of == metric and values == (before.values[one, of], after.values[one, of])
-            )
-            share = declared[metric].is_share(result.first, result.second)
-            tests.append(Comparison(first, second, rule, metric, result, result.p, next(alike, ""), share))
-            seen += [] if tests[-1].same_as else [(rule, metric)]
+        scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
+        overlaps[first, second] = Overlap.of(answered[first], answered[second], len(documents))
+        agreements[first, second] = agreement(runs[first], runs[second], len(documents), scores, written_id)
+        values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
+        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+        for key, (first_values, second_values) in values.items():
+            if key not in left_out and not first_values.keys() & second_values.keys():
+                left_out[key] = f"has no sample with a value in both {first} and {second}"
+        compared = {key: pair for key, pair in values.items() if key not in left_out}
+        tests += _tests((first, second), compared, chosen, margin)
         skipped |= left_out
-    return ComparedRuns(_corrected([tests])[0], overlaps, versions, skipped)
+    return corrected_together({"": ComparedTask(tests, overlaps, agreements, versions, skipped)})[""]
 
 
-def _corrected(tests: Sequence[Sequence[Comparison]]) -> list[list[Comparison]]:
-    """Return tests with p-values corrected (Holm) for all of them; rules with the same values are one test."""
-    p_values = iter(holm([test.result.p for group in tests for test in group if not test.same_as]))
-    corrected = []
-    for group in tests:
-        known = {(t.first, t.second, t.rule, t.metric): next(p_values) for t in group if not t.same_as}
-        corrected.append([replace(t, holm=known[t.first, t.second, t.same_as or t.rule, t.metric]) for t in group])
-    return corrected
-
-
-def overlap_of(first: Replies, second: Replies, documents: int) -> Overlap:
-    """Return how many documents of a task two runs have replies to."""
-    left, right = first.keys(), second.keys()
-    return Overlap(len(left & right), len(left - right), len(right - left), documents - len(left | right))
-
-
-def values_of_both(
-    task: TaskFile,
-    documents: Documents,
-    runs: Mapping[str, Replies],
-    names: tuple[str, str],
-    metrics: Sequence[AnyMetric],
-) -> tuple["RunValues", "RunValues"]:
-    """Return the values of two runs, by their names, on what both answered; errors are those of :func:`compare_runs`.
-
-    What only one answered is left out before, since some metrics weigh words by how rare they are in all texts.
-    """
-    first, second = names
-    shared = runs[first].keys() & runs[second].keys()
-    if not shared:
-        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
-    before, after = (
-        run_values(
-            task, documents, {doc_id: reply for doc_id, reply in runs[name].items() if doc_id in shared}, metrics
+def _tests(
+    runs: tuple[str, str],
+    values: Mapping[tuple[str, str], tuple[Values, Values]],
+    metrics: Mapping[str, AnyMetric],
+    margin: float | None,
+) -> list[Comparison]:
+    """Test two runs' values, by name of the row and metric; no p-value is corrected yet."""
+    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
+    tests: list[Comparison] = []
+    for (rule, metric), pair in values.items():
+        paired = _paired(*pair)
+        result = compare_paired(*paired)
+        alike = (
+            test.rule
+            for test in tests
+            if test.metric == metric and not test.same_as and values[test.rule, metric] == pair
         )
-        for name in names
-    )
-    if before.rules != after.rules:
-        raise RepliesError(
-            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
-            f"rules read; compare runs of one kind"
+        test = Comparison(
+            *(*runs, rule, metric, result, result.p),
+            same_as=next(alike, "") if margin is None else "",
+            share=metrics[metric].is_share(result.first, result.second),
+            main=metric in main,
+            equivalence=None if margin is None else equivalence(*paired, margin),
         )
-    return before, after
+        tests.append(test)
+    return tests
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
     """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
 
-    UnknownName: the task has no such metric, or none with a standard error.
+    A report metric is all of its scores. UnknownName: the task has no such metric, or none with a standard error.
     """
-    known = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
-    asked = {key for name in names for key in _asked(name, task, [metric.name for metric in known])}
-    chosen = [one for one in known if one.name in asked or (not names and one.role is not Role.RATE)]
+    metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
+    comparable = [metric.name for metric in metrics]
+    wished: set[str] = set()
+    for name in names:
+        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else []
+        if not parts and name not in comparable:
+            if any(metric.name == name for metric in task.metrics):
+                raise UnknownName(
+                    f"'{name}' has no value per sample; those that can be compared: {', '.join(comparable)}"
+                )
+            raise unknown_name("metric", name, comparable)
+        wished.update(parts or [name])
+    chosen = [m for m in metrics if m.name in wished or (not names and m.role is not Role.RATE)]
     if not chosen:
         raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
     return chosen
@@ -189,18 +198,8 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared."""
-    known = chosen_metrics(task)
-    return [metric for metric in known if metric.role is Role.MAIN] or known[:1]
-
-
-def _asked(name: str, task: TaskFile, known: Sequence[str]) -> Sequence[str]:
-    """Return what a metric of reports stands for, which has several scores, or the score that is named itself."""
-    found = [key for key in keys_of(name) if key in known] if name in REPORT_METRICS else []
-    if name in known or found:
-        return found or [name]
-    if any(metric.name == name for metric in task.metrics):
-        raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {', '.join(known)}")
-    raise unknown_name("metric", name, known)
+    metrics = chosen_metrics(task)
+    return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
 
 
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
@@ -229,79 +228,78 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
 
 
 def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
-    found = task.family.sample_values(metric, scores, samples)
+    values = task.family.sample_values(metric, scores, samples)
     texts = compares_texts(metric)
-    if not found and task.family.paired:
-        return found  # no complete pair in common, which is said of both runs
-    if not found and any(score.get("stops") for score in scores):
+    if not values and task.family.paired:
+        return values  # no complete pair in common, which is reported of both runs together
+    if not values and any(score.get("stops") for score in scores):
         raise NotComparable("has no number, because the published code stops")
-    if not found:
+    if not values:
         of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
         raise NotComparable(NO_MEAN if of_all else "has no value per sample")
     if texts:  # compared with their mean already; the estimate would compute all other metrics of texts, too
-        return found
+        return values
     total = metric.estimate(scores).value
-    if not math.isclose(mean([value for _, value in found.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
+    if not math.isclose(mean([value for _, value in values.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
         raise NotComparable(NO_MEAN)
-    return found
+    return values
 
 
 def compared_values(first: Values, second: Values) -> PairedResult | None:
     """Compare two runs on the samples that have a value in both; None if there are none."""
-    shared = [sample for sample in first if sample in second]
-    if not shared:
-        return None
-    before, after = [first[sample][1] for sample in shared], [second[sample][1] for sample in shared]
-    return compare_paired(before, after, [first[sample][0] for sample in shared])
+    return compare_paired(*_paired(first, second)) if first.keys() & second.keys() else None
 
 
-@dataclass(frozen=True)
-class ComparedTask:
-    """One task of several runs."""
-
-    found: ComparedRuns
-    documents: int  # how many documents the task has
-    data: Mapping[str, Any]  # provenance of the prepared dataset
-    main: str  # the metric that says most of how good the answers are, of those compared
+def _paired(first: Values, second: Values) -> tuple[list[float], list[float], list[str]]:
+    """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
+    shared = sorted(first.keys() & second.keys())
+    first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
+    return first_values, second_values, [first[sample][0] for sample in shared]
 
 
-def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Names = (), rules: Names = ()) -> ComparedTask:
+def compare_task(
+    task: TaskFile, runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
+) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics and under all its rows.
 
-    RepliesError: the task is a group, replies cannot be read, or were made on other data. DatasetNotPrepared: its
-    dataset is not there. UnknownName: the task has no such metric or row.
+    Raises:
+        RepliesError: The task is a group, replies cannot be read, or were made on other data; with a ``margin``, the
+            runs were asked differently.
+        DatasetNotPrepared: Its dataset is not there.
+        UnknownName: The task has no such metric or row.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
     files = {name: replies_to(task.name, source) for name, source in runs.items()}
+    if margin is not None:
+        check_same_task(task.name, list(files.values()))
     check_fingerprints(list(files.values()), task.name, data["fingerprint"])
     replies = {name: read_replies(file, documents) for name, file in files.items()}
-    found = compare_runs(task, documents, replies, metrics, rules)
-    names = [test.metric for test in found.comparisons]
-    main = next((one.name for one in main_metrics(task) if one.name in names), "".join(names[:1]))
-    return ComparedTask(found, len(documents), data, main)
+    warnings = prompt_warnings(task, documents, list(files.values())) if margin is not None else ()
+    return replace(compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings)
 
 
 def compare_all(
-    runs: Mapping[str, Source], metrics: Names = (), rules: Names = ()
+    runs: Mapping[str, Source], metrics: Names = (), rules: Names = (), margin: float | None = None
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
-    """Compare all tasks of ours that at least two runs answered, as one family of tests; sanity variants are left out.
+    """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
-    Returned are comparisons by task, and why a task of at least two runs was not compared. MedTasksError: a folder
-    holds no run. RepliesError: no task is in two of the runs, or none could be compared.
+    Sanity variants are compared with a ``margin`` only: without the image no model is better. Returned are comparisons
+    by task, and why a task of at least two runs was not compared. MedTasksError: a folder holds no run. RepliesError:
+    no task is in two of the runs, or none could be compared.
     """
     files = {name: samples_by_task(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
-    for task in sorted({task for found in files.values() for task in found}):
-        having = {name: Source(found[task]) for name, found in files.items() if task in found}
-        if len(having) < 2 or variant_of(task):
+    for task in sorted({task for by_task in files.values() for task in by_task}):
+        having = {name: Source(by_task[task]) for name, by_task in files.items() if task in by_task}
+        if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         try:
             check_is_ours(task)
-            compared[task] = compare_task(task_file(task), having, metrics, rules)
+            compared[task] = compare_task(task_file(task), having, metrics, rules, margin)
         except MedTasksError as error:
             causes[task] = str(error)
     if not compared:
@@ -315,50 +313,38 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
     Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
     :func:`compare_task` and :func:`compare_all`.
     """
-    found: dict[tuple[Path, str], ComparedTask] = {}
-    notes: dict[Path, tuple[str, ...]] = {}
+    compared: dict[tuple[Path, str], ComparedTask] = {}
+    notes: dict[Path, list[str]] = {}
     for other in dict.fromkeys(others):
         runs = {"this run": run, str(other): Source(other)}
-        if task is None:
-            tasks, causes = compare_all(runs)
-            notes[other] = tuple(f"{name}: {cause}" for name, cause in causes.items())
-        else:
-            tasks, notes[other] = {task: compare_task(task_file(task), runs)}, ()
-        found |= {(other, name): one for name, one in tasks.items()}
-    corrected = corrected_together(found)
-    comparisons = []
-    for other in notes:
-        tasks = {name: one for (path, name), one in corrected.items() if path == other}
-        scores = tuple(score for name, one in tasks.items() for score in _scores(name, one.found))
-        said = tuple(note for name, one in tasks.items() for note in _notes(name, one))
-        name = model_of(Source(other)) or other.name
-        comparisons.append(RunComparison(name, str(other), scores, notes[other] + said))
-    return tuple(comparisons)
+        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
+        notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
+        compared |= {(other, name): result for name, result in tasks.items()}
+    scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
+    for (other, name), result in corrected_together(compared).items():
+        (overlap,) = result.overlaps.values()
+        if overlap.only_first or overlap.only_second:
+            notes[other].append(
+                f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
+                f"were answered in this run only, {overlap.only_second} in the other only."
+            )
+        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in result.skipped.items()]
+        for test in result.comparisons:
+            numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
+            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
+            scores[other].append(score)
+    names = {other: model_of(Source(other)) or other.name for other in notes}
+    return tuple(RunComparison(names[run], str(run), tuple(scores[run]), tuple(notes[run])) for run in notes)
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
-    """Return comparisons with p-values corrected (Holm) for the tests of all of them."""
-    tests = _corrected([one.found.comparisons for one in compared.values()])
-    return {
-        key: replace(task, found=replace(task.found, comparisons=corrected))
-        for (key, task), corrected in zip(compared.items(), tests, strict=True)
-    }
-
-
-def _scores(task: str, found: ComparedRuns) -> list[ComparedScore]:
-    scores = []
-    for test in found.comparisons:
-        result = {name: value for name, value in asdict(test.result).items() if name != "mcnemar"}
-        scores.append(ComparedScore(task, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **result))
-    return scores
-
-
-def _notes(task: str, one: ComparedTask) -> list[str]:
-    (overlap,) = one.found.overlaps.values()
-    notes = []
-    if overlap.only_first or overlap.only_second:
-        notes.append(
-            f"{task}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
-            f"were answered in this run only, {overlap.only_second} in the other only."
-        )
-    return notes + [f"{task}: {metric} ({rule}) {why}." for (rule, metric), why in one.found.skipped.items()]
+    """Return comparisons with p-values corrected (Holm) for all tests; rules with the same values are one test."""
+    p_values = iter(
+        holm([test.result.p for task in compared.values() for test in task.comparisons if not test.same_as])
+    )
+    corrected = {}
+    for key, task in compared.items():
+        holms = {(t.first, t.second, t.rule, t.metric): next(p_values) for t in task.comparisons if not t.same_as}
+        tests = [replace(t, holm=holms[t.first, t.second, t.same_as or t.rule, t.metric]) for t in task.comparisons]
+        corrected[key] = replace(task, comparisons=tests)
+    return corrected

@@ -23,7 +23,6 @@ from medtasks.cli import (
     merge,
     metrics,
     models,
-    parity,
     parse,
     report,
     run,
@@ -62,7 +61,7 @@ app.command("path", rich_help_panel=_RUN)(tasks.show_path)
 app.command("report", rich_help_panel=_LOOK)(report.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)
-app.command("parity", rich_help_panel=_LOOK)(parity.parity)
+app.command("parity", rich_help_panel=_LOOK)(compare.parity)
 app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
 app.command("parse", rich_help_panel=_LOOK)(parse.parse)
 app.add_typer(data.app, name="data", rich_help_panel=_BUILD)

@@ -164,8 +164,9 @@ def test_runs_are_compared_on_what_both_answered(name, recorded):
     second = recorded(one, [failures[n] if n < 2 else reply for n, reply in enumerate(reversed(one.replies))])
     runs = {"A": first, "B": second}
     answered = {name: {doc: reply for doc, reply in run.items() if not reply.failed} for name, run in runs.items()}
-    found = compare_runs(one.task(rule), one.documents, runs)
-    assert repr(found) == repr(compare_runs(one.task(rule), one.documents, answered))
+    found, expected = (compare_runs(one.task(rule), one.documents, replies) for replies in (runs, answered))
+    assert repr(replace(found, agreements={})) == repr(replace(expected, agreements={}))
+    assert found.agreements["A", "B"].texts == expected.agreements["A", "B"].texts
     overlap = found.overlaps["A", "B"]
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (7, 1, 3, 1)
 

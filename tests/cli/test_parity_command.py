@@ -7,8 +7,9 @@ import pytest
 from medtasks.data.store import load_documents
 
 from .. import tiny_multimedeval
-from ..audit.parity.two_runs import losses, own_tasks, write_replies
+from ..audit.two_runs import losses, own_tasks, write_replies
 from ..made_up_runs import write_run
+from .conftest import rows_of
 
 
 @pytest.fixture
@@ -25,9 +26,10 @@ def test_equal_runs(medtasks, sample, tmp_path):
     first, second = (write_run(tmp_path / name, ("mediconfusion",), 0.7, 1) for name in "ab")
     ran = medtasks("parity", first, second, "--require", "identical")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[:3] == [f"A: {first}", f"B: {second}", ""]
-    assert "mediconfusion: identical\n  Every reply is the same to the last byte.\n" in ran.out
+    assert ran.out.splitlines()[:3] == [f"A: {first}, model: a", f"B: {second}, model: b", ""]
+    assert "mediconfusion: identical\nEvery reply is the same to the last byte.\n" in ran.out
     assert "Verdict on the scores: identical\nSAMPLE DATA" in ran.out
+    assert "Not compared" not in ran.out
     other = write_run(tmp_path / "c", ("mediconfusion",), 0.7, 2)
     ran = medtasks("parity", "mediconfusion", first, other, "--require", "equivalent")
     assert (ran.code, ran.err.splitlines()) == (
@@ -43,22 +45,19 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert "likely: equivalent within the margin" in lines
-    assert "  difference    median 0.005, 90 % 0.01, 99 % 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
+    assert "  difference    median 0.005, q90 0.01, q99 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
     assert "  choices       800 of 800 (100.0 %) equal" in lines
     (refused,) = (line for line in lines if line.startswith("Not compared: "))
     assert refused.startswith(
         "Not compared: letters: the runs gave different prompts to 800 of 800 questions, such as 0 (some"
     )
-    (score,) = (line.split() for line in lines if line.startswith("  accuracy (none)"))
-    assert score[2:6] == ["800", "100.0%", "100.0%", "0.0"]
     assert lines[-1] == "Verdict on the scores: equivalent within the margin"
-    assert any(line.startswith("  Rounding: small differences, to both sides.") for line in lines)
     found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
     assert (found["schema_version"], found["verdict"]) == (1, "equivalent within the margin")
     assert found["settings"] == {"margin": 0.01, "alpha": 0.05, "near_tie": 0.25}
     assert (list(found["tasks"]), list(found["tasks_not_compared"])) == (["likely"], ["letters"])
     task = found["tasks"]["likely"]
-    assert (task["kind"], task["likelihoods"]["options"], task["replies"]) == ("rounding", 1600, None)
+    assert (task["lacking"], task["likelihoods"]["options"], task["replies"]) == ("", 1600, None)
     (score,) = task["scores"]
     assert (score["metric"], score["main"], score["p_holm"], score["equivalence"]["shown"]) == (
         "accuracy",
@@ -66,16 +65,16 @@ def test_lines_and_json(medtasks, runs, tmp_path):
         1,
         True,
     )
+    assert rows_of(ran.out)["p, equivalence"] == [f"{score['equivalence']['p']:.4f}"]
     assert medtasks("parity", *runs, "--require", "not-different").code == 1  # of one task nothing is known
 
 
-def test_what_cannot_be_compared(fails, runs, tmp_path):
+def test_what_cannot_be_compared(fails, runs):
     a, b = runs
     fails(["parity", a], "expected two runs, but got 1")
-    fails(["parity", a, b, "--margin", "5"], "--margin 5 is no fraction between 0 and 1")
+    fails(["parity", a, b, "--margin", "5"], "the margin 5 is no fraction between 0 and 1")
+    fails(["compare", a, b, a, "--equivalence", "0.01"], "expected two runs, but got 3")
     fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
-    fails(["parity", a, tmp_path / "nowhere"], "there is no")
-    fails(["parity", "likely", a, b, "--metric", "acuracy"], "did you mean 'accuracy'")
 
 
 def test_scores_that_are_no_means_are_named_together(medtasks, tmp_path):
@@ -87,8 +86,33 @@ def test_scores_that_are_no_means_are_named_together(medtasks, tmp_path):
         lines = ({"doc_id": document["doc_id"], "reply": reply} for document in documents)
         runs[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     ran = medtasks("parity", "multimedeval_chestxray14", *runs)
-    assert "  No score of this task is a mean over samples, so that no test tells whether it is the same." in ran.out
-    (left_out,) = (line for line in ran.out.splitlines() if line.startswith("  Not compared: "))
-    assert left_out.startswith("  Not compared: macro_f1, ")
+    assert "No score of this task is a mean over samples, so that no test tells whether it is the same." in ran.out
+    (left_out,) = (line for line in ran.out.splitlines() if line.startswith("Not compared: "))
+    assert left_out.startswith("Not compared: macro_f1, ")
     assert left_out.endswith(" (reference, robust): is no mean over samples.")
-    assert "A and B: no run manifest" in ran.out
+
+
+def test_compare_with_a_margin_gives_the_same_verdict_and_numbers(medtasks, runs, tmp_path):
+    printed = [
+        medtasks(*command, "--json", tmp_path / f"{command[0]}.json").out
+        for command in (["parity", *runs, "--margin", "0.02"], ["compare", *runs, "--equivalence", "0.02"])
+    ]
+    assert printed[0] == printed[1]
+    alone, compared = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("parity", "compare"))
+    assert compared["settings"].items() > alone["settings"].items()
+    assert (compared["verdict"], compared["tasks_not_compared"]) == (alone["verdict"], alone["tasks_not_compared"])
+    (one,), (other,) = alone["tasks"].values(), compared["tasks"].values()
+    assert {**other, "documents": one["documents"]} == {**one, **{key: other[key] for key in other.keys() - one.keys()}}
+    assert other.keys() - one.keys() == {"summary", "comparisons"}
+    (test,), (score,) = other["comparisons"], one["scores"]
+    assert test == {key: score[key] for key in score.keys() & test.keys()} | {
+        "first_run": "A",
+        "second_run": "B",
+        "same_as": "",
+    }
+    ran = medtasks("compare", "likely", *runs, "--require", "equivalent", "--json", tmp_path / "named.json")
+    assert ran.code == 0
+    named = json.loads((tmp_path / "named.json").read_text())
+    assert (named["verdict"], named["settings"]["margin"]) == ("equivalent within the margin", 0.01)
+    ran = medtasks("compare", "likely", *runs, "--equivalence", "0.001", "--require", "equivalent")
+    assert (ran.code, ran.err) == (1, "medtasks: --require equivalent is not met: the verdict is 'same answers'\n")

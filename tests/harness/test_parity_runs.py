@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-from medtasks.audit.parity.records import Difference
-from medtasks.audit.parity.runs import parity
-from medtasks.audit.parity.verdict import Kind, Verdict
+from medtasks.audit.comparing import compare_all
+from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
 from medtasks.runs.sources import Source
 
 from ..model_adapters import tiny_hf_models
@@ -26,15 +25,17 @@ def test_two_precisions_of_one_checkpoint(sample, tmp_path):
         ran = run_fresh(command, tmp_path, MEDTASKS_HOME=str(sample))
         assert ran.returncode == 0, ran.stderr[-3000:] + ran.stdout[-2000:]
         runs[dtype] = Source(tmp_path / dtype)
-    found = parity(runs["float32"], runs["bfloat16"], 0.01)
-    assert found.verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
-    assert not found.not_compared
-    for task in found.tasks.values():
-        assert task.overlap.both == task.compared == 8
+    compared, not_compared = compare_all({"A": runs["float32"], "B": runs["bfloat16"]}, margin=0.01)
+    assert not not_compared
+    verdicts = {name: TaskVerdict(task, 0.01) for name, task in compared.items()}
+    assert overall([one.verdict for one in verdicts.values()]) in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
+    for name, task in compared.items():
+        found = verdicts[name].agreement
+        assert (found.overlap.both, found.failed.one_sided, found.failed.both) == (8, 0, 0)
         assert task.warnings == ()  # prompts are recorded and the same
-        assert task.differences == (Difference("model", "model argument dtype", "float32", "bfloat16"),)
-    likely = found.tasks["mediconfusion_ps"]
-    assert (likely.kind, likely.likelihoods.options, likely.likelihoods.equal) == (Kind.ROUNDING, 16, 0)
-    assert 0 < likely.likelihoods.absolute.q90 < 0.125
-    assert found.tasks["mediconfusion"].texts.samples == 8
-    assert parity(runs["float32"], runs["float32"], 0.01).verdict is Verdict.IDENTICAL
+    likely = verdicts["mediconfusion_ps"].agreement.likelihoods
+    assert (likely.options, likely.equal) == (16, 0)
+    assert 0 < likely.absolute["q90"] < 0.125
+    assert verdicts["mediconfusion"].agreement.texts.samples == 8
+    same, _ = compare_all({"A": runs["float32"], "B": runs["float32"]}, margin=0.01)
+    assert {TaskVerdict(task, 0.01).verdict for task in same.values()} == {Verdict.IDENTICAL}

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from medtasks.audit.parity.agreement import NEAR_TIE, answer_agreement, likelihood_agreement, text_agreement
+from medtasks.audit.agreement import (
+    Failures,
+    Overlap,
+    agreement,
+    answer_agreement,
+    likelihood_agreement,
+    text_agreement,
+)
 from medtasks.families.family import Reply
 
 
@@ -30,11 +37,11 @@ def test_texts():
             ("no finding", "no finding in the left lung"),
         )
     )
-    assert (found.samples, found.equal, found.equal_but_spaces, found.different) == (5, 1, 1, 3)
+    assert (found.samples, found.equal, found.equal_but_spaces) == (5, 1, 1)
     assert (found.first_is_beginning, found.second_is_beginning) == (1, 0)
     assert found.differing == ("3", "2", "4")  # after 0, 8 and 10 characters
-    assert (found.characters.median, found.characters.max) == (8, 10)
-    assert (found.words.median, found.words.max) == (1, 2)
+    assert (found.characters["median"], found.characters["max"]) == (8, 10)
+    assert (found.words["median"], found.words["max"]) == (1, 2)
     assert found.at_first_word == 1
     assert text_agreement(texts(("a", "a"))).characters is None
     assert text_agreement(likelihoods(((1.0,), (1.0,)))) is None
@@ -53,11 +60,9 @@ def test_likelihoods():
     )
     assert (found.samples, found.equal, found.options, found.equal_choices) == (5, 1, 10, 2)
     assert [(flip.sample, flip.margin) for flip in found.flips] == [("2", 2.0), ("1", 0.25), ("3", 0.0)]
-    assert NEAR_TIE == 0.25
-    assert found.near_ties == 2
     # of nine options: 0, 0, 0.5, 0, 3, 0, 0, 0.5, 0.25, and one without a finite difference
     assert found.mean_signed == found.mean_absolute == pytest.approx(4.25 / 9)
-    assert (found.absolute.median, found.absolute.max) == (0, 3)
+    assert (found.absolute["median"], found.absolute["max"]) == (0, 3)
     assert (found.greedy_options, found.equal_greedy) == (10, 5)
 
 
@@ -68,11 +73,22 @@ def test_likelihoods_without_greedy_flags_or_of_other_options():
 
 
 def test_answers_agree_only_where_one_run_has_one():
-    first, second = (
-        {str(number): {"value": value} for number, value in enumerate(values)}
-        for values in (["A", "B", None, None, ["A"]], ["A", "A", "B", None, ["A"]])
-    )
-    found = answer_agreement(first, second)
+    values = [("A", "A"), ("B", "A"), (None, "B"), (None, None), (["A"], ["A"])]
+    scores = {str(number): ({"value": a}, {"value": b}) for number, (a, b) in enumerate(values)}
+    found = answer_agreement(scores)
     assert (found.samples, found.equal, found.neither) == (4, 2, 1)
     assert (found.only_first, found.only_second, found.differing) == (0, 1, ("1", "2"))
-    assert answer_agreement({"1": {"reason": "ok"}}, {"1": {"reason": "ok"}}) is None
+    assert answer_agreement({"1": ({"reason": "ok"}, {"reason": "ok"})}) is None
+
+
+def test_failed_samples_are_counted_and_in_no_other_number():
+    first = {name: Reply(text="A" if name in "ab" else None) for name in "abcd"}
+    second = {name: Reply(text="A" if name in "abf" else None) for name in "abdef"}
+    scores = {"robust": ({"a": {"value": "A"}}, {"a": {"value": "B"}, "b": {"value": "B"}})}
+    found = agreement(first, second, 9, scores, str.upper)
+    assert (found.overlap, found.failed) == (Overlap(3, 1, 2, 3), Failures(0, 0, 1))
+    assert (found.texts.samples, found.texts.equal, found.likelihoods) == (2, 2, None)
+    assert found.all_equal
+    assert not found.all_answers_equal
+    assert found.answers["robust"].samples == 1
+    assert found.examples == ["A"]

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.parity.runs import parity
-from medtasks.audit.parity.verdict import TaskParity
+from medtasks.audit.comparing import compare_all
+from medtasks.audit.equivalence_verdict import TaskVerdict
 from medtasks.harness.task_files import including
 from medtasks.runs.sources import Source
 from medtasks.stats.equivalence import MARGIN
@@ -56,12 +56,13 @@ def write_replies(folder: Path, task: str, replies: Sequence[Given], asked: str 
 
 
 def compared(
-    folder: Path, task: str, first: Sequence[Given], second: Sequence[Given], margin: float = MARGIN, **recorded: Any
-) -> TaskParity:
-    """Compare two runs; of the second, ``recorded`` stands in its results file."""
+    folder: Path, task: str, first: Sequence[Given], second: Sequence[Given], margin: float = MARGIN
+) -> TaskVerdict:
+    """Compare two runs, of one task each."""
     a = write_replies(folder / "a", task, first)
-    b = write_replies(folder / "b", task, second, **recorded)
-    return parity(Source(a), Source(b), margin).tasks[task]
+    b = write_replies(folder / "b", task, second)
+    tasks, _ = compare_all({"A": Source(a), "B": Source(b)}, margin=margin)
+    return TaskVerdict(tasks[task], margin)
 
 
 def losses(right: Sequence[str], lead: float = 1.0) -> list[tuple[float, ...]]:

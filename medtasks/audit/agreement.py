@@ -1,0 +1,241 @@
+"""Agreement of two runs, sample by sample: replies, likelihoods, and answers under every rule.
+
+Failed samples are counted, and are in no other number. All differences are second minus first.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from medtasks.extract.likelihood import most_likely
+from medtasks.families.family import Reply
+from medtasks.metrics.metric import Score
+
+NEAR_TIE = 0.25
+"""Margin, in nats per token, up to which a flip is one at a near tie: two options, each moved by the spacing of
+bfloat16 (8 bits) between 16 and 32, which is 0.125; such logits are usual."""
+_EXAMPLES = 5
+Replies = Mapping[str, Reply]
+Scores = Mapping[str, Score]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Numbers of samples of a task that both, one or none of two runs have replies to."""
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+    @classmethod
+    def of(cls, first: Replies, second: Replies, samples: int) -> "Overlap":
+        """Count the replies to a task of this many samples."""
+        left, right = first.keys(), second.keys()
+        return cls(len(left & right), len(left - right), len(right - left), samples - len(left | right))
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Numbers of failed samples, among those in both runs."""
+
+    only_first: int
+    only_second: int
+    both: int
+
+    @property
+    def one_sided(self) -> int:
+        """Number of samples that failed in one run only."""
+        return self.only_first + self.only_second
+
+
+@dataclass(frozen=True)
+class TextAgreement:
+    """Agreement of replies that are texts; "different" ones differ in more than white space."""
+
+    samples: int
+    equal: int  # to the last byte
+    equal_but_spaces: int  # only after white space is normalised
+    first_is_beginning: int  # different replies of which the second run's begins with the first run's
+    second_is_beginning: int
+    characters: Mapping[str, float] | None  # quantiles of how many both of two different replies begin with
+    words: Mapping[str, float] | None  # likewise
+    at_first_word: int  # different replies without a common first word
+    differing: tuple[str, ...]  # ids of different replies, the earliest to part first
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A sample for which the two runs choose different options."""
+
+    sample: str
+    margin: float  # by which the best option in the first run leads, in nats per token
+
+
+@dataclass(frozen=True)
+class LikelihoodAgreement:
+    """Agreement of options' mean negative log-likelihoods per token."""
+
+    samples: int
+    equal: int  # samples with all options equal to the last digit
+    options: int  # of all samples; those with finite differences are in the next three
+    absolute: Mapping[str, float] | None  # quantiles
+    mean_absolute: float
+    mean_signed: float
+    equal_choices: int  # samples with the same most likely option, or the same tie
+    flips: tuple[Flip, ...]  # the other samples, the widest margin first
+    greedy_options: int  # options whose greedy flag both runs recorded
+    equal_greedy: int
+
+
+@dataclass(frozen=True)
+class AnswerAgreement:
+    """Agreement of the answers that one rule extracts."""
+
+    samples: int  # with an answer in at least one run; only these can agree
+    equal: int
+    neither: int  # samples without an answer in either run
+    only_first: int
+    only_second: int
+    differing: tuple[str, ...]  # ids
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of two runs of one task."""
+
+    overlap: Overlap  # of all samples, failed ones too
+    failed: Failures
+    texts: TextAgreement | None  # None where replies are likelihoods
+    likelihoods: LikelihoodAgreement | None  # None where replies are texts
+    answers: Mapping[str, AnswerAgreement]  # by name of the row; empty where scores hold no answers, as of reports
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether every reply is equal to the last byte, and every likelihood to the last digit."""
+        compared = self.overlap.both - self.failed.one_sided - self.failed.both
+        return compared == sum(part.equal for part in (self.texts, self.likelihoods) if part is not None)
+
+    @property
+    def all_answers_equal(self) -> bool:
+        """Whether every rule extracts equal answers; False where none finds an answer."""
+        parts = self.answers.values()
+        return any(part.samples for part in parts) and all(part.equal == part.samples for part in parts)
+
+    @property
+    def examples(self) -> list[str]:
+        """Ids of a few samples that differ most: flips at the widest margins, other answers, the earliest to part."""
+        flipped = [flip.sample for flip in self.likelihoods.flips] if self.likelihoods else []
+        answered = [sample for part in self.answers.values() for sample in part.differing]
+        parted = self.texts.differing if self.texts else ()
+        return list(dict.fromkeys([*flipped, *answered, *parted]))[:_EXAMPLES]
+
+
+def agreement(
+    first: Replies,
+    second: Replies,
+    samples: int,
+    scores: Mapping[str, tuple[Scores, Scores]],
+    written: Callable[[str], str] = str,
+) -> Agreement:
+    """Compare two runs' replies to a task of this many samples.
+
+    ``scores`` are those of both runs by name of the row; ``written`` returns an id as it is reported, such as hashed.
+    """
+    replies = {sample: (first[sample], second[sample]) for sample in first if sample in second}
+    failed = [(a.failed, b.failed) for a, b in replies.values()]
+    pairs = {written(sample): (a, b) for sample, (a, b) in replies.items() if not (a.failed or b.failed)}
+    answers = {
+        row: answer_agreement({written(sample): (a[sample], b[sample]) for sample in a if sample in b})
+        for row, (a, b) in scores.items()
+    }
+    return Agreement(
+        Overlap.of(first, second, samples),
+        Failures(*(failed.count(kind) for kind in ((True, False), (False, True), (True, True)))),
+        text_agreement(pairs),
+        likelihood_agreement(pairs),
+        {row: part for row, part in answers.items() if part is not None},
+    )
+
+
+def text_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> TextAgreement | None:
+    """Compare replies by sample id; None where none of them is a text."""
+    texts = {sample: (str(a.text), str(b.text)) for sample, (a, b) in pairs.items() if a.losses is None}
+    if not texts:
+        return None
+    words = {sample: (a.split(), b.split()) for sample, (a, b) in texts.items()}
+    different = {sample: (" ".join(a), " ".join(b)) for sample, (a, b) in words.items() if a != b}
+    common = {sample: (_common(*texts[sample]), _common(*words[sample])) for sample in different}
+    equal = sum(a == b for a, b in texts.values())
+    return TextAgreement(
+        samples=len(texts),
+        equal=equal,
+        equal_but_spaces=len(texts) - equal - len(different),
+        first_is_beginning=sum(b.startswith(a) for a, b in different.values()),
+        second_is_beginning=sum(a.startswith(b) for a, b in different.values()),
+        characters=_quantiles([characters for characters, _ in common.values()]),
+        words=_quantiles([number for _, number in common.values()]),
+        at_first_word=sum(number == 0 for _, number in common.values()),
+        differing=tuple(sorted(common, key=lambda sample: common[sample])),
+    )
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the number of characters or words that two texts both begin with."""
+    unequal = (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(unequal, min(len(first), len(second)))
+
+
+def _quantiles(values: Sequence[float]) -> dict[str, float] | None:
+    """Return median, two quantiles and maximum, interpolated; None without values."""
+    shares = {"median": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
+    return {name: float(np.quantile(values, share)) for name, share in shares.items()} if values else None
+
+
+def likelihood_agreement(pairs: Mapping[str, tuple[Reply, Reply]]) -> LikelihoodAgreement | None:
+    """Compare likelihoods by sample id; None where there are none, or only of another number of options."""
+    compared = {
+        sample: (a.losses, b.losses, list(zip(a.greedy or (), b.greedy or (), strict=False)))
+        for sample, (a, b) in pairs.items()
+        if a.losses is not None and b.losses is not None and len(a.losses) == len(b.losses)
+    }
+    if not compared:
+        return None
+    differences = [after - before for a, b, _ in compared.values() for before, after in zip(a, b, strict=True)]
+    finite = [difference for difference in differences if math.isfinite(difference)]
+    flips = []
+    for sample, (a, b, _) in compared.items():
+        if most_likely(a) != most_likely(b):
+            best, following = [*sorted(a), math.inf][:2]
+            flips.append(Flip(sample, 0.0 if best == following else following - best))  # both may be infinite
+    flags = [two for *_, greedy in compared.values() for two in greedy]
+    return LikelihoodAgreement(
+        samples=len(compared),
+        equal=sum(a == b for a, b, _ in compared.values()),
+        options=len(differences),
+        absolute=_quantiles([abs(difference) for difference in finite]),
+        mean_absolute=math.fsum(map(abs, finite)) / len(finite) if finite else math.nan,
+        mean_signed=math.fsum(finite) / len(finite) if finite else math.nan,
+        equal_choices=len(compared) - len(flips),
+        flips=tuple(sorted(flips, key=lambda flip: -flip.margin)),
+        greedy_options=len(flags),
+        equal_greedy=sum(before == after for before, after in flags),
+    )
+
+
+def answer_agreement(scores: Mapping[str, tuple[Score, Score]]) -> AnswerAgreement | None:
+    """Compare extracted answers by sample id; None where scores hold none, as of reports."""
+    values = [(sample, a["value"], b["value"]) for sample, (a, b) in scores.items() if "value" in a and "value" in b]
+    if not values:
+        return None
+    answered = [(sample, a, b) for sample, a, b in values if (a, b) != (None, None)]
+    return AnswerAgreement(
+        samples=len(answered),
+        equal=sum(a == b for _, a, b in answered),
+        neither=len(values) - len(answered),
+        only_first=sum(b is None for _, _, b in answered),
+        only_second=sum(a is None for _, a, _ in answered),
+        differing=tuple(sample for sample, a, b in answered if a != b),
+    )
