@@ -17,7 +17,9 @@ def run(tmp_path):
 
     def write(name, config):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "20260102_030405_results.json").write_text(json.dumps({"configs": {"letters": config}}))
+        (tmp_path / name / "20260102_030405_results.json").write_text(
+            json.dumps({"results": {}, "configs": {"letters": config}})
+        )
         samples = tmp_path / name / "20260102_030405_samples_letters.jsonl"
         samples.write_text("")
         return samples
