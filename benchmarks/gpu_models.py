@@ -28,8 +28,8 @@ from medtasks.model_adapters.base.caches import FeatureCache
 from medtasks.model_adapters.prefix.cached_prefix import PrefixCache
 from PIL import Image
 
-from medtasks.harness.prompt_settings import prompt_settings
 from medtasks.prompts.template import prompt
+from medtasks.tasks.prompt_settings import prompt_settings
 
 MODES = {"PS": "mediconfusion_ps", "GD": "mediconfusion_gd", "MC": "mediconfusion"}
 SPLIT, WARM_UP = "test", 4

@@ -27,15 +27,15 @@ from medtasks.audit.scoring import RowScores, score_replies, with_interval
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
-from medtasks.harness.documents import is_private_task, task_documents, task_provenance
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import including, scored_task, task_file
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.run import Run as RunOnDisk
 from medtasks.runs.run import TaskRun
 from medtasks.runs.run import read_run as read_recorded_run
 from medtasks.runs.samples import SampleLine, Samples
 from medtasks.runs.sources import Source
+from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import including, scored_task, task_file
 
 Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
 Folders: TypeAlias = str | Path | Sequence[str | Path]

@@ -5,7 +5,7 @@ Every message is a sentence that says what happened, which file or sample it con
 
 import difflib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _FEW = 20
 _NEAR = 5
@@ -114,3 +114,18 @@ def forget_warnings() -> None:
     """Let every warning be given again, as in a new process."""
     with _warning:
         _warned.clear()
+
+
+_SHOWN = 4
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as words, only the first where there are many.
+
+    Example:
+        >>> listed(["one", "two", "three"])
+        'one, two and three'
+    """
+    if len(names) > _SHOWN:
+        return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])

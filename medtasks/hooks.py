@@ -1,14 +1,18 @@
-"""The names that task files use (:mod:`medtasks.harness.published_names`), each looked up when it is asked for."""
+"""The names that task files use (:mod:`medtasks.tasks.published_names`), each looked up when it is asked for."""
 
+import pkgutil
 import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from medtasks.harness.published_names import hook_modules, published
+from medtasks.families.registry import HOOKS, family_of
+from medtasks.harness.hooks import metric_list, process_results
+from medtasks.tasks.prompt_settings import SETTINGS_OF, prompt_settings
+from medtasks.tasks.published_names import METRIC_LIST, METRIC_LISTS, hook_modules, place_of
 
 _VARIANTS = "variants"
 __path__: list[str] = []  # so that Python takes what is below for modules of this one
@@ -29,10 +33,44 @@ def _named(module: str, name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if module == f"{__name__}.{_VARIANTS}":  # these names follow from the user's files and data
-        from medtasks.harness.documents import variant_hook
+        from medtasks.tasks.documents import variant_hook
 
         return variant_hook(name)
     return published(f"{module}.{name}")
+
+
+def published(hook: str) -> Any:
+    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
+
+    Settings are new ones each time, as the harness changes what it gets.
+    """
+    module, _, name = hook.removeprefix(HOOKS).partition(".")
+    if module == SETTINGS_OF:
+        return prompt_settings(name)
+    return _hook(hook)
+
+
+@cache
+def _hook(hook: str) -> Any:
+    place = place_of(hook)
+    if place != hook:
+        return pkgutil.resolve_name(":".join(place.rsplit(".", 1)))
+    module, _, name = hook.removeprefix(HOOKS).partition(".")
+    family = family_of(hook)
+    if family is not None:
+        made = process_results(family)
+        made.__module__, made.__name__, made.__qualname__ = f"{HOOKS}{module}", name, name
+        return made
+    if f"{module}.{name}" in METRIC_LISTS:
+        return metric_list(pkgutil.resolve_name(METRIC_LISTS[f"{module}.{name}"]))
+    family = family_of(f"{HOOKS}{module}.process_results")
+    entries = [] if family is None else metric_list(family.metrics)
+    aggregations = {entry["metric"]: entry["aggregation"] for entry in entries}
+    if entries and name == METRIC_LIST:
+        return entries
+    if name not in aggregations:
+        raise AttributeError(f"there is no {hook}")
+    return aggregations[name]
 
 
 sys.meta_path.append(_Names())

@@ -25,8 +25,8 @@ from loguru import logger
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import forget_warnings
-from medtasks.harness.task_files import include
 from medtasks.metrics.metric import forget_computed
+from medtasks.tasks.task_files import include
 
 from . import tiny_multimedeval
 from .warm_python import read_yaml_quickly

@@ -17,15 +17,15 @@ from medtasks.extract.registry import Kind, extractors
 from medtasks.families import kit_submission, submission, texts
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.families.registry import HOOKS, family_of
-from medtasks.harness.published_names import published
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_index import DottedName
+from medtasks.hooks import published
 from medtasks.judges.client import Judge, Verdict
 from medtasks.metrics import metric as metric_module
 from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_index import DottedName
 
 FAILURES = {
     "marked": failed_reply("out of memory, the answer is B"),

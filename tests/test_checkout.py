@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, "")
 sys.meta_path[:] = [finder for finder in sys.meta_path if "ditable" not in getattr(finder, "__name__", "")]
 import medtasks
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 import medtasks.model_adapters.base.arguments
 print(medtasks.__file__, tasks_folder(), medtasks.model_adapters.__file__, sep="\\n")
 """

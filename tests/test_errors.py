@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.errors import UnknownName, near_match, unknown_name
-from medtasks.harness.task_files import task_file, task_files
+from medtasks.tasks.task_files import task_file, task_files
 
 MANY = [f"task_{number:02}" for number in range(40)]
 

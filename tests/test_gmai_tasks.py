@@ -14,11 +14,11 @@ from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
-from medtasks.harness.published_names import published
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
+from medtasks.hooks import published
 from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
 from medtasks.prompts.template import prompt, target
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 from . import tiny_gmai
 from .task_families import score_of, values_of

@@ -9,10 +9,10 @@ from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.families.family import Row
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved, tasks_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import messages, prompt
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved, tasks_folder
 
 from . import iu_xray_sources
 from .harness.whole_runs import answering, evaluate

@@ -6,8 +6,8 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.extract.registry import extractors
-from medtasks.harness.task_files import task_config, task_file, task_files, tasks_of
-from medtasks.harness.task_index import resolved, tasks_folder
+from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
+from medtasks.tasks.task_index import resolved, tasks_folder
 
 CHOICE = [
     *("pmc_vqa", "pmc_vqa_clean", "omnimedvqa", "omnimedvqa_vlmevalkit", "medxpertqa_mm", "medxpertqa_text"),

@@ -7,8 +7,8 @@ import pytest
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row
-from medtasks.harness.task_files import task_config, task_file, task_files
-from medtasks.harness.task_index import resolved, tasks_folder
+from medtasks.tasks.task_files import task_config, task_file, task_files
+from medtasks.tasks.task_index import resolved, tasks_folder
 
 from . import medheval_sources as sources
 

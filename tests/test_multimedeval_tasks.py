@@ -10,9 +10,9 @@ from medtasks.data.prepared import label
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row
-from medtasks.harness.task_files import task_config, task_file, task_files
-from medtasks.harness.task_index import tasks_folder
 from medtasks.plugin import model_manifests
+from medtasks.tasks.task_files import task_config, task_file, task_files
+from medtasks.tasks.task_index import tasks_folder
 
 from . import tiny_multimedeval
 

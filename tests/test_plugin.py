@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from medtasks import plugin
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 
 MANIFESTS = [
     ["hf_vlm", "medtasks.model_adapters.hf_vlm.HfVlm", None],
@@ -28,7 +28,7 @@ import lmms_eval.models.registry_v2
 assert "medtasks.plugin" not in sys.modules
 start = time.perf_counter()
 from medtasks import plugin
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 first = plugin.model_manifests()
 seconds = time.perf_counter() - start
 second = plugin.model_manifests()
@@ -87,7 +87,7 @@ for name, include in {"text": user, "list": [user]}.items():
         if not task.startswith(("multimedeval", "medheval", "gmai_mmbench", "iu_xray", "medevalkit", "mmmu_pro"))
     ]
 report["no defaults"] = tasks.TaskManager(include_path=user, include_defaults=False).all_tasks
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 alone = tasks.TaskManager(include_path=str(tasks_folder()), include_defaults=False).all_tasks
 report["our folder alone"] = [name for name in alone if name.startswith("mediconfusion")]
 try:

@@ -20,9 +20,9 @@ from medtasks.families.constant_replies import Meant, Strategy
 from medtasks.families.family import Asks, Reply, Row, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.texts import text_metrics
-from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.tasks.task_file import TaskFile
 
 _RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
 

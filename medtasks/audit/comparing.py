@@ -22,9 +22,6 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.families.family import compares_texts
 from medtasks.families.texts import NO_MEAN, NotComparable
-from medtasks.harness.documents import is_private_task, task_documents, task_provenance
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file, variant_of
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
 from medtasks.metrics.report_scores import mean
@@ -40,6 +37,9 @@ from medtasks.runs.sources import (
 )
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, compare_paired, holm
+from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, variant_of
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]

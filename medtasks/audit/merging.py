@@ -15,13 +15,8 @@ from medtasks.audit.scoring import panel_results, warn
 from medtasks.data.home import home, written_whole
 from medtasks.data.samples import Sample
 from medtasks.data.shards import SHARD_VARIABLE
-from medtasks.errors import MedTasksError, RepliesError, WithheldReply
+from medtasks.errors import MedTasksError, RepliesError, WithheldReply, listed
 from medtasks.families.family import FENCED, Reply, Row
-from medtasks.harness.documents import task_documents
-from medtasks.harness.guarded_run import listed
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.runs.manifest import RunManifest, RunState, manifest_files, manifest_path
 from medtasks.runs.process import this_process
@@ -32,6 +27,10 @@ from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.samples import SampleLine
 from medtasks.runs.saved_replies import FOLDER_NAME
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 Document = Mapping[str, Any]
 

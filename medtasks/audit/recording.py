@@ -12,9 +12,7 @@ from typing import Any
 
 from medtasks.audit.facts import commit, data_fingerprints, hardware, model_facts, versions
 from medtasks.data.shards import Shard
-from medtasks.harness.documents import Selection
 from medtasks.harness.running import Outcome, wanted_tasks
-from medtasks.harness.task_files import task_file, tasks_of
 from medtasks.runs.harness_options import read_options, seeds
 from medtasks.runs.manifest import (
     ModelFacts,
@@ -31,6 +29,8 @@ from medtasks.runs.process import this_process
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
 from medtasks.runs.result_files import samples_file
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
+from medtasks.tasks.documents import Selection
+from medtasks.tasks.task_files import task_file, tasks_of
 
 _NOT_YET = "the run has not left results of it"
 

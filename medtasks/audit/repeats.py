@@ -24,7 +24,6 @@ from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.harness.repeats import repeats_in
-from medtasks.harness.task_files import task_file
 from medtasks.metrics.metric import Declaration, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.rollouts import majority
@@ -33,6 +32,7 @@ from medtasks.runs.manifest import RunManifest
 from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run
+from medtasks.tasks.task_files import task_file
 
 REPEATS_FILE = "repeats.json"
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")

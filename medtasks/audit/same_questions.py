@@ -7,11 +7,11 @@ from typing import Any
 from medtasks.audit.scoring import Documents
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, warn_once
-from medtasks.harness.documents import is_private_task
-from medtasks.harness.task_file import TaskFile, templates_in
-from medtasks.harness.task_index import SETTINGS, mapping_in
 from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.runs.samples import read_samples
+from medtasks.tasks.documents import is_private_task
+from medtasks.tasks.task_file import TaskFile, templates_in
+from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _IMAGE_MARK = "<image>"
 _NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"

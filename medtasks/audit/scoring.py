@@ -20,8 +20,6 @@ from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import paired_answers
 from medtasks.families.texts import text_metrics
-from medtasks.harness.documents import is_private_task
-from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -37,6 +35,8 @@ from medtasks.metrics.pairs import Counts, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.intervals import interval
+from medtasks.tasks.documents import is_private_task
+from medtasks.tasks.task_file import TaskFile
 
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]

@@ -17,9 +17,9 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.families.family import Reply
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_config
 from medtasks.stats.calibration import Calibration, calibration
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_config
 
 _LETTERS = (
     "The probability of a letter is exp(-loss), renormalised over the question's letters; the recorded loss is the "

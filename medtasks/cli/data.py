@@ -23,7 +23,7 @@ from medtasks.errors import MedTasksError
 if TYPE_CHECKING:
     from medtasks.data.medheval.preparing import Readiness
     from medtasks.data.preparation import Options
-    from medtasks.harness.task_file import TaskFile
+    from medtasks.tasks.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
@@ -198,7 +198,7 @@ def verify(
     Of a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
     from medtasks.data.preparers import verify as run
-    from medtasks.harness.task_files import task_files
+    from medtasks.tasks.task_files import task_files
 
     look_into(context, include_path)
     task = task_files().get(name)
@@ -217,7 +217,7 @@ def verify(
 
 
 def _verify_own(task: "TaskFile") -> None:
-    from medtasks.harness.documents import task_documents, task_provenance, unreadable_images
+    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
 
     _check_file(task)
     documents = task_documents(task)
@@ -231,7 +231,7 @@ def _verify_own(task: "TaskFile") -> None:
 
 
 def _check_file(task: "TaskFile") -> None:
-    from medtasks.harness.task_check import task_problems, unknown_keys
+    from medtasks.tasks.task_check import task_problems, unknown_keys
 
     for key in unknown_keys(task):
         say(f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know")

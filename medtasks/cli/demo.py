@@ -18,9 +18,9 @@ from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import number_table, out, say
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import main_metrics_first, task_file
 from medtasks.metrics.metric import undeclared
 from medtasks.runs.result_files import ResultsFile, read_results, results_files
+from medtasks.tasks.task_files import main_metrics_first, task_file
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 

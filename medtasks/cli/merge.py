@@ -8,8 +8,8 @@ import typer
 
 from medtasks.cli.output import IncludePath, look_into, out, say
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import included_option
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
+from medtasks.tasks.task_files import included_option
 
 
 def merge(

@@ -16,8 +16,7 @@ from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import number
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
-from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import listed
+from medtasks.errors import MedTasksError, listed
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.metric import Scale

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import INCLUDE, including, refuse_shipped_names
 from medtasks.runs.result_files import recorded_folders
+from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -30,13 +30,13 @@ from medtasks.cli.output import (
     write_json,
 )
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.documents import private_datasets, task_documents, task_provenance
-from medtasks.harness.task_files import scored_task
 from medtasks.metrics.metric import AnyMetric
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.runs.sources import Source, replies_to
+from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
+from medtasks.tasks.task_files import scored_task
 
 
 def score(

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from medtasks.cli.output import IncludePath, look_into
-from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
-from medtasks.harness.task_index import lm_eval_tasks_folder, tasks_folder
+from medtasks.tasks.task_files import TAG_ENDING, task_files, variants_of
+from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
 
 
 def list_tasks(

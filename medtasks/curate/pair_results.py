@@ -15,13 +15,13 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError, RepliesError, WithheldReply
 from medtasks.families.counts import judged
 from medtasks.families.paired_choice import paired_answers
-from medtasks.harness.documents import task_documents, task_provenance
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_files
 from medtasks.metrics.metric import Score
 from medtasks.metrics.pairs import ScoredPair, complete_pairs
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import Source, check_fingerprints, samples_by_task
+from medtasks.tasks.documents import task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_files
 
 _CAREFUL = ("robust", "fenced")  # rows of results by which replies are read, where a task has them
 

@@ -38,8 +38,8 @@ from medtasks.data.own_datasets import DATASHEET, own_dataset_info
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.harness.task_index import SETTINGS
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
+from medtasks.tasks.task_index import SETTINGS
 
 _NO_IMAGE = "an image is missing, changed or broken"
 _COMMAND, _OPTION = "medtasks curate publish", "--as"

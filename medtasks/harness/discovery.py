@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.harness.task_index import tasks_folder
 from medtasks.harness.wrapping import AnyFunction, or_warn, warn_of, wrap_once
+from medtasks.tasks.task_index import tasks_folder
 
 _EVALUATOR = "lmms_eval.evaluator"
 
@@ -79,7 +79,7 @@ def _check_own_documents(module: ModuleType) -> None:
         def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
             _guard_evaluation()  # again, for who makes the index before the evaluator is imported
             made = download(self, *args, **kwargs)
-            from medtasks.harness.own_documents import complete_documents
+            from medtasks.tasks.own_documents import complete_documents
 
             complete_documents(self)
             return made
@@ -117,8 +117,8 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
     entries = {}
     variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
-        from medtasks.harness.task_files import include
-        from medtasks.harness.variants import index_entries
+        from medtasks.tasks.task_files import include
+        from medtasks.tasks.variants import index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
         entries = index_entries(index, sanity=sanity)
@@ -127,7 +127,7 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
 
 def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> list[str]:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
-    from medtasks.harness.variants import VARIANT_OF
+    from medtasks.tasks.variants import VARIANT_OF
 
     bases = {name: manager.task_index[name].get(VARIANT_OF) for name in found}
     return [
@@ -157,7 +157,7 @@ def _withhold_without_scoring(module: ModuleType) -> None:
         def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
             hook = self.config.process_results
             override(self, *args, **kwargs)
-            from medtasks.harness.own_columns import is_our_hook
+            from medtasks.tasks.own_columns import is_our_hook
 
             if is_our_hook(hook):
                 from medtasks.runs.logged_samples import without_scoring

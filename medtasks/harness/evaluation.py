@@ -16,17 +16,16 @@ from typing import Any
 from medtasks.data.home import dataset_holding
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, listed
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.guarded_run import listed
 from medtasks.harness.last_words import ERROR_VARIABLE, end_after, say_last
-from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
-from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
 from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
+from medtasks.tasks.own_columns import is_our_hook
+from medtasks.tasks.task_files import main_metrics_first
 
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
 

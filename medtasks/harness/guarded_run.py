@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.shards import Shard
-from medtasks.harness.task_files import included_option, task_config, task_file, tasks_of
-from medtasks.harness.task_index import DottedName, TaskIndex, harness_folder, index_tasks
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.manifest import Notice, Severity
+from medtasks.tasks.task_files import included_option, task_config, task_file, tasks_of
+from medtasks.tasks.task_index import DottedName, TaskIndex, harness_folder, index_tasks
 
-_SHOWN = 4
 _OURS = "medtasks.data.path_of."
 _WILD = re.compile(r"[*?\[\]]+")
 
@@ -26,18 +25,6 @@ def refuse(sentence: str) -> Notice:
 def warn(sentence: str) -> Notice:
     """Return the notice that a run will not be what it seems."""
     return Notice(kind=Severity.WARN, sentence=sentence)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as words, only the first where there are many.
-
-    Example:
-        >>> listed(["one", "two", "three"])
-        'one, two and three'
-    """
-    if len(names) > _SHOWN:
-        return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
-    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
 
 
 @dataclass(frozen=True)

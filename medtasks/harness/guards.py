@@ -12,11 +12,13 @@ from typing import Any
 from medtasks.data.model_places import destinations
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.shards import Shard
-from medtasks.errors import MedTasksError, ModelRefused, near_match
-from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
+from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
+from medtasks.harness.guarded_run import GuardedRun, refuse, warn
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset, row_shard
-from medtasks.harness.task_files import (
+from medtasks.runs.harness_options import read_options, seeds
+from medtasks.runs.manifest import Notice
+from medtasks.tasks.task_files import (
     INCLUDE,
     TAG_ENDING,
     including,
@@ -26,9 +28,7 @@ from medtasks.harness.task_files import (
     tasks_of,
     variants_of,
 )
-from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
-from medtasks.runs.harness_options import read_options, seeds
-from medtasks.runs.manifest import Notice
+from medtasks.tasks.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
 
 _PLUGINS = "LMMS_EVAL_PLUGINS"
 _OURS = "medtasks."

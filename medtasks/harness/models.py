@@ -28,9 +28,9 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.task_files import variant_of
-from medtasks.harness.thinking import THINKING
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
+from medtasks.tasks.task_files import variant_of
+from medtasks.tasks.thinking import THINKING
 
 _MODELS = "lmms_eval.models."
 EMPTY_AFTER_ERRORS = frozenset(

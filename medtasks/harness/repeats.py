@@ -14,13 +14,13 @@ from typing import Any
 
 from medtasks.data.journal import journal_folder
 from medtasks.data.model_places import module_of
-from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import listed, refuse
+from medtasks.errors import MedTasksError, listed
+from medtasks.harness.guarded_run import refuse
 from medtasks.harness.running import wanted_tasks
-from medtasks.harness.task_files import task_config, task_file, tasks_of
-from medtasks.harness.task_index import mapping_in
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.manifest import Notice
+from medtasks.tasks.task_files import task_config, task_file, tasks_of
+from medtasks.tasks.task_index import mapping_in
 
 REPEATS = "--repeats"
 _OUR_MODELS = "medtasks."

@@ -12,10 +12,10 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.shards import cut_places
 from medtasks.data.store import open_documents
 from medtasks.data.variants import ROTATED
-from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
-from medtasks.harness.task_files import task_file, tasks_of
+from medtasks.errors import MedTasksError, listed
+from medtasks.harness.guarded_run import GuardedRun, refuse, warn
 from medtasks.runs.manifest import Notice
+from medtasks.tasks.task_files import task_file, tasks_of
 
 
 def row_limit(run: GuardedRun) -> Iterator[Notice]:

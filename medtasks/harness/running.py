@@ -17,13 +17,13 @@ from typing import Any
 
 from medtasks.errors import MedTasksError
 from medtasks.harness.last_words import ERROR_VARIABLE
-from medtasks.harness.task_files import tasks_of
-from medtasks.harness.task_index import mapping_in
 from medtasks.runs.harness_options import read_options
 from medtasks.runs.manifest import HarnessProcess
 from medtasks.runs.process import RunProcess, descendants, is_running, send
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.samples import read_lines
+from medtasks.tasks.task_files import tasks_of
+from medtasks.tasks.task_index import mapping_in
 
 _HARNESS = "medtasks.harness.start_harness"
 _ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore

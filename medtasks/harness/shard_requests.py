@@ -12,10 +12,9 @@ from typing import Any
 
 from medtasks.data.home import dataset_holding
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
-from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import listed
+from medtasks.errors import MedTasksError, listed
 from medtasks.harness.last_words import say_last
-from medtasks.harness.own_columns import is_our_hook
+from medtasks.tasks.own_columns import is_our_hook
 
 _PADDING = "__padding_only__"  # by which the harness and adapters know a request whose reply nobody wants
 _NO_ROW = -1

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import yaml
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_index import harness_folder
+from medtasks.tasks.task_index import harness_folder
 
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
 

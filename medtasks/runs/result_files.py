@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo
 
 from medtasks.data.home import written_whole
 from medtasks.data.safe_parsing import parse_json
-from medtasks.harness.task_index import mapping_in
 from medtasks.runs.model_names import model_label
+from medtasks.tasks.task_index import mapping_in
 
 RESULTS = "_results.json"
 SERVED_MODEL = "served_model"

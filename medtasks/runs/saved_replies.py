@@ -17,8 +17,8 @@ from typing import Any
 
 from medtasks.data.home import append_whole, home
 from medtasks.errors import warn_once
-from medtasks.harness.task_files import included_option
 from medtasks.runs.reply_envelope import opened
+from medtasks.tasks.task_files import included_option
 
 FOLDER_NAME = "replies"
 _CONTEXT_MODULE = "lmms_eval.models.model_utils.usage_metrics"

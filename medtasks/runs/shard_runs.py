@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.shards import SHARD_VARIABLE, Shard
-from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.guarded_run import listed
-from medtasks.harness.task_index import mapping_in
+from medtasks.errors import MedTasksError, RepliesError, listed
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.manifest import RunManifest, TaskOutcome, read_manifests
 from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
 from medtasks.runs.samples import SampleLine, read_lines
+from medtasks.tasks.task_index import mapping_in
 
 _PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is
 # Settings that say how something is reached, and where it lies.

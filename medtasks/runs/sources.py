@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from medtasks.errors import MedTasksError, RepliesError, warn_once
-from medtasks.harness.task_files import task_files, variant_of
 from medtasks.runs.result_files import holds_run, results_next_to, task_of
 from medtasks.runs.run import Run, read_run, run_of_file
+from medtasks.tasks.task_files import task_files, variant_of
 
 
 @dataclass(frozen=True)

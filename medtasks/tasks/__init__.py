@@ -1,1 +1,1 @@
-"""Writing task YAML: a user's own datasets, and parts of prepared ones."""
+"""Tasks as data: the index, task files, documents, variants, and tasks of the user."""

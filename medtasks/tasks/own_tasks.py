@@ -21,10 +21,10 @@ from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.selecting import Criteria, described
 from medtasks.errors import MedTasksError, SourceError, unknown_name
-from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_files import task_config, task_files
-from medtasks.harness.task_index import SETTINGS, DottedName
+from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_copies import own_keys, own_metadata, refuse_taken, task_copy, write_task_file
+from medtasks.tasks.task_files import task_config, task_files
+from medtasks.tasks.task_index import SETTINGS, DottedName
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"

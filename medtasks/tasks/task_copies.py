@@ -11,9 +11,9 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import written_whole
 from medtasks.data.prepared import own_task_file
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.harness.task_index import DottedName, dumped, harness_folder, index_tasks
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
+from medtasks.tasks.task_index import DottedName, dumped, harness_folder, index_tasks
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from medtasks.data.variants import blind, rotated
 from medtasks.extract import chexbert_labels
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.hooks import pairs
 from medtasks.metrics.metric import evaluate
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.runs.saved_replies import FOLDER_NAME
+from medtasks.tasks.task_files import task_file, task_files
 
 from .. import medheval_sources, tiny_gmai
 

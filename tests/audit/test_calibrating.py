@@ -12,8 +12,8 @@ from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 from medtasks.extract.registry import extractor_of
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_file, task_files
 
 LIKELIHOODS = [name for name, task in task_files().items() if task.output_type == "multiple_choice"]
 

@@ -22,14 +22,14 @@ from medtasks.data.prepared import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply, Row
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file
-from medtasks.harness.task_index import DottedName
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import Source, check_fingerprints
 from medtasks.stats.paired import MCNEMAR, SIGN_FLIP, holm
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file
+from medtasks.tasks.task_index import DottedName
 
 from .. import tiny_multimedeval
 from ..made_up_runs import write_run

@@ -11,8 +11,8 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError
-from medtasks.harness.task_files import task_file
 from medtasks.runs.sources import Source
+from medtasks.tasks.task_files import task_file
 
 from ..made_up_runs import write_run
 from .report.own_tasks import publish_own, write_task

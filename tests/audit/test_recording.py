@@ -3,10 +3,10 @@
 import pytest
 
 from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.harness.documents import Selection
 from medtasks.harness.running import Outcome
 from medtasks.runs.manifest import HarnessProcess, Notice, RunManifest, Severity
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
+from medtasks.tasks.documents import Selection
 
 ARGUMENTS = ["--model", "openai", "--model_args", "model=gpt-4o,token=PLANTED", "--seed", "1,2,None,4"]
 

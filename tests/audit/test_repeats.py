@@ -16,10 +16,10 @@ from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
 from medtasks.harness.answer_journal import JOURNAL_VARIABLE
 from medtasks.harness.repeats import repeat_notices, repeat_variables, seeded
-from medtasks.harness.task_files import task_file
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
+from medtasks.tasks.task_files import task_file
 
 from ..recorded_runs import TINY, in_this_process, medtasks, record
 

@@ -23,10 +23,10 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
 from medtasks.families.family import Reply, Row
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file
-from medtasks.harness.task_index import DottedName
 from medtasks.metrics.pairs import TOTAL
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file
+from medtasks.tasks.task_index import DottedName
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}

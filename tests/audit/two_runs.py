@@ -8,9 +8,9 @@ from typing import Any
 
 from medtasks.audit.comparing import compare_all
 from medtasks.audit.equivalence_verdict import TaskVerdict
-from medtasks.harness.task_files import including
 from medtasks.runs.sources import Source
 from medtasks.stats.equivalence import MARGIN
+from medtasks.tasks.task_files import including
 
 QUESTIONS = 800
 TASKS = {"letters": "generate_until", "likely": "multiple_choice"}

@@ -16,9 +16,9 @@ from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
-from medtasks.harness.task_files import task_config, task_file, tasks_of
-from medtasks.harness.task_index import SETTINGS
 from medtasks.judges.client import judge_for
+from medtasks.tasks.task_files import task_config, task_file, tasks_of
+from medtasks.tasks.task_index import SETTINGS
 
 from ..curate.reviewed_study import MADE_WITH, detailed_study, even, review, scored
 

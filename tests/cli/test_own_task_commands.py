@@ -12,9 +12,9 @@ from medtasks.audit.doctor.scope import scope_of
 from medtasks.audit.doctor.task_names import own_tasks
 from medtasks.audit.report.reading.collecting import section
 from medtasks.errors import MedTasksError
-from medtasks.harness.documents import select
-from medtasks.harness.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
 from medtasks.runs.run import TaskRun
+from medtasks.tasks.documents import select
+from medtasks.tasks.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
 
 YAML = """task: sides
 dataset_path: json

@@ -3,10 +3,10 @@
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_columns import check, following, looked_at, other_families
 from medtasks.hooks import choice
 from medtasks.prompts import images
 from medtasks.prompts import lettered as prompts
+from medtasks.tasks.own_columns import check, following, looked_at, other_families
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",

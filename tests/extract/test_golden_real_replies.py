@@ -14,8 +14,8 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.medevalkit_mmmu import declared_answer, open_answers
 from medtasks.extract.registry import extractor_of
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import take_answer_field
+from medtasks.tasks.task_files import task_file
 
 Record = Mapping[str, Any]
 

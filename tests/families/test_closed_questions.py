@@ -8,7 +8,7 @@ import pytest
 from medtasks.extract.medheval_closed import listed_options
 from medtasks.families.closed_questions import CLOSED_QUESTIONS, YES_NO_METRICS
 from medtasks.families.family import Row
-from medtasks.harness.published_names import published
+from medtasks.hooks import published
 from medtasks.runs.reply_envelope import enveloped
 
 from ..task_families import score_of, values_of

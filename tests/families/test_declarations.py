@@ -2,9 +2,9 @@
 
 import re
 
-from medtasks.harness.task_files import task_files
 from medtasks.metrics.metric import Scale, undeclared
 from medtasks.metrics.report_metrics import REPORT_METRICS
+from medtasks.tasks.task_files import task_files
 
 RAW = re.compile("radcliq|bertscore|roberta_large|similarity|hallucination_score")
 COUNT = re.compile(

@@ -11,8 +11,8 @@ import pytest
 from medtasks.audit.scoring import score_replies
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply, Row
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_index import DottedName
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_index import DottedName
 
 HOOKS = "medtasks.hooks.kit_choice"
 GROUPS = {

@@ -15,7 +15,7 @@ from medtasks.families.hallucination import (
     KNOWLEDGE_QUESTIONS,
     KNOWLEDGE_QUESTIONS_ELEVEN,
 )
-from medtasks.harness.published_names import published
+from medtasks.hooks import published
 from medtasks.judges import client
 from medtasks.judges.client import Verdict
 from medtasks.metrics.metric import CorpusMetric, forget_computed

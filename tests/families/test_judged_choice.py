@@ -11,10 +11,10 @@ from medtasks.extract.answer import Reason
 from medtasks.families import choice
 from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
 from medtasks.judges import client
 from medtasks.prompts import judged
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 from ..task_families import score_of, values_of
 

@@ -16,8 +16,8 @@ from medtasks.families import kit_submission
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS, SEED
 from medtasks.families.rotations import ROTATED_CHOICE
-from medtasks.harness import own_columns
 from medtasks.metrics.metric import evaluate
+from medtasks.tasks import own_columns
 
 from ..growth import assert_linear
 from ..task_families import FAMILIES

@@ -17,10 +17,10 @@ from medtasks.families import classification
 from medtasks.families.classification import MULTI_LABEL
 from medtasks.families.family import Reply, Row
 from medtasks.harness.filters import ReadWith
-from medtasks.harness.published_names import published
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_index import DottedName
+from medtasks.hooks import published
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_index import DottedName
 
 from ..task_families import score_of, values_of
 

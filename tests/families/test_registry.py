@@ -11,8 +11,8 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
 from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
-from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import DottedName
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import DottedName
 
 from ..task_families import FAMILIES
 

@@ -6,7 +6,7 @@ import pytest
 
 from medtasks.data.variants import rotated
 from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT
-from medtasks.harness.published_names import published
+from medtasks.hooks import published
 
 from ..task_families import score_of, values_of
 

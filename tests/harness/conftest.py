@@ -19,7 +19,7 @@ from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.preparation import Options
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.preparers import prepare
-from medtasks.harness.task_files import task_config
+from medtasks.tasks.task_files import task_config
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
 from ..scripted_server import Endpoint, serving

@@ -269,7 +269,7 @@ torch.set_num_threads(1)
 from lmms_eval.evaluator import simple_evaluate
 from lmms_eval.models import get_model
 from lmms_eval.tasks import TaskManager
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 
 task, address, plan = "mediconfusion", sys.argv[1], json.loads(sys.argv[2])
 manager = TaskManager(include_path=[str(tasks_folder())], include_defaults=False)

@@ -12,9 +12,9 @@ from medtasks.data.blanks import blank_image as blank_picture
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.volume_files import axial_slices, read_header, volume_digests
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_file
 from medtasks.prompts.volumes import volumes
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file
 
 from ..nifti_files import nifti, put_nifti, scan
 

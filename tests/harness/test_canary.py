@@ -20,9 +20,9 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.store import load_documents, publish, work_folder
 from medtasks.errors import RepliesError
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run
+from medtasks.tasks.task_files import task_file
 
 from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import tasks_folder
 
 from .conftest import REPOSITORY
 

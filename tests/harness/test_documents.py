@@ -8,8 +8,8 @@ from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.variants import published_position, rotated
 from medtasks.errors import MedTasksError
-from medtasks.harness.documents import changed_table, task_documents, variant_hook
-from medtasks.harness.task_files import task_file, task_files, variants_of
+from medtasks.tasks.documents import changed_table, task_documents, variant_hook
+from medtasks.tasks.task_files import task_file, task_files, variants_of
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
 ONE_PER_DATASET = {task_file(name).dataset: name for name in reversed(IMAGE_TASKS)}.values()

@@ -15,10 +15,10 @@ from medtasks.cli.data import write_sample_home
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
-from medtasks.harness.documents import task_documents
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.task_files import task_file
 from medtasks.runs.sample_counts import counts_of
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
 from ..scripted_server import Endpoint, serving

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from medtasks.audit.scoring import score_replies
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_file
 
 from .whole_runs import answering, evaluate
 

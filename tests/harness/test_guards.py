@@ -6,10 +6,10 @@ import re
 import pytest
 
 from medtasks.harness import row_limits
-from medtasks.harness.documents import task_documents
 from medtasks.harness.guards import check
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.runs.manifest import Severity
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file, task_files
 
 PRIVATE = "multimedeval_mimic_cxr_report"
 PUBLIC = "multimedeval_vqa_rad"

@@ -8,8 +8,8 @@ from PIL import Image
 
 from medtasks.audit.scoring import score_replies
 from medtasks.data.home import own_tasks_folder
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_file
 
 from .whole_runs import answering, evaluate
 

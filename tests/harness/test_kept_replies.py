@@ -12,9 +12,9 @@ from medtasks.data.home import home
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
-from medtasks.harness.documents import Selection
 from medtasks.harness.kept_replies import KEPT_VARIABLE, KeptReplies, earlier_run
 from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.tasks.documents import Selection
 
 ARGUMENTS = [
     "--model",

@@ -11,9 +11,9 @@ from medtasks.data.store import load_documents
 from medtasks.errors import ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import lm_eval_tasks_folder, resolved
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import lm_eval_tasks_folder, resolved
 
 from ..warm_python import run_fresh
 

@@ -14,7 +14,7 @@ from medtasks.data.prepared import provenance
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
 from medtasks.families.family import Row
-from medtasks.harness.published_names import published
+from medtasks.hooks import published
 from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
 from medtasks.runs.reply_envelope import enveloped

@@ -8,10 +8,10 @@ import pytest
 from medtasks.audit.scoring import score_replies
 from medtasks.data.samples import letter
 from medtasks.errors import JudgeNotConfigured
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.prompts.template import target
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file, task_files
 
 from ..warm_python import run_fresh
 from .conftest import put_drop_in

@@ -15,10 +15,10 @@ from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
 from medtasks.judges import client
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 from .. import medheval_sources as sources
 from ..scripted_server import Endpoint, serving

@@ -19,9 +19,9 @@ from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
 from medtasks.extract.registry import extractor_of
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import task_config, task_file, task_files, tasks_of
-from medtasks.harness.task_index import resolved
 from medtasks.prompts.template import target
+from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
+from medtasks.tasks.task_index import resolved
 
 from .. import tiny_mmmu_pro
 from ..damages import lost, row

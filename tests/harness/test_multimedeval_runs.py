@@ -8,9 +8,9 @@ import pytest
 from medtasks.data.store import load_documents
 from medtasks.extract.failure import failure_cause
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import target
+from medtasks.tasks.task_files import task_file, task_files
 
 from .. import tiny_multimedeval
 from ..model_adapters.radfm_toy import SIDE, adapter, write_toy

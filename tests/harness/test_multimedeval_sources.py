@@ -15,10 +15,10 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.runs.saved_replies import replies_folder
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 from ..multimedeval_image_sources import WRITERS
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from medtasks.data.home import home
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_documents import completed
 from medtasks.prompts.images import images
+from medtasks.tasks.own_documents import completed
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",

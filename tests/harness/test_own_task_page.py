@@ -16,8 +16,8 @@ from PIL import Image
 from medtasks.data.decoding import NEARLY_FLAT
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
-from medtasks.harness.task_files import including, task_file
 from medtasks.prompts.template import prompt
+from medtasks.tasks.task_files import including, task_file
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED

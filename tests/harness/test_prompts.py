@@ -8,12 +8,12 @@ from PIL import Image
 from medtasks.data.blanks import GREY
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_config, task_file, task_files
-from medtasks.harness.task_index import resolved
 from medtasks.prompts import lettered as prompts
 from medtasks.prompts import template as multimedeval_prompts
 from medtasks.prompts.images import own_marks_removed
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_config, task_file, task_files
+from medtasks.tasks.task_index import resolved
 
 MARK = "<image>"
 CALLED = re.compile(r"<image_\d+>:|<image \d+>")

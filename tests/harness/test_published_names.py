@@ -6,9 +6,10 @@ import pickle
 import pytest
 
 from medtasks.families.registry import HOOKS, NAMED, family_of
-from medtasks.harness.published_names import MODULES, hook_modules, place_of, published
-from medtasks.harness.task_files import task_config, task_files
-from medtasks.harness.task_index import DottedName, resolved
+from medtasks.hooks import published
+from medtasks.tasks.published_names import MODULES, hook_modules, place_of
+from medtasks.tasks.task_files import task_config, task_files
+from medtasks.tasks.task_index import DottedName, resolved
 
 
 def dotted_names(value):

@@ -13,8 +13,8 @@ from medtasks.audit.scoring import score_replies
 from medtasks.data.home import home
 from medtasks.data.store import load_documents
 from medtasks.extract.failure import failed_reply
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_file
 
 from .. import tiny_multimedeval
 from .whole_runs import answering, evaluate

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness import documents, running, task_files
-from medtasks.harness.documents import Selection, select
+from medtasks.harness import running
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.runs import process as run_process
 from medtasks.runs.result_files import samples_file
+from medtasks.tasks import documents, task_files
+from medtasks.tasks.documents import Selection, select
 
 from ..waiting import wait_until
 

@@ -13,10 +13,10 @@ import pytest
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_config, task_file, variants_of
-from medtasks.harness.task_index import resolved
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_config, task_file, variants_of
+from medtasks.tasks.task_index import resolved
 
 from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations

@@ -17,10 +17,10 @@ from medtasks.cli.main import app
 from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file
 
 from ..curate.reviewed_study import detailed_study, even, review
 from ..scripted_server import Endpoint, serving

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from medtasks.extract.registry import Kind, extractors
-from medtasks.harness.task_check import KEYS, task_problems, unknown_keys
-from medtasks.harness.task_files import task_config, task_file, task_files
+from medtasks.tasks.task_check import KEYS, task_problems, unknown_keys
+from medtasks.tasks.task_files import task_config, task_file, task_files
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 

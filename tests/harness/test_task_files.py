@@ -13,10 +13,10 @@ from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row
-from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_file import TWIN_ENDING, task_file_of
-from medtasks.harness.task_files import main_metrics_first, task_file, task_files
-from medtasks.harness.task_index import DottedName, names_in, tasks_folder
+from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.task_file import TWIN_ENDING, task_file_of
+from medtasks.tasks.task_files import main_metrics_first, task_file, task_files
+from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness import own_documents
-from medtasks.harness.task_files import include
-from medtasks.harness.task_index import DottedName, harness_folder, index_tasks, read_config, resolved, with_image_roots
+from medtasks.tasks import own_documents
+from medtasks.tasks.task_files import include
+from medtasks.tasks.task_index import DottedName, harness_folder, index_tasks, read_config, resolved, with_image_roots
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.samples import option_index
-from medtasks.harness.documents import task_documents, variant_hook
-from medtasks.harness.task_files import (
+from medtasks.prompts.template import target
+from medtasks.tasks.documents import task_documents, variant_hook
+from medtasks.tasks.task_files import (
     include,
     tagged_tasks,
     task_config,
@@ -16,9 +17,8 @@ from medtasks.harness.task_files import (
     variant_of,
     variants_of,
 )
-from medtasks.harness.task_index import resolved
-from medtasks.harness.thinking import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
-from medtasks.prompts.template import target
+from medtasks.tasks.task_index import resolved
+from medtasks.tasks.thinking import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
 
 from ..scripted_server import Endpoint, serving
 from .test_sanity_runs import in_this_process

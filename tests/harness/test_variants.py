@@ -17,9 +17,11 @@ from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.documents import select, task_documents
-from medtasks.harness.task_file import TWIN_ENDING, has_images
-from medtasks.harness.task_files import (
+from medtasks.hooks import submission
+from medtasks.tasks.documents import select, task_documents
+from medtasks.tasks.own_tasks import select_as
+from medtasks.tasks.task_file import TWIN_ENDING, has_images
+from medtasks.tasks.task_files import (
     include,
     tagged_tasks,
     task_config,
@@ -29,11 +31,9 @@ from medtasks.harness.task_files import (
     variant_of,
     variants_of,
 )
-from medtasks.harness.task_index import DottedName, resolved
-from medtasks.harness.thinking import THINKING
-from medtasks.harness.variants import index_entries
-from medtasks.hooks import submission
-from medtasks.tasks.own_tasks import select_as
+from medtasks.tasks.task_index import DottedName, resolved
+from medtasks.tasks.thinking import THINKING
+from medtasks.tasks.variants import index_entries
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
@@ -204,8 +204,8 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
 def test_the_folder_of_the_files_is_gone_with_the_process():
     script = """
 import json
-from medtasks.harness.task_files import task_file
-from medtasks.harness.variants import index_entries
+from medtasks.tasks.task_files import task_file
+from medtasks.tasks.variants import index_entries
 made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
 import os
 files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import own_tasks_folder
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved, tasks_folder
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved, tasks_folder
 
 from ..two_processes import LEAVE, on_two_processes
 

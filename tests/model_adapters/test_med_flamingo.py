@@ -12,8 +12,8 @@ from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.med_flamingo.network import MediaView, text_time
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.prompt_settings import prompt_settings
 from medtasks.prompts.lettered import prompt
+from medtasks.tasks.prompt_settings import prompt_settings
 
 from .med_flamingo_toy import (
     DOCS,

@@ -10,7 +10,7 @@ import pytest
 from lmms_eval.evaluator import simple_evaluate
 from lmms_eval.tasks import TaskManager
 
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 
 from ..waiting import wait_until
 from ..warm_python import start_fresh

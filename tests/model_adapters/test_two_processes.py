@@ -10,7 +10,7 @@ from lmms_eval.tasks import TaskManager
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.mediconfusion import DEMONSTRATIONS
-from medtasks.harness.task_index import tasks_folder
+from medtasks.tasks.task_index import tasks_folder
 
 from ..two_processes import LEAVE, on_two_processes
 from . import llava_med_toy, med_flamingo_toy, radfm_toy, tiny_hf_models

@@ -12,9 +12,9 @@ from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.errors import AdapterArgumentError, MedTasksError, ModelRefused
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_file
 from medtasks.runs.replies import read_replies
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file
 
 from ..local_server import LocalServer, QuietHandler, serving
 from ..warm_python import run_fresh

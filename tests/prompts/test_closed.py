@@ -3,8 +3,8 @@
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import task_config
 from medtasks.prompts.lettered import closed_option_texts, closed_prompt, closed_target
+from medtasks.tasks.task_files import task_config
 
 
 def document(**columns):

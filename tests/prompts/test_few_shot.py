@@ -6,10 +6,10 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
-from medtasks.harness.task_files import task_config
 from medtasks.prompts import few_shot
 from medtasks.prompts import template as multimedeval_prompts
 from medtasks.prompts.few_shot import images, messages, prompt
+from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
 

@@ -8,10 +8,10 @@ from PIL import Image
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
-from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
 from medtasks.prompts.template import messages, prompt
+from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 from ..data.medevalkit.test_golden import SOURCES
 from ..extract.reading import recorded

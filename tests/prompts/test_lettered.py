@@ -4,8 +4,8 @@ from string import Template
 
 import pytest
 
-from medtasks.harness.task_files import task_config
 from medtasks.prompts.lettered import letters, option_texts, prompt, target
+from medtasks.tasks.task_files import task_config
 
 DOC = {"question": "Which {side}?", "options": ["70% left", "Right, {maybe} "], "answer": "B"}
 

@@ -6,8 +6,8 @@ The expected texts were produced by the reference's own ``format_question`` (at 
 import pytest
 
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.harness.task_files import task_config
 from medtasks.prompts.template import example_answer, messages, prompt, question_parts, target
+from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
 from ..tiny_multimedeval import FIVE_FINDINGS, PATHOLOGY, SKIN

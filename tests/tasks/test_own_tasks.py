@@ -13,10 +13,10 @@ from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
 from medtasks.tasks.own_tasks import own_name, prepare_own
+from medtasks.tasks.task_files import task_file, task_files
 
 VQA = [
     {"question": "Which side?", "answer": "left", "images": ["a.png", "b.png"]},

@@ -12,8 +12,8 @@ from medtasks.data.prepared import label, provenance
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
-from medtasks.harness.task_files import task_file
 from medtasks.tasks.own_tasks import select_as, whole_dataset
+from medtasks.tasks.task_files import task_file
 
 
 @pytest.fixture

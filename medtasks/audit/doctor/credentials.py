@@ -12,8 +12,7 @@ from medtasks.data.journal import FOLDER_NAME
 from medtasks.data.manifest import FILE_NAME
 from medtasks.data.model_places import Destination
 from medtasks.data.own_datasets import access_of, own_datasets
-from medtasks.errors import ModelRefused
-from medtasks.harness.guarded_run import listed
+from medtasks.errors import ModelRefused, listed
 from medtasks.harness.remote_models import TRUSTED, credentialed, refusal, trusted_origin
 from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
 

@@ -17,7 +17,7 @@ from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import one_line
 from medtasks.harness import AUTOLOAD_VARIABLE
-from medtasks.harness.task_index import harness_folder
+from medtasks.tasks.task_index import harness_folder
 
 _HARNESS = "lmms_eval"
 _OWN = "medtasks"

@@ -8,9 +8,9 @@ from medtasks.audit.doctor.findings import State
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.own_datasets import own_datasets
 from medtasks.families.family import Asks, needs_labeler
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file, task_files, tasks_of
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file, task_files, tasks_of
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from medtasks.audit.doctor.served_options import likelihoods
 from medtasks.data import endpoints
 from medtasks.data.model_places import Destination
 from medtasks.data.remote import Server
-from medtasks.errors import MedTasksError, ModelRefused
-from medtasks.harness.guarded_run import listed
+from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.harness.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings

@@ -9,11 +9,11 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_check import task_problems, unknown_keys
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import harness_folder, index_tasks, mapping_in, tasks_folder
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_check import task_problems, unknown_keys
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, tasks_folder
 
 
 def collisions(scope: Scope) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from medtasks.audit.report.contents import PublishedScore
-from medtasks.harness.task_files import task_file
+from medtasks.tasks.task_files import task_file
 
 _FOLDER = Path(__file__).parent / "published_results"
 _Row = Mapping[str, str]

@@ -11,8 +11,8 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import Manifest
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file
 
 from .conftest import expect, only
 

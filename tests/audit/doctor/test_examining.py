@@ -9,7 +9,7 @@ from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.families.family import Asks
-from medtasks.harness.task_files import task_file, task_files
+from medtasks.tasks.task_files import task_file, task_files
 
 KEY = "sk-canary-0123456789"
 

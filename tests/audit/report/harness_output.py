@@ -8,11 +8,11 @@ from typing import Any
 from medtasks.data.prepared import provenance
 from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Row
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved
 from medtasks.runs.logged_samples import LoggedSample
 from medtasks.runs.reply_envelope import enveloped
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
 
 STAMP = "20260301_101500"
 MODEL = "made_up"

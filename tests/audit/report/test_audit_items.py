@@ -17,9 +17,9 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
 from medtasks.data.store import load_documents
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
-from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import task_file
 from medtasks.runs.run import read_run
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file
 
 from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task

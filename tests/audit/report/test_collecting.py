@@ -19,11 +19,11 @@ from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Row
-from medtasks.harness.task_files import task_file, task_files
 from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
+from medtasks.tasks.task_files import task_file, task_files
 
 from .harness_output import STAMP, texts, write_run
 from .own_tasks import publish_own, write_task

@@ -9,7 +9,7 @@ from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.report.published import _fits as fits
 from medtasks.audit.report.published import _rows as rows
 from medtasks.audit.report.published import published_groups, published_scores
-from medtasks.harness.task_files import task_files
+from medtasks.tasks.task_files import task_files
 
 from ...conftest import reference_folder
 

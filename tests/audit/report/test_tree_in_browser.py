@@ -16,7 +16,7 @@ from medtasks.data.gmai.preparing import prepare
 from medtasks.data.preparation import Options
 from medtasks.data.selecting import choose
 from medtasks.data.store import load_documents
-from medtasks.harness.task_files import task_file
+from medtasks.tasks.task_files import task_file
 
 from ... import tiny_gmai
 from .test_page_in_browser import NARROW, WIDE, Reader, browser

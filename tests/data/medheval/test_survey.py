@@ -10,7 +10,7 @@ from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.data.medheval.preparing import GROUPS, image_totals, largest_group, survey
 from medtasks.data.preparation import Options
-from medtasks.harness.task_files import task_file
+from medtasks.tasks.task_files import task_file
 
 from ... import medheval_sources as sources
 

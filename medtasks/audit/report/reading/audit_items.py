@@ -18,9 +18,9 @@ from medtasks.data.variants import BLANK
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import SourceError
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
-from medtasks.harness.documents import image_settings
-from medtasks.harness.task_file import TaskFile
 from medtasks.prompts.images import image_path
+from medtasks.tasks.documents import image_settings
+from medtasks.tasks.task_file import TaskFile
 
 _AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
 _MOST_GROUPS = 60  # a column with more values is no grouping one could choose from

@@ -30,16 +30,16 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind
-from medtasks.harness.documents import access_of_task, private_datasets, task_documents
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import scored_task, task_config, task_file, task_files
-from medtasks.harness.task_index import mapping_in
-from medtasks.harness.thinking import THINKING
 from medtasks.metrics.metric import Declaration, Role
 from medtasks.runs.model_names import model_title
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.stats.calibration import Calibration
+from medtasks.tasks.documents import access_of_task, private_datasets, task_documents
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
+from medtasks.tasks.task_index import mapping_in
+from medtasks.tasks.thinking import THINKING
 
 _DIRECT = "direct"  # what a thinking variant is compared with
 

@@ -24,11 +24,11 @@ from medtasks.audit.scoring import (
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
 from medtasks.families.paired_choice import paired_answers
-from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import Estimate, Metric, evaluate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.runs.run import TaskRun
+from medtasks.tasks.task_file import TaskFile
 
 CATEGORIES = "categories"
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."

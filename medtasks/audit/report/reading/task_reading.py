@@ -20,14 +20,14 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
-from medtasks.harness.documents import access_of_task, is_private_task, task_documents, task_provenance
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import included_option
 from medtasks.metrics.metric import CorpusMetric, Score
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.runs.samples import Samples, read_samples
 from medtasks.runs.saved_replies import replies_folder
+from medtasks.tasks.documents import access_of_task, is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import included_option
 
 Document = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ class TaskReading:
     recorded: TaskRun
     task: TaskFile
     withheld: bool  # whether text and pictures may not be shown
-    # which data are here, see medtasks.harness.documents.task_provenance; empty if they are not
+    # which data are here, see medtasks.tasks.documents.task_provenance; empty if they are not
     data: Mapping[str, Any] = field(default_factory=dict)
     # all documents, in order; empty where they are not at hand or other than the run's
     documents: Sequence[Document] = ()

@@ -13,10 +13,10 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
 from medtasks.families.counts import answered, is_failed
-from medtasks.harness.task_files import task_config
-from medtasks.harness.task_index import mapping_in
 from medtasks.metrics.metric import AnyMetric, Metric
 from medtasks.metrics.metric import Score as SampleScore
+from medtasks.tasks.task_files import task_config
+from medtasks.tasks.task_index import mapping_in
 
 TOKENS, WORDS = "tokens", "words"
 _TRUNCATED: Metric[SampleScore] = Metric(

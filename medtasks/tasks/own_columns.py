@@ -23,9 +23,9 @@ from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 from medtasks.families.registry import families, family_of
-from medtasks.harness.published_names import place_of
-from medtasks.harness.task_file import names_in_templates
-from medtasks.harness.task_index import SETTINGS, mapping_in
+from medtasks.tasks.published_names import place_of
+from medtasks.tasks.task_file import names_in_templates
+from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 Columns = Mapping[str, Sequence[Any]]
 

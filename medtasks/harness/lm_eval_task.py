@@ -15,8 +15,8 @@ from lm_eval.api.task import ConfigurableTask
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
 from medtasks.harness.evaluation import guard_evaluation
-from medtasks.harness.task_files import task_config
-from medtasks.harness.task_index import resolved
+from medtasks.tasks.task_files import task_config
+from medtasks.tasks.task_index import resolved
 
 _SHARED = (
     "task",

@@ -19,7 +19,7 @@ from medtasks.data.embedded_images import with_image_files
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_index import COLUMNS, mapping_in
+from medtasks.tasks.task_index import COLUMNS, mapping_in
 
 _IMAGES = ("image_file", "image_files")
 _OPTIONS = "options"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.variants import SWAPPED
-from medtasks.harness.task_file import TWIN_ENDING, VARIANT_HOOKS, TaskFile
-from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
-from medtasks.harness.task_index import SETTINGS, DottedName, dumped, read_config, with_image_roots
+from medtasks.tasks.task_file import TWIN_ENDING, VARIANT_HOOKS, TaskFile
+from medtasks.tasks.task_files import TAG_ENDING, task_files, variants_of
+from medtasks.tasks.task_index import SETTINGS, DottedName, dumped, read_config, with_image_roots
 
 VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index that stands for a variant, or for the tag of a task's variants."""

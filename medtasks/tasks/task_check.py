@@ -13,13 +13,13 @@ from medtasks.data.store import open_documents
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families.templates import names_in_template
-from medtasks.harness.own_columns import is_our_hook
-from medtasks.harness.own_documents import completed, own_table
-from medtasks.harness.published_names import published_names
-from medtasks.harness.task_file import TaskFile, names_in_templates
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
 from medtasks.metrics.metric import STDERR
+from medtasks.tasks.own_columns import is_our_hook
+from medtasks.tasks.own_documents import completed, own_table
+from medtasks.tasks.published_names import published_names
+from medtasks.tasks.task_file import TaskFile, names_in_templates
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
 
 KEYS = frozenset(
     (  # noqa: SIM905 - a list would take a line for each

@@ -12,7 +12,7 @@ from typing import Any
 
 from medtasks.families.registry import HOOKS
 from medtasks.families.templates import names_in_template
-from medtasks.harness.task_index import read_config, tasks_folder
+from medtasks.tasks.task_index import read_config, tasks_folder
 
 SETTINGS_OF = "settings_of"
 _FILES = "*/prompts.yml"

@@ -7,10 +7,10 @@ from typing import Any
 from medtasks.data.home import dataset_holding
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
-from medtasks.harness.named_columns import under_our_names
-from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, other_families
-from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import SETTINGS, mapping_in, resolved, with_image_roots
+from medtasks.tasks.named_columns import under_our_names
+from medtasks.tasks.own_columns import check, following, is_our_hook, looked_at, other_families
+from medtasks.tasks.task_files import task_files
+from medtasks.tasks.task_index import SETTINGS, mapping_in, resolved, with_image_roots
 
 _OF_THE_HARNESS = ("From_YouTube", "video", "builder_script")
 _NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
@@ -46,7 +46,7 @@ def _find_image_root(task: Any) -> None:
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order, without images that a column holds.
 
-    They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`. The configuration is what
+    They have the columns that follow from others, see :mod:`medtasks.tasks.own_columns`. The configuration is what
     the task's file says, with unresolved dotted names. Raises MedTasksError as the next two.
     """
     rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()

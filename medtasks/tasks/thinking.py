@@ -22,8 +22,8 @@ from typing import Any
 
 from medtasks.families.family import AskedFor, Row, TaskFamily
 from medtasks.families.registry import HOOKS
-from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in
+from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.task_index import SETTINGS, DottedName, mapping_in
 
 TAGS, BOXED = "think", "think_boxed"
 THINKING = (TAGS, BOXED)

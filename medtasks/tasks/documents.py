@@ -14,13 +14,13 @@ from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_documents import completed, own_documents, place_of
-from medtasks.harness.task_check import check_task
-from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import members_of, task_config, task_file, variant_of
-from medtasks.harness.task_index import SETTINGS, mapping_in, resolved
-from medtasks.harness.thinking import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
 from medtasks.prompts.images import images
+from medtasks.tasks.own_documents import completed, own_documents, place_of
+from medtasks.tasks.task_check import check_task
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
+from medtasks.tasks.task_index import SETTINGS, mapping_in, resolved
+from medtasks.tasks.thinking import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
 
 Document = Mapping[str, Any]
 WITHHELD = "withheld"
@@ -44,7 +44,7 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
 def check_possible(task: TaskFile) -> None:
     """Check before a run that a task of the user's own is sound, and that the documents of a task or variant are there.
 
-    Errors: :func:`~medtasks.harness.task_check.task_problems` and :func:`task_documents`.
+    Errors: :func:`~medtasks.tasks.task_check.task_problems` and :func:`task_documents`.
     """
     if not task.is_shipped:
         check_task(task)

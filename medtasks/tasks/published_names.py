@@ -5,14 +5,11 @@ code is that they name.
 """
 
 import importlib
-import pkgutil
 from collections.abc import Mapping
-from functools import cache
 from types import MappingProxyType
-from typing import Any
 
-from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
-from medtasks.harness.prompt_settings import SETTINGS_OF, prompt_settings
+from medtasks.families.registry import HOOKS, NAMED, families, modules
+from medtasks.tasks.prompt_settings import SETTINGS_OF
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -20,7 +17,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "filters": "medtasks.harness.filters",
         "groups": "medtasks.harness.hooks",
         "images": "medtasks.prompts.images",
-        "lm_eval_task": "medtasks.tasks.lm_eval_task",
+        "lm_eval_task": "medtasks.harness.lm_eval_task",
         "multimedeval_prompts": "medtasks.prompts.template",
         "optional_judge": "medtasks.prompts.judged",
         "prompts": "medtasks.prompts.lettered",
@@ -38,13 +35,13 @@ _RENAMED: Mapping[str, str] = {
     "optional_judge.prompt": "medtasks.prompts.judged.prompt_with_judge_or_without",
     "optional_judge.messages": "medtasks.prompts.judged.messages_with_judge_or_without",
 }
-_METRIC_LISTS: Mapping[str, str] = {
+METRIC_LISTS: Mapping[str, str] = {
     "closed_questions.YES_NO_METRIC_LIST": "medtasks.families.closed_questions:YES_NO_METRICS",
     "kit_choice.LIKELIHOOD_METRIC_LIST": "medtasks.families.kit_choice:KIT_LIKELIHOODS.metrics",
     "reports.REPORT_METRICS": "medtasks.families.reports:REPORTS.metrics",
     "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports:MULTIMEDEVAL_REPORTS.metrics",
 }
-_METRIC_LIST = "METRIC_LIST"
+METRIC_LIST = "METRIC_LIST"
 
 
 def hook_modules() -> list[str]:
@@ -59,24 +56,13 @@ def place_of(hook: str) -> str:
     return known or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
 
 
-def published(hook: str) -> Any:
-    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
-
-    Settings are new ones each time, as the harness changes what it gets.
-    """
-    module, _, name = hook.removeprefix(HOOKS).partition(".")
-    if module == SETTINGS_OF:
-        return prompt_settings(name)
-    return _hook(hook)
-
-
 def published_names() -> list[str]:
     """Return the names that task files may use, to suggest the nearest of one that does not exist."""
     known = families()
     lists = [
         f"{hook.partition('.')[0]}.{name}"
         for hook, family in known.items()
-        for name in (_METRIC_LIST, *(metric.name for metric in family.metrics))
+        for name in (METRIC_LIST, *(metric.name for metric in family.metrics))
     ]
     code = [
         f"{module}.{name}"
@@ -84,29 +70,4 @@ def published_names() -> list[str]:
         for name, value in vars(importlib.import_module(place)).items()
         if getattr(value, "__module__", None) == place and not name.startswith("_")
     ]
-    return [f"{HOOKS}{name}" for name in (*known, *lists, *code, *_RENAMED, *_METRIC_LISTS)]
-
-
-@cache
-def _hook(hook: str) -> Any:
-    from medtasks.harness.hooks import metric_list, process_results
-
-    place = place_of(hook)
-    if place != hook:
-        return pkgutil.resolve_name(":".join(place.rsplit(".", 1)))
-    module, _, name = hook.removeprefix(HOOKS).partition(".")
-    family = family_of(hook)
-    if family is not None:
-        made = process_results(family)
-        made.__module__, made.__name__, made.__qualname__ = f"{HOOKS}{module}", name, name
-        return made
-    if f"{module}.{name}" in _METRIC_LISTS:
-        return metric_list(pkgutil.resolve_name(_METRIC_LISTS[f"{module}.{name}"]))
-    family = family_of(f"{HOOKS}{module}.process_results")
-    entries = [] if family is None else metric_list(family.metrics)
-    aggregations = {entry["metric"]: entry["aggregation"] for entry in entries}
-    if entries and name == _METRIC_LIST:
-        return entries
-    if name not in aggregations:
-        raise AttributeError(f"there is no {hook}")
-    return aggregations[name]
+    return [f"{HOOKS}{name}" for name in (*known, *lists, *code, *_RENAMED, *METRIC_LISTS)]

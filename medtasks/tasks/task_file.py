@@ -15,9 +15,9 @@ from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
-from medtasks.harness.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
-from medtasks.harness.thinking import BOXED, TAGS, THINKING, thinking_changes, thinking_of, thinking_rows
 from medtasks.metrics.metric import STDERR, AnyMetric
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
+from medtasks.tasks.thinking import BOXED, TAGS, THINKING, thinking_changes, thinking_of, thinking_rows
 
 _PREPARED = "medtasks.data.path_of."
 _LABEL = "medtasks.data.label_of."
