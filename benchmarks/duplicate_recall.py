@@ -191,10 +191,10 @@ def likeness(first: Picture, second: Picture) -> tuple[int, float]:
     side, best = ph.side_compared(first.size, second.size), (ph.BITS, -1.0)
     for one in ph.sketches(first):
         for two in ph.sketches(second):
-            ours, theirs = (int.from_bytes(ph.perceptual_hash(view)) for view in (one, two))
+            ours, theirs = (int(ph.perceptual_hash(view), 16) for view in (one, two))
             bits = (ours ^ theirs).bit_count()
             sign = -1 if bits > ph.BITS / 2 else 1
-            correlation = sign * float(np.dot(*ph.details(np.stack([one, two]), side)))
+            correlation = sign * float(np.dot(ph.details(one, side), ph.details(two, side)))
             best = max(best, (min(bits, ph.BITS - bits), correlation), key=lambda pair: pair[1])
     return best
 
@@ -204,7 +204,7 @@ def wrong(pictures: list[Picture]) -> dict[int, tuple[int, int]]:
     views = [ph.sketches(one)[0] for one in pictures]
     hashes = ph.stacked([ph.perceptual_hash(view) for view in views])
     side = ph.side_compared(pictures[0].size, pictures[0].size)
-    vectors = ph.details(np.stack(views), side)
+    vectors = np.stack([ph.details(view, side) for view in views])
     counts = dict.fromkeys(DISTANCES, (0, 0))
     for _, one, two, bits, inverted in ph.close_pairs(hashes, hashes, max(DISTANCES)):
         once = one < two

@@ -208,7 +208,7 @@ def near_duplicates(files: Sequence[Path], pairs: FoundPairs) -> npt.NDArray[np.
     for number in numbers.tolist():
         known = hashes.get(files[number])
         if known and known.views:
-            views[number] = [np.frombuffer(known.views[view], np.uint8) for view in (0, -1)]
+            views[number] = [np.frombuffer(bytes.fromhex(known.views[at]), np.uint8) for at in (0, -1)]
             shows[number] = True
     words = views.view(np.uint64)
     for start in range(0, len(pairs), _PER_BLOCK):

@@ -1,8 +1,7 @@
-"""What is said of duplicates, and the page to look at them side by side.
+"""JSON contents and page of a search for duplicates.
 
-Nowhere else do names of pictures become what is shown.
-Of a credentialed dataset this is hashed ids, the same as in results: no picture, no file name, nothing of the pictures
-it is compared with.
+Only :class:`Names` turns names of images into text. Of a credentialed dataset these are hashed ids, the same as in
+results: no image, no file name, nothing of the images it is compared with.
 """
 
 from collections import Counter
@@ -16,7 +15,7 @@ from medtasks.audit.report.page.thumbnails import Thumbnail, thumbnails
 from medtasks.audit.report.page.writing import rendered, write_whole
 from medtasks.audit.report.words import count, counted, part_of
 from medtasks.audit.tables import Table, number_table
-from medtasks.data.duplicates.benchmark_images import DistinctImage, OtherImages
+from medtasks.data.duplicates.benchmark_images import DistinctImage
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.prepared import provenance
@@ -28,62 +27,76 @@ _NAMED = 3
 
 
 class Names:
-    """How pictures and questions of a search are called."""
+    """Names of images and questions in the output."""
 
     def __init__(self, dataset: str, found: Duplicates) -> None:
         self.hidden = any(map(is_private, {dataset, *(str(document["dataset"]) for document in found.shown.documents)}))
-        self._folders = found.shown.folders
-        self._other = found.other
-
-    @property
-    def other(self) -> str:
-        """What the set was compared with."""
-        assert self._other is not None
-        return self._other.name if self._other.folder is None or not self.hidden else "the folder given"
-
-    def other_is_hidden(self) -> bool:
-        """Return whether pictures and names of the other side may not be shown."""
-        return self._other is not None and (self.hidden or self._other.private)
+        self.other_is_hidden = found.other is not None and (self.hidden or found.other.private)
+        self._folders: Sequence[Path] = found.shown.folders
+        self._other_folders = [found.other.folder] if found.other and found.other.folder else []
 
     def question(self, doc_id: str) -> str:
-        """Return what a question of the set is called."""
+        """Return the name of a question of the set."""
         return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
-    def described(self, picture: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:
-        """Return what is said of a picture, the set's ``own`` or not; ``file`` is which of its files comes first."""
-        hidden = self.hidden if own else self.other_is_hidden()
-        called = hidden_id if hidden else lambda _, name: _printable(name)
-        files = self._files(picture, own=own, hidden=hidden)
+    def described(self, image: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:
+        """Describe an image, of the set itself (``own``) or not; ``file`` is the index of the file named first."""
+        hidden = self.hidden if own else self.other_is_hidden
+        files = [below(path, self._folders if own else self._other_folders) for path in image.files]
+        if hidden:
+            ids = {use.file: use.image_id for use in reversed(image.uses) if use.image_id is not None}
+            kind = "image" if image.uses else "file"
+            files = [hidden_id(kind, ids.get(path, name)) for path, name in zip(image.files, files, strict=True)]
+        questions, examples = (
+            [hidden_id("doc", name) if hidden else _printable(name) for name in names]
+            for names in (image.questions, image.examples)
+        )
         return {
             "picture": files[file],
             "more_files": list(dict.fromkeys(name for name in files if name != files[file])),
-            "size": list(picture.known.size),
-            "questions": [called("doc", name) for name in picture.questions],
-            "examples": [called("doc", name) for name in picture.examples],
+            "size": list(image.known.size),
+            "questions": questions,
+            "examples": examples,
         }
 
-    def unreadable(self, other: OtherImages) -> dict[str, str]:
-        """Return why files could not be read, by file; none where names may not be shown."""
-        if self.other_is_hidden():
-            return {}
-        return {_printable(_below(file, [other.folder])): _printable(why) for file, why in other.unreadable.items()}
+    def finding(self, finding: Finding) -> dict[str, Any]:
+        """Describe a finding."""
+        return {
+            "kind": str(finding.kind),
+            "concern": str(finding.concern) if finding.concern else None,
+            "distance": finding.alike.distance,
+            "likeness": round(finding.alike.likeness, 4),
+            "turn": finding.alike.turn,
+            "inverted": finding.alike.inverted,
+            "first": self.described(finding.first),
+            "second": self.described(finding.second, own=finding.concern is not None, file=_second_file(finding)),
+        }
 
-    def _files(self, picture: DistinctImage, *, own: bool, hidden: bool) -> list[str]:
-        folders = self._folders if own else [self._other.folder if self._other else None]
-        below = [_below(file, folders) for file in picture.files]
-        if not hidden:
-            return [_printable(file) for file in below]
-        ids = {use.file: use.image_id for use in reversed(picture.uses) if use.image_id is not None}
-        kind = "image" if picture.uses else "file"
-        return [hidden_id(kind, ids.get(file, name)) for file, name in zip(picture.files, below, strict=True)]
+    def shown_files(self, finding: Finding) -> tuple[Path | None, Path | None]:
+        """Return the files of both images; None for one that may not be shown."""
+        hidden = self.hidden if finding.concern else self.other_is_hidden
+        second = None if hidden else finding.second.files[_second_file(finding)]
+        return None if self.hidden else finding.first.files[0], second
+
+
+def below(file: Path, folders: Iterable[Path]) -> str:
+    """Return the path of a file below the folder that holds it, as text that any terminal and file takes."""
+    inside = (file.relative_to(folder).as_posix() for folder in folders if file.is_relative_to(folder))
+    return _printable(next(inside, file.name))
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _second_file(finding: Finding) -> int:
+    """Return which file of the second image to show: another one than of the first, if there is one."""
+    return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
 
 
 def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: int, *, turned: bool) -> dict[str, Any]:
-    """Return everything that was found, ready for JSON.
-
-    As was searched, ``distance`` bits of the hashes may differ, and copies may be mirrored and rotated (``turned``).
-    """
-    asked = sum(bool(picture.questions) for picture in found.shown.images)
+    """Return the result of a search with these settings, ready for JSON."""
+    asked = sum(bool(image.questions) for image in found.shown.images)
     return {
         "dataset": dataset,
         "data": provenance(dataset),
@@ -99,58 +112,35 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: 
         "pictures": asked,
         "pictures_of_examples_only": len(found.shown.images) - asked,
         "volumes": found.shown.volumes,
-        "uniform": [names.described(picture) for picture in found.uniform],
-        "within": [_finding(finding, names) for finding in found.within],
+        "uniform": [names.described(image) for image in found.uniform],
+        "within": [names.finding(finding) for finding in found.within],
         "within_counts": _within_counts(found.within),
-        "groups": [[names.described(picture)["picture"] for picture in group] for group in found.groups],
-        "against": _other(found, names) if found.other else None,
+        "groups": [[names.described(image)["picture"] for image in group] for group in found.groups],
+        "against": _other(found, names),
         "left_out": [names.question(doc_id) for doc_id in found.left_out],
     }
 
 
-def _shown_files(finding: Finding, names: Names) -> tuple[Path | None, Path | None]:
-    """Return the files of a finding's two pictures; None for one that may not be shown."""
-    own = finding.concern is not None
-    first = None if names.hidden else finding.first.files[0]
-    hidden = names.hidden if own else names.other_is_hidden()
-    return first, None if hidden else finding.second.files[_other_file(finding)]
-
-
-def _other(found: Duplicates, names: Names) -> dict[str, Any]:
-    assert found.other is not None
+def _other(found: Duplicates, names: Names) -> dict[str, Any] | None:
+    other = found.other
+    if other is None:
+        return None
+    folders = [other.folder] if other.folder else []
+    errors = {} if names.other_is_hidden else other.unreadable
     return {
-        "name": _printable(names.other),
-        "files": found.other.files,
-        "pictures": len(found.other.images),
+        "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
+        "files": other.files,
+        "pictures": len(other.images),
         "uniform": found.uniform_outside,
-        "volumes": found.other.listed.volumes,
-        "closed_folders": found.other.listed.closed,
-        "dicom_without_decoder": found.other.listed.without_decoder,
-        "other_files": found.other.listed.others,
-        "unreadable": len(found.other.unreadable),
-        "unreadable_files": names.unreadable(found.other),
-        "findings": [_finding(finding, names) for finding in found.outside],
+        "volumes": other.listed.volumes,
+        "closed_folders": other.listed.closed,
+        "dicom_without_decoder": other.listed.without_decoder,
+        "other_files": other.listed.others,
+        "unreadable": len(other.unreadable),
+        "unreadable_files": {below(file, folders): _printable(error) for file, error in errors.items()},
+        "findings": [names.finding(finding) for finding in found.outside],
         "counts": _outside_counts(found.outside),
     }
-
-
-def _finding(finding: Finding, names: Names) -> dict[str, Any]:
-    own = finding.concern is not None
-    return {
-        "kind": str(finding.kind),
-        "concern": str(finding.concern) if finding.concern else None,
-        "distance": finding.alike.distance,
-        "likeness": round(finding.alike.likeness, 4),
-        "turn": finding.alike.turn,
-        "inverted": finding.alike.inverted,
-        "first": names.described(finding.first),
-        "second": names.described(finding.second, own=own, file=_other_file(finding)),
-    }
-
-
-def _other_file(finding: Finding) -> int:
-    """Return which file of the second picture to show: another one than of the first, if there is one."""
-    return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
 
 
 def _within_counts(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -225,34 +215,26 @@ def _first_unreadable(against: Mapping[str, Any]) -> str:
     return f" ({'; '.join(first + more)})" if first else ""
 
 
-def _below(file: Path, folders: Sequence[Path | None]) -> str:
-    for folder in folders:
-        if folder is not None and file.is_relative_to(folder):
-            return file.relative_to(folder).as_posix()
-    return file.name
-
-
-def _printable(name: str) -> str:
-    """Return a name as text that any terminal and file takes; names of files need not be."""
-    return name.encode("utf-8", "replace").decode("utf-8")
-
-
 def write_duplicates_page(
     contents: Mapping[str, Any], found: Duplicates, names: Names, path: Path, *, sample: bool
 ) -> None:
-    """Write the page of what :func:`duplicates_as_dict` gave; ``found`` are the same findings with their files.
+    """Write the page of the contents of :func:`duplicates_as_dict` and of the findings they describe.
 
     The file appears complete or not at all; MedTasksError: it cannot be written.
     """
     against = contents["against"]
-    pairs = [[_shown_files(one, names) for one in listed[:MOST_SHOWN]] for listed in (found.within, found.outside)]
-    small = thumbnails(file for file in chain.from_iterable(chain(*pairs)) if file).by_file
+    within, outside = (
+        [(described, names.shown_files(finding)) for described, finding in zip(listed, findings, strict=True)]
+        for listed, findings in (
+            (contents["within"][:MOST_SHOWN], found.within[:MOST_SHOWN]),
+            (against["findings"][:MOST_SHOWN] if against else [], found.outside[:MOST_SHOWN]),
+        )
+    )
+    files = chain.from_iterable(both for _, both in [*within, *outside])
+    small = thumbnails(file for file in files if file).by_file
     cards = [
-        [
-            {**one, "thumbnails": [small[file] if file else _HIDDEN for file in both]}
-            for one, both in zip(listed, shown, strict=False)
-        ]
-        for listed, shown in zip((contents["within"], against["findings"] if against else []), pairs, strict=True)
+        [{**described, "thumbnails": [small[file] if file else _HIDDEN for file in both]} for described, both in shown]
+        for shown in (within, outside)
     ]
     page = rendered(
         "duplicates",

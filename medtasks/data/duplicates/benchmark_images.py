@@ -1,4 +1,4 @@
-"""The images of a prepared dataset and the questions that show them, and the images to compare them with."""
+"""Images of a prepared dataset with the questions that show them, and the images to compare them with."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError, SourceError
 
 @dataclass(frozen=True)
 class Use:
-    """Where an image is shown."""
+    """One showing of an image, by a question or a solved example."""
 
     doc_id: str  # the question; for a solved example without one, its file
     file: Path
@@ -35,8 +35,8 @@ class DistinctImage:
 
     files: tuple[Path, ...]
     known: ImageHash  # hash of the first one
-    file_digests: frozenset[bytes]  # SHA-256 of the files' bytes
-    uses: tuple[Use, ...] = ()  # where a dataset shows it; none for images of a folder
+    file_digests: frozenset[str]  # SHA-256 of the files' bytes
+    uses: tuple[Use, ...] = ()  # by a dataset; none for images of a folder
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -51,23 +51,23 @@ class DistinctImage:
 
 @dataclass(frozen=True)
 class DatasetImages:
-    """What a dataset shows."""
+    """Images of a prepared dataset."""
 
     documents: Sequence[Mapping[str, Any]]  # questions, in order
     images: tuple[DistinctImage, ...]  # distinct ones, in the order of the questions; those of solved examples last
     folders: tuple[Path, ...]  # where the files lie
-    volumes: int  # how many distinct volumes it shows, which are not compared
+    volumes: int  # number of distinct volumes, which are not compared
 
 
 @dataclass(frozen=True)
 class OtherImages:
-    """What a dataset is compared with."""
+    """Images that a dataset is compared with."""
 
     name: str  # the folder or dataset as the user named it
-    folder: Path | None  # what paths are shown below; None for a dataset, whose images are called by their questions
+    folder: Path | None  # paths are shown below it; None for a dataset, whose images are called by their questions
     images: tuple[DistinctImage, ...]
-    files: int  # how many files were read
-    unreadable: Mapping[Path, str]  # why a file could not be read
+    files: int  # number of files read
+    unreadable: Mapping[Path, str]  # error messages of files that cannot be read
     listed: FolderImages  # what else the folder holds; of a dataset, its volumes
     private: bool = False  # its own images and names may not be shown
 
@@ -76,68 +76,56 @@ def dataset_images(name: str) -> DatasetImages:
     """Hash all images of a prepared dataset; SourceError for damaged documents and images, MedTasksError for none."""
     documents = load_documents(name)
     uses: dict[Path, list[Use]] = defaultdict(list)
-    for document in documents:
-        _note(document, uses, example=False)
-    for document in load_documents(name, DEMONSTRATIONS_SPLIT):
-        _note(document, uses, example=True)
+    for example, shown_by in ((False, documents), (True, load_documents(name, DEMONSTRATIONS_SPLIT))):
+        for document in shown_by:
+            folder = prepared_folder(str(document["dataset"]))
+            image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
+            for digest in image_digests(document):
+                path, identity = folder / digest, (image_id or digest, patient_id)
+                uses[path].append(Use(document["doc_id"], path, example, identity, image_id, patient_id, pair_id))
     folders = sorted({prepared_folder(str(document["dataset"])) for document in documents})
     for file in (file for folder in folders for file in images_below(folder / DEMONSTRATIONS).files):
         uses[file].append(Use(file.name, file, True, (file.name, None)))
-    volumes = [file for file in uses if is_volume(file)]
     files = [file for file in uses if not is_volume(file)]
+    volumes = len(uses) - len(files)
     if not files:
         raise MedTasksError(f"the questions of '{name}' show no pictures{' but volumes' if volumes else ''}")
-    hashes, causes = hash_images(files)
-    for file, cause in causes.items():
-        place = "" if is_private(name) else f" ({file}: {cause})"
+    hashes, errors = hash_images(files)
+    for file, error in errors.items():
+        first = "" if is_private(name) else f" ({file}: {error})"
         raise SourceError(
-            f"{len(causes)} of {len(files)} pictures of '{name}' cannot be read{place}; run 'medtasks data prepare "
+            f"{len(errors)} of {len(files)} pictures of '{name}' cannot be read{first}; run 'medtasks data prepare "
             f"{name}' again"
         )
-    return DatasetImages(documents, _grouped(files, hashes, uses), tuple(folders), len(volumes))
+    return DatasetImages(documents, _distinct(files, hashes, uses), tuple(folders), volumes)
 
 
 def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
     """Hash the images of a folder, except in those ``without``; or, if there is none of this name, of a dataset."""
     folder = Path(named).expanduser()
-    if not folder.is_dir():
-        if not folder.exists() and known(named):
-            found = dataset_images(named)
-            files = sum(len(image.files) for image in found.images)
-            listed = FolderImages(volumes=found.volumes)
-            return OtherImages(named, None, found.images, files, {}, listed, is_private(named))
-        raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
-    listed = images_below(folder, without)
-    hashes, causes = hash_images(listed.files)
-    if not hashes:
-        raise MedTasksError(f"{named} holds no picture that can be read ({_instead(listed, len(causes))})")
-    images = _grouped([file for file in listed.files if file in hashes], hashes, {})
-    return OtherImages(named, folder, images, len(hashes), causes, listed)
-
-
-def _instead(listed: FolderImages, unreadable: int) -> str:
-    dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
-    return (
-        f"damaged pictures: {unreadable}, volumes: {listed.volumes}, other files: {listed.others}, folders that may "
-        f"not be read: {listed.closed}{dicom if listed.without_decoder else ''}"
-    )
-
-
-def _note(document: Mapping[str, Any], uses: dict[Path, list[Use]], *, example: bool) -> None:
-    folder = prepared_folder(str(document["dataset"]))
-    image_id, patient_id = document.get("image_id"), document.get("patient_id")
-    for file in image_digests(document):
-        identity = (image_id or file, patient_id)
-        path = folder / file
-        uses[path].append(
-            Use(document["doc_id"], path, example, identity, image_id, patient_id, document.get("pair_id"))
+    if folder.is_dir():
+        listed = images_below(folder, without)
+        hashes, errors = hash_images(listed.files)
+        if hashes:
+            files = [file for file in listed.files if file in hashes]
+            return OtherImages(named, folder, _distinct(files, hashes, {}), len(files), errors, listed)
+        dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
+        raise MedTasksError(
+            f"{named} holds no picture that can be read (damaged pictures: {len(errors)}, volumes: {listed.volumes}, "
+            f"other files: {listed.others}, folders that may not be read: {listed.closed}"
+            f"{dicom if listed.without_decoder else ''})"
         )
+    if folder.exists() or not known(named):
+        raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
+    shown = dataset_images(named)
+    number = sum(len(image.files) for image in shown.images)
+    return OtherImages(named, None, shown.images, number, {}, FolderImages(volumes=shown.volumes), is_private(named))
 
 
-def _grouped(
+def _distinct(
     files: Sequence[Path], hashes: Mapping[Path, ImageHash], uses: Mapping[Path, Sequence[Use]]
 ) -> tuple[DistinctImage, ...]:
-    groups: dict[bytes, list[Path]] = defaultdict(list)
+    groups: dict[str, list[Path]] = defaultdict(list)
     for file in files:
         groups[hashes[file].pixels_sha256].append(file)
     return tuple(

@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What was found."""
+    """Result of a search."""
 
     shown: DatasetImages
     other: OtherImages | None  # what it was compared with; None if with itself alone
@@ -65,14 +65,14 @@ class Duplicates:
     outside: tuple[Finding, ...]  # findings in ``other``, the surest first
     groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
     uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, which were not compared
-    uniform_outside: int  # how many distinct ones ``other`` has
+    uniform_outside: int  # number of distinct ones in ``other``
     # ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
     # and of equal images all questions but those on the first. Pairs go as a whole.
     left_out: tuple[str, ...]
 
     @property
     def questions(self) -> int:
-        """How many questions the set has."""
+        """Number of questions in the set."""
         return len(self.shown.documents)
 
 
@@ -84,8 +84,14 @@ def find_duplicates(shown: DatasetImages, other: OtherImages | None, distance: i
     """
     images = [image for image in shown.images if image.known.views]
     looks = Looks([(image.files[0], image.known) for image in images], any_turn=turned)
-    alike = near(looks, looks, distance)
-    within = _within(images, alike)
+    alike = {(number, number): _EXACT for number in range(len(images))} | near(looks, looks, distance)
+    within = []
+    for (one, two), resemblance in alike.items():
+        first, second = images[one], images[two]
+        concern = _concern(first, second)
+        if concern is not None:
+            kind = _exactness(first, second) if one == two else Kind.NEAR
+            within.append(Finding(first, second, kind, concern, resemblance))
     outside = _outside(images, looks, other, distance) if other else []
     return Duplicates(
         shown=shown,
@@ -99,34 +105,24 @@ def find_duplicates(shown: DatasetImages, other: OtherImages | None, distance: i
     )
 
 
-def _within(images: Sequence[DistinctImage], alike: Mapping[tuple[int, int], Alike]) -> list[Finding]:
-    same = [(image, image, _sureness(image, image), _EXACT) for image in images]
-    close = [(images[one], images[two], Kind.NEAR, how) for (one, two), how in alike.items()]
-    found = []
-    for first, second, kind, how in [*same, *close]:
-        concern = _concern(first, second)
-        if concern is not None:
-            found.append(Finding(first, second, kind, concern, how))
-    return found
-
-
 def _outside(images: Sequence[DistinctImage], looks: Looks, other: OtherImages, distance: int) -> list[Finding]:
-    asked = {number for number, image in enumerate(images) if image.questions}
     others = [image for image in other.images if image.known.views]
     by_pixels = {image.known.pixels_sha256: image for image in others}
-    found = []
-    for number in sorted(asked):
-        twin = by_pixels.get(images[number].known.pixels_sha256)
-        if twin:
-            found.append(Finding(images[number], twin, _sureness(images[number], twin), None, _EXACT))
+    findings = []
+    for image in images:
+        twin = by_pixels.get(image.known.pixels_sha256)
+        if twin and image.questions:
+            findings.append(Finding(image, twin, _exactness(image, twin), None, _EXACT))
     close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
-    for (one, two), how in close.items():
-        if one in asked and images[one].known.pixels_sha256 != others[two].known.pixels_sha256:
-            found.append(Finding(images[one], others[two], Kind.NEAR, None, how))
-    return found
+    for (one, two), alike in close.items():
+        first, second = images[one], others[two]
+        if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
+            findings.append(Finding(first, second, Kind.NEAR, None, alike))
+    return findings
 
 
-def _sureness(first: DistinctImage, second: DistinctImage) -> Kind:
+def _exactness(first: DistinctImage, second: DistinctImage) -> Kind:
+    """Return whether images of the same pixels, or all files of one, are the same file."""
     if first is second:
         return Kind.FILE if len(first.file_digests) == 1 else Kind.PIXELS
     return Kind.FILE if first.file_digests & second.file_digests else Kind.PIXELS
@@ -165,15 +161,14 @@ def _weight(finding: Finding) -> tuple[int, int, float, str]:
 
 
 def _groups(images: Sequence[DistinctImage], within: Iterable[Finding]) -> tuple[tuple[DistinctImage, ...], ...]:
-    numbers = {id(image): number for number, image in enumerate(images)}
-    shared: dict[int, list[int]] = defaultdict(list)
+    findings_of: dict[int, list[int]] = defaultdict(list)
     for index, finding in enumerate(within):
-        for image in (finding.first, finding.second):
-            shared[numbers[id(image)]].append(index)
-    known = sorted(shared)
+        findings_of[id(finding.first)].append(index)
+        findings_of[id(finding.second)].append(index)
+    connected = [image for image in images if id(image) in findings_of]
     groups: dict[int, list[DistinctImage]] = defaultdict(list)
-    for number, group in zip(known, connected_components([shared[number] for number in known]), strict=True):
-        groups[group].append(images[number])
+    for image, group in zip(connected, connected_components([findings_of[id(one)] for one in connected]), strict=True):
+        groups[group].append(image)
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 

@@ -20,9 +20,8 @@ re-encoded at JPEG quality 75 are missed. Neighbouring slices of a volume or fra
 nothing here tells them apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from PIL import Image
 
 BITS = 256
 DISTANCE = 40
-"""Default of how many bits of the hashes of near-duplicates may differ."""
+"""Default limit on the bits that differ in the hashes of near-duplicates."""
 SIDE, TINY_SIDE = 64, 28
 LIKENESS = {SIDE: 0.85, TINY_SIDE: 0.985}
 """Least correlation of the details of near-duplicates, by the side of the sketches compared."""
@@ -56,8 +55,7 @@ _BORDER = 4  # grey levels that a plain border may vary by, which JPEG makes of 
 _SPECKS = 0.005  # share of a border's line that may differ more
 _CORE = 0.2  # an image that is narrower than this without its border has none
 _BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
-_ROWS, _COLUMNS = 64, 4096  # of one block of comparisons, which stays near the processor
-_BLOCK = 4096
+_ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between two results
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
@@ -79,17 +77,16 @@ def turned(sketch: Sketch, turn: str) -> Sketch:
     return sketch if method is None else np.asarray(Image.fromarray(sketch).transpose(method))
 
 
-def perceptual_hash(sketch: Sketch) -> bytes:
-    """Return the hash of a sketch: 32 bytes."""
+def perceptual_hash(sketch: Sketch) -> str:
+    """Return the hash of a sketch: 64 hexadecimal digits."""
     import imagehash
 
-    found = imagehash.phash(Image.fromarray(sketch), hash_size=16, highfreq_factor=4)
-    return np.packbits(found.hash).tobytes()
+    return str(imagehash.phash(Image.fromarray(sketch), hash_size=16, highfreq_factor=4))
 
 
-def stacked(hashes: list[bytes]) -> Hashes:
+def stacked(hashes: Sequence[str]) -> Hashes:
     """Return hashes as an array of shape (hashes, 4)."""
-    return np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, BITS // 64)
+    return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
 
 def side_compared(first: tuple[int, int], second: tuple[int, int]) -> int:
@@ -97,26 +94,23 @@ def side_compared(first: tuple[int, int], second: tuple[int, int]) -> int:
     return SIDE if min(*first, *second) >= _SMALLEST else TINY_SIDE
 
 
-def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
-    """Return what tells images of one kind apart, as vectors of length 1 whose product is their correlation.
+def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
+    """Return the features that tell images of one kind apart, as a vector of length 1 and shape (side * side,).
 
-    Sketches have the shape (sketches, 64, 64), details (sketches, side * side); ``side`` is :data:`SIDE`, or
-    :data:`TINY_SIDE` for images too small to have more.
+    The product of two such vectors is their correlation. ``side`` is :data:`SIDE`, or :data:`TINY_SIDE` for images too
+    small to have more.
     """
     from scipy import ndimage  # type: ignore[import-untyped]  # it has no types
 
-    # Sketches of a large image hold more than those of a small one until both are reduced.
-    bicubic = Image.Resampling.BICUBIC
-    reduced = shown if side == SIDE else [Image.fromarray(sketch).resize((side, side), bicubic) for sketch in shown]
-    grey = np.stack([np.asarray(sketch, np.float32) for sketch in reduced])
-    fine = grey - ndimage.gaussian_filter(grey, (0, _BLUR, _BLUR), mode="nearest")
-    wide = 1.5 * _BLUR
-    contrast = np.sqrt(ndimage.gaussian_filter(fine * fine, (0, wide, wide), mode="nearest"))
-    even = (fine / (contrast + _FLOOR)).reshape(len(grey), side * side)
-    even -= even.mean(axis=1, keepdims=True)
-    length = np.linalg.norm(even, axis=1, keepdims=True)
-    vectors: npt.NDArray[np.float32] = even / np.maximum(length, 1e-6)
-    return vectors
+    grey = np.asarray(sketch, np.float32)
+    if side != SIDE:  # sketches of a large image hold more than those of a small one until both are reduced
+        grey = np.asarray(Image.fromarray(sketch).resize((side, side), Image.Resampling.BICUBIC), np.float32)
+    fine = grey - ndimage.gaussian_filter(grey, _BLUR, mode="nearest")
+    contrast = np.sqrt(ndimage.gaussian_filter(fine * fine, 1.5 * _BLUR, mode="nearest"))
+    even = (fine / (contrast + _FLOOR)).ravel()
+    even -= even.mean()
+    vector: npt.NDArray[np.float32] = even / max(float(np.linalg.norm(even)), 1e-6)
+    return vector
 
 
 def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[int, Any, Any, Any, Any]]:
@@ -126,33 +120,24 @@ def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[
         For a part of ``second`` each, in order: its end, and four arrays of equal length: row in ``first``, row in
         ``second``, bits that differ (or do not), and whether one image is inverted.
     """
-    columns = np.ascontiguousarray(first.T)
+    words = np.ascontiguousarray(first.T)
+
+    def compare(start: int) -> tuple[Any, ...]:
+        rows = second[start : min(start + _ROWS, end)]
+        differ = np.zeros((len(rows), len(first)), np.uint16)
+        for number, word in enumerate(words):
+            differ += np.bitwise_count(rows[:, number, None] ^ word)
+        other, row = np.nonzero((differ <= distance) | (differ >= BITS - distance))
+        bits = differ[other, row].astype(np.int64)
+        inverted = bits > BITS // 2
+        return row, other + start, np.where(inverted, BITS - bits, bits), inverted
+
     with ThreadPoolExecutor() as workers:
-        for start in range(0, len(second), _BLOCK):
-            end = min(start + _BLOCK, len(second))
-            compare = partial(_compare, columns, second[:end], distance)
-            row, other, bits, inverted = map(
-                np.concatenate, zip(*workers.map(compare, range(start, end, _ROWS)), strict=True)
-            )
+        for block in range(0, len(second), _BLOCK):
+            end = min(block + _BLOCK, len(second))
+            parts = list(workers.map(compare, range(block, end, _ROWS)))
+            row, other, bits, inverted = map(np.concatenate, zip(*parts, strict=True))
             yield end, row, other, bits, inverted
-
-
-def _compare(columns: Hashes, rows: Hashes, distance: int, offset: int) -> tuple[Any, ...]:
-    """Compare a few rows with all hashes: two of the four words first, which settles nearly all."""
-    part = rows[offset : offset + _ROWS]
-    found: list[tuple[Any, ...]] = []
-    for start in range(0, max(columns.shape[1], 1), _COLUMNS):
-        block = columns[:, start : start + _COLUMNS]
-        half = np.bitwise_count(part[:, 0, None] ^ block[0])
-        half += np.bitwise_count(part[:, 1, None] ^ block[1])
-        row, column = np.nonzero((half <= distance) | (half >= BITS // 2 - distance))
-        rest = np.bitwise_count(part[row, 2:] ^ block[2:, column].T).sum(axis=1, dtype=np.int64)
-        differ = half[row, column] + rest
-        inverted = differ > BITS // 2
-        bits = np.where(inverted, BITS - differ, differ)
-        near = bits <= distance
-        found.append((column[near] + start, row[near] + offset, bits[near], inverted[near]))
-    return tuple(np.concatenate(kind) for kind in zip(*found, strict=True))
 
 
 def _sketch(grey: Image.Image) -> Sketch:

@@ -10,9 +10,9 @@ from PIL import Image, ImageOps
 from medtasks.data.duplicates import near_images
 from medtasks.data.duplicates.benchmark_images import DistinctImage, Use, dataset_images, other_images
 from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, find_duplicates
-from medtasks.data.duplicates.image_files import ImageHash, hash_images
+from medtasks.data.duplicates.image_files import ImageHash, hash_images, read_image
 from medtasks.data.duplicates.near_images import Alike, Looks, near
-from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS
+from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS, details, sketches
 from medtasks.data.home import dataset_folder
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
@@ -276,9 +276,9 @@ def test_the_closest_views_are_reported(tmp_path):
         tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
     )
     looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
-    whole = looks.details([0, 2], 64)
+    whole = [details(sketches(read_image(view.file)[0])[0], 64) for view in (looks.views[0], looks.views[2])]
 
-    assert [view for _, view, _ in looks.rows] == [0, 1, 0, 1]
+    assert [view.sketch for view in looks.views] == [0, 1, 0, 1]
     assert LIKENESS[64] < whole[0] @ whole[1] < 0.9999
     assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
 
@@ -355,9 +355,8 @@ def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
     assert near(looks, looks, DISTANCE) == {}
 
 
-def test_many_candidates_are_confirmed_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_images, "_CONFIRMED_AT_ONCE", 2)
-    monkeypatch.setattr(near_images, "_READ_AT_ONCE", 2)
+def test_many_candidates_are_confirmed_with_few_details_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(near_images, "_DETAILS_KEPT", 2)
     folder = write_folder(
         tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in range(60, 96, 5)}
     )
@@ -367,7 +366,7 @@ def test_many_candidates_are_confirmed_in_parts(tmp_path, monkeypatch):
 
 
 def test_a_flood_of_pairs_ends_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_images, "_MOST_FOUND", 2)
+    monkeypatch.setattr(near_images, "_MOST_PAIRS", 2)
     folder = write_folder(
         tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in (60, 70, 80)}
     )
@@ -384,7 +383,7 @@ questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers
 @given(questions, st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), st.sets(st.integers(0, 3)))
 def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outside):
     """Pictures 0 to 3, questions on them with an id and a pair each, and any resemblance."""
-    known = ImageHash(b"", b"", (9, 9), (b"",))
+    known = ImageHash(file_sha256="", pixels_sha256="", size=(9, 9), views=("",))
     documents = [{"doc_id": f"q{number}", "pair_id": f"p{pair}"} for number, (_, _, pair) in enumerate(drawn)]
 
     def picture(shown, kept):
@@ -393,7 +392,7 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
             for number, (which, name, pair) in enumerate(drawn)
             if which == shown and f"q{number}" in kept
         )
-        return DistinctImage((tmp_path / str(shown),), known, frozenset([b"%d" % shown]), uses)
+        return DistinctImage((tmp_path / str(shown),), known, frozenset([str(shown)]), uses)
 
     def findings(kept):
         from medtasks.data.duplicates.finding import _concern

@@ -4,14 +4,13 @@ import io
 import os
 import sqlite3
 import stat
-import struct
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from medtasks.data.duplicates import image_files
-from medtasks.data.duplicates.image_files import CACHE_NAME, ImageHash, hash_images, images_below, read_image
+from medtasks.data.duplicates.image_files import CACHE_NAME, hash_images, images_below, read_image
 from medtasks.data.home import home
 from medtasks.data.strict_pillow import UnreadableImage
 
@@ -245,15 +244,6 @@ def test_a_home_that_cannot_be_written_costs_only_the_cache(folder, tmp_path, mo
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file" / "home"))
 
     assert len(hash_images(images_below(folder).files)[0]) == 3
-
-
-def test_a_hash_survives_packing():
-    known = ImageHash(b"f" * 32, b"p" * 32, (40_000, 1), (b"a" * 32, b"b" * 32))
-
-    assert ImageHash.unpacked(known.packed()) == known
-    for wrong in (known.packed()[:-1], known.packed()[:20], b""):
-        with pytest.raises(struct.error):
-            ImageHash.unpacked(wrong)
 
 
 def test_names_that_are_no_text_are_no_trouble(tmp_path):

@@ -15,8 +15,8 @@ RESIZED = (150, 125)
 
 
 def bits_between(first, second):
-    """The obvious comparison of two hashes of 32 bytes."""
-    return sum((one ^ two).bit_count() for one, two in zip(first, second, strict=True))
+    """The obvious comparison of two hashes."""
+    return (int(first, 16) ^ int(second, 16)).bit_count()
 
 
 def alike(first, second):
@@ -25,7 +25,7 @@ def alike(first, second):
     for one in ph.sketches(first):
         for two in ph.sketches(second):
             bits = bits_between(ph.perceptual_hash(one), ph.perceptual_hash(two))
-            correlation = abs(float(np.dot(*ph.details(np.stack([one, two]), side))))
+            correlation = abs(float(np.dot(ph.details(one, side), ph.details(two, side))))
             if min(bits, ph.BITS - bits) <= ph.DISTANCE and correlation >= ph.LIKENESS[side]:
                 return True
     return False
@@ -157,7 +157,7 @@ def test_the_smallest_pictures_have_sketches(size):
     shown = ph.sketches(picture)
 
     assert all(one.shape == (64, 64) for one in shown)
-    assert all(len(ph.perceptual_hash(one)) * 8 == ph.BITS for one in shown)
+    assert all(len(ph.perceptual_hash(one)) * 4 == ph.BITS for one in shown)
     assert (shown == []) == (size == (1, 1))
 
 
@@ -189,19 +189,19 @@ def test_details_are_independent_of_brightness_and_contrast():
     grey = ph.sketches(texture(6))[0]
     changed = (grey * 0.5 + 60).astype(np.uint8)
     for side in ph.LIKENESS:
-        vectors = ph.details(np.stack([grey, changed]), side)
+        vectors = np.stack([ph.details(grey, side), ph.details(changed, side)])
         assert vectors.shape == (2, side * side)
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
         assert vectors[0] @ vectors[1] > 0.98
 
 
 def test_details_of_nothing_correlate_with_nothing():
-    vectors = ph.details(np.stack([np.zeros((64, 64), np.uint8), ph.sketches(texture(6))[0]]), 64)
+    nothing = ph.details(np.zeros((64, 64), np.uint8), 64)
 
-    assert vectors[0] @ vectors[1] == pytest.approx(0, abs=1e-6)
+    assert nothing @ ph.details(ph.sketches(texture(6))[0], 64) == pytest.approx(0, abs=1e-6)
 
 
-hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=12)
+hashes = st.lists(st.binary(min_size=32, max_size=32).map(bytes.hex), max_size=12)
 
 
 @settings(max_examples=60)
@@ -209,10 +209,10 @@ hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=12)
 def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, draw):
     """Random hashes hardly ever meet, so some of the second ones are made from the first by turning bits."""
     for made in first:
-        flipped = bytearray(made)
+        flipped = bytearray.fromhex(made)
         for bit in draw.sample(range(256), draw.choice([distance, distance + 1, 256 - distance, 255 - distance])):
             flipped[bit // 8] ^= 1 << bit % 8
-        second = [*second, bytes(flipped)]
+        second = [*second, flipped.hex()]
     expected = set()
     for one, left in enumerate(first):
         for two, right in enumerate(second):
@@ -228,7 +228,6 @@ def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, d
 
 def test_the_comparison_goes_through_large_sets_in_parts(monkeypatch):
     monkeypatch.setattr(ph, "_ROWS", 7)
-    monkeypatch.setattr(ph, "_COLUMNS", 11)
     monkeypatch.setattr(ph, "_BLOCK", 20)
     draw = np.random.default_rng(2)
     first = draw.integers(0, 2**63, (53, 4), dtype=np.uint64)
