@@ -65,11 +65,11 @@ def agreements(
     """
     said = {review.reviewer: current(review, drafts) for review in reviews}
     clusters = clusters_of(drafts, images)
-    return [_agreement(what, pair, said, clusters) for pair in itertools.combinations(said, 2) for what in _measures()]
-
-
-def _measures() -> tuple[str, ...]:
-    return (SCORE, PASSES, *ASPECTS)
+    return [
+        _agreement(what, pair, said, clusters)
+        for pair in itertools.combinations(said, 2)
+        for what in (SCORE, PASSES, *ASPECTS)
+    ]
 
 
 def _agreement(
@@ -78,7 +78,8 @@ def _agreement(
     first, second = (dict(_values(what, said[reviewer])) for reviewer in pair)
     common = [question for question in first if question in second]
     classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-    weights = _quadratic(classes)  # of two classes it is 0 for the same and 1 for the other
+    places = np.arange(classes, dtype=np.float64)
+    weights = (places[:, np.newaxis] - places) ** 2  # of two classes it is 0 for the same and 1 for the other
     table = np.zeros((len(common), classes * classes), dtype=np.int64)
     for row, question in zip(table, common, strict=True):
         row[first[question] * classes + second[question]] = 1
@@ -123,11 +124,6 @@ def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
     chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)
-
-
-def _quadratic(classes: int) -> Floats:
-    places = np.arange(classes, dtype=np.float64)
-    return (places[:, np.newaxis] - places) ** 2
 
 
 def _values(what: str, said: Mapping[str, ItemReview]) -> Iterator[tuple[Question, int]]:

@@ -79,22 +79,17 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     if ":" in plain and not Path(plain).expanduser().is_dir():
         return _own_encoder(name, where.type)
     folder = published_folder(plain, option)
-    digest = digest_of(_VERSION, where.type, name.startswith(_VLM), _files(folder))[:32]
+    found = []  # the files that decide what a checkpoint makes of an image
+    for file in sorted(folder.iterdir()):
+        if file.suffix in _DECIDE and file.is_file():
+            with file.open("rb") as stream:
+                found.append((file.name, hashlib.file_digest(stream, "sha256").hexdigest()))
+    digest = digest_of(_VERSION, where.type, name.startswith(_VLM), found)[:32]
     if name.startswith(_VLM):
         return Encoder(name, digest, lambda: _vlm(plain, where))  # transformers knows which other files it needs
     if (folder / _OPEN_CLIP).is_file():
         return Encoder(name, digest, lambda: _open_clip(folder, where))
     return Encoder(name, digest, lambda: _transformers(folder, where))
-
-
-def _files(folder: Path) -> list[tuple[str, str]]:
-    """Return name and SHA-256 of the files that decide what a checkpoint makes of an image."""
-    found = []
-    for file in sorted(folder.iterdir()):
-        if file.suffix in _DECIDE and file.is_file():
-            with file.open("rb") as stream:
-                found.append((file.name, hashlib.file_digest(stream, "sha256").hexdigest()))
-    return found
 
 
 def _own_encoder(name: str, device: str) -> Encoder:

@@ -32,7 +32,8 @@ def problems(draft: Draft, said: ItemReview) -> dict[str, str]:
 
     Fields are named as in the file, those of lists with their place: ``options.0``, ``judgements.1.score``.
     """
-    if not _same_shape(draft, said):
+    per_image = (said.answers, said.judgements, *([said.categories] if said.categories else []))
+    if not (len(said.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)):
         return {"": "it does not have the options, images or categories of the draft"}
     return dict((*_problems_of_wording(draft, said), *_problems_of_scores(said)))
 
@@ -72,11 +73,6 @@ def _settled_judgement(one: Judgement) -> Judgement:
     if one.score is None:
         return one
     return one.model_copy(update={name: True for name in ASPECTS if getattr(one, name) is None})
-
-
-def _same_shape(draft: Draft, said: ItemReview) -> bool:
-    per_image = (said.answers, said.judgements, *([said.categories] if said.categories else []))
-    return len(said.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)
 
 
 def _problems_of_wording(draft: Draft, said: ItemReview) -> Iterator[tuple[str, str]]:

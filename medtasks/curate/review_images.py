@@ -43,7 +43,8 @@ class ReviewImages:
         found = self._images[image]
         with self._lock:  # one large image in memory at a time
             if image not in self._kept:
-                self._kept[image] = _shown(found)
+                seen = _seen(found)
+                self._kept[image] = ShownImage(_encoded(seen.pixels, "PNG", compress_level=1), seen.conversions)
                 while len(self._kept) > 1 and sum(len(one.png) for one in self._kept.values()) > _KEPT_BYTES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(image)
@@ -54,11 +55,6 @@ class ReviewImages:
         pixels = _seen(self._images[image], side).pixels
         pixels.thumbnail((side, side))
         return _encoded(pixels, "JPEG", quality=_QUALITY)
-
-
-def _shown(image: StudyImage) -> ShownImage:
-    seen = _seen(image)
-    return ShownImage(_encoded(seen.pixels, "PNG", compress_level=1), seen.conversions)
 
 
 def _seen(image: StudyImage, side: int | None = None) -> DecodedImage:

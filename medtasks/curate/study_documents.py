@@ -58,7 +58,20 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
     ``position`` is that of the image in the draft, from 0; ``pair`` that of a study of pairs.
     """
     if pair is not None:
-        return _paired(draft, position, image, pair)
+        return new_document(
+            CURATED_PAIR,
+            f"{pair.pair_id}/{position + 1}",
+            pair_id=pair.pair_id,
+            position=position + 1,
+            image_id=image.image_id,
+            question=draft.question,
+            options=list(draft.options),
+            answer=draft.answers[position],
+            categories=list(draft.categories[position]) if draft.categories else [],
+            licence=image.licence,
+            sim_med=pair.sim_med,
+            sim_gen=pair.sim_gen,
+        )
     shared = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     columns = FORMS[study.kind].columns
     if columns is CLOSED_QUESTION:
@@ -69,23 +82,6 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
         return new_document(columns, draft.item_id, **shared, answer=answer)
     components = {name: list((draft.components or {}).get(name, ())) for name in COMPONENTS}
     return new_document(columns, draft.item_id, **shared, report=answer, **components)
-
-
-def _paired(draft: Draft, position: int, image: StudyImage, pair: ImagePair) -> Document:
-    return new_document(
-        CURATED_PAIR,
-        f"{pair.pair_id}/{position + 1}",
-        pair_id=pair.pair_id,
-        position=position + 1,
-        image_id=image.image_id,
-        question=draft.question,
-        options=list(draft.options),
-        answer=draft.answers[position],
-        categories=list(draft.categories[position]) if draft.categories else [],
-        licence=image.licence,
-        sim_med=pair.sim_med,
-        sim_gen=pair.sim_gen,
-    )
 
 
 def _choice(draft: Draft) -> Document:

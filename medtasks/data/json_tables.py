@@ -4,8 +4,6 @@ Errors are those of :mod:`medtasks.data.tables`.
 """
 
 import functools
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +11,6 @@ from medtasks.data.safe_parsing import parse_json
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import ReadValues, SourceRow, Table, check_columns, kind_of
 from medtasks.errors import SourceError
-
-_BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 def json_lines(
@@ -55,51 +51,11 @@ def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
 
 
 def listed_in(name: str, data: bytes, columns: Sequence[str]) -> Table:
-    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects.
-
-    Objects are read one by one: a list of 60,000 takes 100 MB.
-    """
-    try:
-        text = data.decode(json.detect_encoding(data), "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{name} is no JSON ({error})") from error
-
-    def records() -> Iterator[tuple[str, ReadValues]]:
-        for number, value in enumerate(_listed(name, text), 1):
-            place = f"{name} row {number}"
-            yield place, functools.partial(_object, place, value, columns)
-
-    return Table(records)
-
-
-def _listed(name: str, text: str) -> Iterator[Any]:
-    """Yield what stands in a JSON list."""
-    place = _behind_blanks(text, 0)
-    if not text.startswith("[", place):
-        _json(name, text)
+    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
+    values = _json(name, data)
+    if not isinstance(values, list):
         raise SourceError(f"{name} is not a list of questions")
-    decode, more = json.JSONDecoder().raw_decode, False
-    place = _behind_blanks(text, place + 1)
-    while more or not text.startswith("]", place):
-        try:
-            value, place = decode(text, place)
-        except (ValueError, RecursionError) as error:
-            raise SourceError(f"{name} is no JSON ({error})") from error
-        yield value
-        place = _behind_blanks(text, place)
-        more = text.startswith(",", place)
-        if more:
-            place = _behind_blanks(text, place + 1)
-        elif not text.startswith("]", place):
-            raise SourceError(f"{name} is no JSON (a comma is missing: char {place})")
-    if _behind_blanks(text, place + 1) != len(text):
-        raise SourceError(f"{name} is no JSON (something stands behind the list)")
-
-
-def _behind_blanks(text: str, place: int) -> int:
-    found = _BLANKS.match(text, place)
-    assert found is not None  # none at all will do
-    return found.end()
+    return records_table(((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns)
 
 
 def _json(place: str, data: bytes | str) -> Any:

@@ -62,7 +62,8 @@ def destinations(
 
     It is not built yet: ``--model_args`` by name and the environment tell.
     """
-    name = _file_of(model, force_simple=force_simple)
+    resolved = _resolved(model, force_simple)
+    name = file_of_module(module_of(model, force_simple=force_simple)) or str(resolved.model_id if resolved else model)
     if name in PLACES:
         return known_destinations(name, arguments, environment)
     return [replace(one, obeys_proxies=name not in _PAST_PROXIES) for one in named_addresses(arguments)]
@@ -98,12 +99,6 @@ def module_of(model: str, *, force_simple: bool) -> str:
     """Return the module of the class behind a model's name or alias, empty if it cannot be told."""
     resolved = _resolved(model, force_simple)
     return str(resolved.class_path).rpartition(".")[0] if resolved else ""
-
-
-def _file_of(model: str, *, force_simple: bool) -> str:
-    """Return the name of the harness's file behind a model's name or alias; of a model of others, its name."""
-    resolved = _resolved(model, force_simple)
-    return file_of_module(module_of(model, force_simple=force_simple)) or str(resolved.model_id if resolved else model)
 
 
 def _resolved(model: str, force_simple: bool) -> Any:

@@ -55,7 +55,12 @@ class ObjectStorage:
     """The S3 bucket that the environment names, read without credentials, patiently; a Failure is for good."""
 
     def __init__(self) -> None:
-        self.base_url, self.stop = _base_url(), threading.Event()
+        url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+        if not re.match(r"https?://[^/]", url):
+            raise SourceError(
+                f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it"
+            )
+        self.base_url, self.stop = url, threading.Event()
         self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
         self._session = requests.Session()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
@@ -186,10 +191,3 @@ def _newest_key(keys: Sequence[str], figure: Figure) -> str:
     if not found:
         raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {figure.pmc_id}")
     return max(found)[1]
-
-
-def _base_url() -> str:
-    url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
-    if not re.match(r"https?://[^/]", url):
-        raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
-    return url

@@ -250,17 +250,6 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
         stated = declared_letters(claims[corrections[-1].end() :], letters) or stated
     if only or stated:
         return _settle(only or stated, text, letters, options)
-    return _read_discussion(text, claims, letters, options)
-
-
-def _labelled(text: str, letters: Sequence[str], options: Sequence[str]) -> set[str]:
-    """Return the letters of "a: text": its own, and that of the option whose text it is."""
-    label = _LABELLED.fullmatch(text)
-    index = equal_option(label[2], options) if label else None
-    return {label[1].upper(), letters[index]} if label and index is not None else set()
-
-
-def _read_discussion(text: str, claims: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     talk = discussion(claims, letters, options)
     correct, rest = talk or (set(), claims)
     found = leading_letters(rest, letters) | correct
@@ -277,6 +266,13 @@ def _read_discussion(text: str, claims: str, letters: Sequence[str], options: Se
         if not found and not talk:
             return Answer.invalid(Reason.NO_MATCH)
     return _settle(found, text, letters, options) if found else Answer.invalid(Reason.AMBIGUOUS)
+
+
+def _labelled(text: str, letters: Sequence[str], options: Sequence[str]) -> set[str]:
+    """Return the letters of "a: text": its own, and that of the option whose text it is."""
+    label = _LABELLED.fullmatch(text)
+    index = equal_option(label[2], options) if label else None
+    return {label[1].upper(), letters[index]} if label and index is not None else set()
 
 
 def _settle(found: set[str], text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:

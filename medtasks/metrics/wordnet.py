@@ -17,7 +17,6 @@ import tarfile
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -116,22 +115,17 @@ def database_files(source: Path) -> dict[str, bytes]:
             found = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
-    folder = _folder(source, found)
+    folders = sorted(name.removesuffix(_MARK) for name in found if name == _MARK or name.endswith(f"/{_MARK}"))
+    if not folders:
+        raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
+    if len(folders) > 1 and folders[0]:
+        raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
+    folder = folders[0]
     missing = [name for name in _NEEDED if folder + name not in found]
     if missing:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     inside = {name: found.get(folder + name) for name in (*_NEEDED, *_KEPT)}
     return {name: content.replace(b"\r", b"") for name, content in inside.items() if content is not None}
-
-
-def _folder(source: Path, files: Iterable[str]) -> str:
-    """Return the folder of the database inside the source, empty or with a slash at its end."""
-    folders = sorted(name.removesuffix(_MARK) for name in files if name == _MARK or name.endswith(f"/{_MARK}"))
-    if not folders:
-        raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
-    if len(folders) > 1 and folders[0]:
-        raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
-    return folders[0]
 
 
 def wordnet_folder() -> Path:

@@ -199,9 +199,6 @@ class BatchRunner(Generic[Item, Result]):
         # Outside of the handler, which holds the tensors of the failed pass.
         if not full:  # one by one, so that only the culprit fails
             return max(self._execute(batch, [position]) for position in positions)
-        return self._halve(batch, positions)
-
-    def _halve(self, batch: _Batch[Item], positions: Sequence[int]) -> int:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         first = self._most is None

@@ -37,20 +37,6 @@ def choose_device(requested: str | None, own: torch.device, processes: int, mode
     """Return the requested device; with several processes the assigned one, because they must not share a GPU."""
     if requested is None:
         return own
-    device = _existing(requested, model)
-    if processes == 1:
-        return device
-    if device.type != own.type:
-        raise AdapterArgumentError(
-            f"{model}: device='{requested}' does not fit {processes} processes that talk over {own.type}; "
-            f"leave the argument out{', or set ACCELERATE_USE_CPU=true' * (device.type == 'cpu')}."
-        )
-    if device.index is not None and device != own:
-        logger.warning("{}: {} processes, so this one uses {} instead of {}", model, processes, own, device)
-    return own
-
-
-def _existing(requested: str, model: str) -> torch.device:
     try:
         device = torch.device(requested)
     except RuntimeError:
@@ -62,7 +48,16 @@ def _existing(requested: str, model: str) -> torch.device:
             f"{model}: device '{requested}' is not present, this machine has {torch.cuda.device_count()} usable GPU(s)"
             f"; give --device cpu or one that exists."
         )
-    return device
+    if processes == 1:
+        return device
+    if device.type != own.type:
+        raise AdapterArgumentError(
+            f"{model}: device='{requested}' does not fit {processes} processes that talk over {own.type}; "
+            f"leave the argument out{', or set ACCELERATE_USE_CPU=true' * (device.type == 'cpu')}."
+        )
+    if device.index is not None and device != own:
+        logger.warning("{}: {} processes, so this one uses {} instead of {}", model, processes, own, device)
+    return own
 
 
 def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:

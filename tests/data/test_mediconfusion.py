@@ -1,6 +1,5 @@
 """Preparing MediConfusion from a local folder: what comes out, and what is refused."""
 
-import csv
 import hashlib
 import json
 import shutil
@@ -187,25 +186,18 @@ def test_the_right_number_of_pairs_is_complete(source, monkeypatch):
 
 
 @pytest.mark.usefixtures("home")
-def test_data_subfolder_and_csv_give_the_same_documents(options, source, records, tmp_path):
+def test_a_data_subfolder_gives_the_same_documents(options, source, tmp_path):
     before = prepare(options)
-    data = tmp_path / "clone" / "data"
-    shutil.copytree(source / "images", data / "images")
-    rows = [{"": index, "id": pair_id, **record} for index, (pair_id, record) in enumerate(records.read().items())]
-    with (data / "dataset.csv").open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
+    shutil.copytree(source, tmp_path / "clone" / "data")
     assert prepare(Options(tmp_path / "clone", sample=True)) == before
 
 
 @pytest.mark.usefixtures("home")
 def test_wrong_source(tmp_path, source, refuses, home):
-    neither = "images holds neither dataset.json nor dataset.csv"
     for folder, what in {
-        tmp_path / "nowhere": "nowhere is not a folder",
-        source / "dataset.json": "dataset.json is not a folder",
-        source / "images": neither,
+        tmp_path / "nowhere": "nowhere holds neither dataset.json nor dataset.csv",
+        source / "dataset.json": "dataset.json holds neither dataset.json nor dataset.csv",
+        source / "images": "images holds neither dataset.json nor dataset.csv",
     }.items():
         with refuses(what):
             prepare(Options(folder))

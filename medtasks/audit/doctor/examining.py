@@ -39,25 +39,7 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
         return ()
 
     findings = findings_of(TASKS, "task files", find_scope)
-    checks = _checks(scope, verify=verify)
-    if verify:
-        checks.append((HARNESS, "start", lambda: installed.started(task_names.own_names())))
-    if model_args:
-        checks.append((MODEL, "model", lambda: _served_model(scope, model_args)))
-    for area, name, check in checks:
-        findings += findings_of(area, name, check)
-    findings.sort(key=lambda finding: AREAS.index(finding.area))
-    return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in findings]
-
-
-def _served_model(scope: Scope, model_args: str) -> Iterable[Finding]:
-    from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
-
-    return served_model(scope, model_args)
-
-
-def _checks(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
-    return [
+    checks: list[tuple[str, str, Check]] = [
         (HARNESS, "medtasks", installed.own_version),
         (HARNESS, "version", installed.harness_version),
         (HARNESS, AUTOLOAD_VARIABLE, installed.autoload),
@@ -77,3 +59,17 @@ def _checks(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
         (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
         (JUDGE, "judge", lambda: judge.judge(scope)),
     ]
+    if verify:
+        checks.append((HARNESS, "start", lambda: installed.started(task_names.own_names())))
+    if model_args:
+        checks.append((MODEL, "model", lambda: _served_model(scope, model_args)))
+    for area, name, check in checks:
+        findings += findings_of(area, name, check)
+    findings.sort(key=lambda finding: AREAS.index(finding.area))
+    return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in findings]
+
+
+def _served_model(scope: Scope, model_args: str) -> Iterable[Finding]:
+    from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
+
+    return served_model(scope, model_args)

@@ -49,7 +49,15 @@ def served_model(scope: Scope, model_args: str) -> Iterator[Finding]:
     """Look at the model that ``--model_args`` of ``vlm_server`` name, at each of its servers."""
     try:
         given = HarnessOptions({"model_args": model_args}).model_arguments()
-        servers = _servers(given)
+        if "base_url" not in given:
+            raise MedTasksError(
+                "only models behind a server are asked (--model vlm_server), and --model-args names none; give for "
+                "example base_url=http://127.0.0.1:8000/v1,model=NAME"
+            )
+        check_given(given)
+        arguments = parse_arguments(VlmServerArguments, given, VlmServer.model_id)
+        check_arguments(arguments)
+        servers: tuple[Server, ...] = arguments.servers
     except MedTasksError as error:
         yield of_error(MODEL, "arguments", State.PROBLEM, error, "correct --model-args")
         return
@@ -65,19 +73,6 @@ def served_model(scope: Scope, model_args: str) -> Iterator[Finding]:
                 _built(given, servers[0]).clean()
             except MedTasksError as error:
                 yield of_error(MODEL, "servers", State.PROBLEM, error)
-
-
-def _servers(given: Mapping[str, Any]) -> tuple[Server, ...]:
-    if "base_url" not in given:
-        raise MedTasksError(
-            "only models behind a server are asked (--model vlm_server), and --model-args names none; give for "
-            "example base_url=http://127.0.0.1:8000/v1,model=NAME"
-        )
-    check_given(given)
-    arguments = parse_arguments(VlmServerArguments, given, VlmServer.model_id)
-    check_arguments(arguments)
-    servers: tuple[Server, ...] = arguments.servers
-    return servers
 
 
 def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[Finding]:

@@ -193,9 +193,12 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
     sentences = [f"Not compared of {contents['dataset']}: {own}."] if own else []
     if against is None:
         return sentences
+    causes = against["unreadable_files"]
+    first = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
+    more = [f"{len(causes) - _NAMED} more"] if len(causes) > _NAMED else []
     skipped = _listed(
         (against["uniform"], "picture", " of a single grey"),
-        (against["unreadable"], "damaged file", _first_unreadable(against)),
+        (against["unreadable"], "damaged file", (f" ({'; '.join(first + more)})" if first else "")),
         (against["volumes"], "volume", ""),
         (against["closed_folders"], "folder", " that may not be read"),
         (against["dicom_without_decoder"], "DICOM file", " (read once pip install 'medtasks[dicom]' was run)"),
@@ -206,13 +209,6 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
 
 def _listed(*counts: tuple[int, str, str]) -> str:
     return ", ".join(f"{counted(number, what)}{remark}" for number, what, remark in counts if number)
-
-
-def _first_unreadable(against: Mapping[str, Any]) -> str:
-    causes = against["unreadable_files"]
-    first = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
-    more = [f"{len(causes) - _NAMED} more"] if len(causes) > _NAMED else []
-    return f" ({'; '.join(first + more)})" if first else ""
 
 
 def write_duplicates_page(

@@ -34,15 +34,11 @@ def _document(row: SourceRow, _split: str) -> Document:
     _, options = keyed_options(row, "letter", "content")
     groups = {column: row.optional_text(column) for column in _GROUPS}
     lines = lettered(options, "{}. {}")
-    return kit_choice(row.text("id"), options, lines, _label(row), question=row.text("question"), **groups)
-
-
-def _label(row: SourceRow) -> str:
     value: Any = row.values["label"]
     only = value[0] if isinstance(value, list) and len(value) == 1 else value
     if not isinstance(only, str):
         raise row.error("label is neither a letter nor a list of one")
-    return only
+    return kit_choice(row.text("id"), options, lines, only, question=row.text("question"), **groups)
 
 
 def _images(row: SourceRow) -> Sequence[str]:

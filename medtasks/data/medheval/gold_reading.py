@@ -176,23 +176,18 @@ def yes_or_no(text: str, question: str) -> str | None:
         >>> yes_or_no("No information provided", "Is there a fracture?") is None
         True
     """
-    found = _verdicts(text)
-    if not found:
-        plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
-        found = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if not found and not _UNABLE.search(text):
-        found = _stated(text, question)
-    return found.pop() if len(found) == 1 and found <= {"yes", "no"} else None
-
-
-def _verdicts(text: str) -> set[str]:
     found: set[str] = set()
     for number, sentence in enumerate(_SENTENCES.split(text)):
         match = _VERDICT.match(sentence)
         if match and (number == 0 or not re.search(r"\w", sentence[match.end() :])):
             second = _SECOND.match(sentence, match.end())
             found |= {match.lastgroup or "", *([second[1].casefold().replace("not", "no")] if second else [])}
-    return found
+    if not found:
+        plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
+        found = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+    if not found and not _UNABLE.search(text):
+        found = _stated(text, question)
+    return found.pop() if len(found) == 1 and found <= {"yes", "no"} else None
 
 
 def _stated(text: str, question: str) -> set[str]:

@@ -37,7 +37,7 @@ from medtasks.data.multimedeval.report_sections import report_sections, split_at
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, not_found, physionet_file
-from medtasks.data.tables import SourceRow, Table, csv_table, hub_table
+from medtasks.data.tables import SourceRow, csv_table, hub_table
 
 Protocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
@@ -125,19 +125,15 @@ def _plain(text: str) -> str:
     return plain
 
 
-def _split(source: Path) -> Table:
+def _places_by_id(source: Path) -> dict[str, str]:
+    places = {}
     file = find_file(source, [f"split/{_SPLIT}", _SPLIT, f"*/{_SPLIT}"])
     table = csv_table(file, ("ids",)) if file else hub_table(source / "split", "test", "default", ("ids",))
     if table is None:
         raise not_found(
             source, f"split/{_SPLIT}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
         )
-    return table
-
-
-def _places_by_id(source: Path) -> dict[str, str]:
-    places = {}
-    for row in _split(source).rows():
+    for row in table.rows():
         note = str(row.values["ids"]).strip()
         if not note.isdecimal():
             raise row.error("ids is no whole number")
