@@ -43,8 +43,12 @@ PROMPTS["mimic_cxr_report_indication"] = "head with indication"
 
 HOOK = {id(CHOICE): "choice", id(OPEN_QUESTION): "open_questions", id(CLASSIFICATION): "classification"}
 HOOK |= {id(MULTILABEL): "multilabel", id(REPORT): "reports"}
-OPTION = {"medqa": "{letter} {text}", "medmcqa": "{lower}: {text}.", "mmlu": "{letter}. {text}."}
-OPTION.update(dict.fromkeys(MNIST, "{number}: {text}"))
+OPTION = {
+    "medqa": "{{ letter }} {{ text }}",
+    "medmcqa": "{{ lower }}: {{ text }}.",
+    "mmlu": "{{ letter }}. {{ text }}.",
+}
+OPTION.update(dict.fromkeys(MNIST, "{{ number }}: {{ text }}"))
 
 
 def full(names):

@@ -106,7 +106,7 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     if len(parts) > 1 and len(parts) - 1 != shown:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "
-            f"write {{images}} into the template instead of <img>"
+            f"write {{{{ images }}}} into the template, a place for each"
         )
     return parts
 
@@ -119,17 +119,14 @@ class _Options(list[str]):
     def __str__(self) -> str:
         return self.listed
 
-    def __format__(self, form: str) -> str:
-        return format(self.listed, form)
-
 
 def filled_parts(
     doc: Mapping[str, Any], settings: Settings, fields: Collection[str], name: str = _TEMPLATE
 ) -> list[str]:
     """Fill the template that the settings have under a name, and cut it at its places for images, however many.
 
-    Of a document whose images are left out the places are removed, with the blank behind them. ``fields`` are what the
-    template may name in its older form. Raises MedTasksError where there is none, or it has an unknown field.
+    Of a document whose images are left out the places are removed, with the blank behind them. ``fields`` are the
+    names that messages list. Raises MedTasksError where there is none, or it has an unknown field.
     """
     if name not in settings:
         raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")

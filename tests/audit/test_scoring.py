@@ -81,7 +81,7 @@ def test_documents_without_a_reply_are_left_out():
 
 
 def test_option_form_reaches_the_rule():
-    numbered = task(robust=Row("robust_choice", "drug number {number}, {text}"))
+    numbered = task(robust=Row("robust_choice", "drug number {{ number }}, {{ text }}"))
     replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
     found = score_replies(numbered, DOCUMENTS, replies)["robust"]
     assert values(found) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}

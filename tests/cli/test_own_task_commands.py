@@ -20,7 +20,7 @@ YAML = """task: sides
 dataset_path: json
 dataset_kwargs: {data_files: {test: sides.jsonl}}
 test_split: test
-lmms_eval_specific_kwargs: {default: {image_root: images, template: "{question} {options}"}}
+lmms_eval_specific_kwargs: {default: {image_root: images, template: "{{ question }} {{ options }}"}}
 doc_to_visual: !function medtasks.hooks.images.images
 doc_to_text: !function medtasks.hooks.prompts.prompt
 doc_to_target: !function medtasks.hooks.prompts.target
@@ -109,17 +109,16 @@ def test_without_the_folder(fails, medtasks, folder, replies):
 @pytest.mark.parametrize(
     ("settings", "is_rotated"),
     [
-        ("{default: {template: '{question}'}, llava: {template: '{question} {options}'}}", True),
-        ("{template: '{question} {options}'}", True),  # the same for all models
+        ("{default: {template: '{{ question }}'}, llava: {template: '{{ question }} {{ options }}'}}", True),
+        ("{template: '{{ question }} {{ options }}'}", True),  # the same for all models
         ("{template: '{{ question }} {% for text in options %}{{ text }} {% endfor %}'}", True),
         ("{template: '{{ question }} {{ option_a }} {{ option_b }}'}", True),
-        ("{template: '{question}'}", False),
         ("{template: '{{ question }}'}", False),
         ("{default: {image_root: images}}", None),  # one hook has a prompt of its own, which lists them
     ],
 )
 def test_a_task_is_rotated_where_its_prompt_shows_the_options(folder, hook, settings, is_rotated):
-    change(folder, '{default: {image_root: images, template: "{question} {options}"}}', settings)
+    change(folder, '{default: {image_root: images, template: "{{ question }} {{ options }}"}}', settings)
     change(folder, "medtasks.hooks.prompts.prompt", f"medtasks.hooks.{hook}.prompt")
     with including([folder]):
         rotated = "rotated" in task_files()["sides"].variants
@@ -207,8 +206,12 @@ HOOK = "medtasks.hooks.choice.process_results"
         ("rule: R", "rule: robust_chioce", "filter_list, 'robust': unknown .* did you mean 'robust_choice'"),
         ("rule: R", "rle: robust_choice", "filter_list, 'robust': .*unexpected keyword .* did you mean 'rule'"),
         ("rule: R", "rule: robust_vqa", "no rule 'robust_vqa' reads replies for 'single choice'; copy it"),
-        ("{question} {options}", "{{ qestion }}", "doc_to_text: .*'qestion' is undefined, did you mean 'question'"),
-        ("{question}", "{qestion}", "doc_to_text: .*did you mean 'question'"),
+        (
+            "{{ question }} {{ options }}",
+            "{{ qestion }}",
+            "doc_to_text: .*'qestion' is undefined, did you mean 'question'",
+        ),
+        ("{{ question }}", "{qestion}", "doc_to_text: .*single braces.*did you mean 'question'"),
         ("!function medtasks.hooks.prompts.target", "anwser", "no column 'anwser'; did you mean 'answer'"),
         ("!function medtasks.hooks.choice.METRIC_LIST", LISTED, "no metric 'acuracy'; did you mean 'accuracy'"),
         (

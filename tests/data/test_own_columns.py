@@ -91,7 +91,10 @@ def test_the_first_wrong_row(family, columns, complaint):
 
 
 def test_a_template_says_what_a_prompt_needs():
-    settings = {"default": {"template": "{images}{hint}{question}"}, "llava": {"template": "{question} {details}"}}
+    settings = {
+        "default": {"template": "{{ images }}{{ hint }}{{ question }}"},
+        "llava": {"template": "{{ question }} {{ details }}"},
+    }
     config = hook(
         "reports", doc_to_text="medtasks.hooks.multimedeval_prompts.prompt", lmms_eval_specific_kwargs=settings
     )

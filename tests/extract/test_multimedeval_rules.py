@@ -18,9 +18,9 @@ RULES = dict(zip(("head", "v0_1_0"), zip(OPTION, CLASS, strict=True), strict=Tru
 multimedeval_nli = reading("multimedeval_nli")
 VERSIONS = pytest.mark.parametrize("version", RULES)
 ORGANS = ["aortic arch", "bladder", "femur left", "femur right", "kidney left"]
-MEDQA = written_options("{letter} {text}", ORGANS)
-MEDMCQA = written_options("{lower}: {text}.", ORGANS)
-MEDMNIST = written_options("{number}: {text}", ORGANS)
+MEDQA = written_options("{{ letter }} {{ text }}", ORGANS)
+MEDMCQA = written_options("{{ lower }}: {{ text }}.", ORGANS)
+MEDMNIST = written_options("{{ number }}: {{ text }}", ORGANS)
 CBIS = ["BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]
 
 
@@ -75,7 +75,7 @@ def test_image_without_a_match_gets_the_first_class(version, reply, letter):
 
 def test_eleventh_class_has_the_eleventh_letter():
     options = written_options(
-        "{number}: {text}", [*ORGANS, "kidney right", "liver", "lung", "heart", "colon", "spleen"]
+        "{{ number }}: {{ text }}", [*ORGANS, "kidney right", "liver", "lung", "heart", "colon", "spleen"]
     )
     assert CLASS[0]("spleen", options).value == "K"
     assert CLASS[1]("11", options).value == "K"
@@ -109,7 +109,7 @@ def test_yes_no_maybe_by_text_and_not_by_place():
     options = ["maybe", "no", "yes"]
     newer, older = YES_NO_MAYBE
     assert newer("yes and no", options).value == "C"
-    assert older("maybe", written_options("{letter}: {text}.", options)).value == "A"
+    assert older("maybe", written_options("{{ letter }}: {{ text }}.", options)).value == "A"
     assert newer("maybe", ["yes", "no"]).reason is Reason.NO_MATCH
 
 

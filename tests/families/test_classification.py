@@ -16,7 +16,7 @@ from medtasks.stats.standard_error import clustered_standard_error
 
 from ..task_families import score_of, values_of
 
-REFERENCE, NUMBERED = "multimedeval_class_v0_1_0", "{number}: {text}"
+REFERENCE, NUMBERED = "multimedeval_class_v0_1_0", "{{ number }}: {{ text }}"
 OPTIONS = ["adipose", "background", "debris"]
 
 

@@ -358,7 +358,7 @@ def named(monkeypatch):
 
 def ask():
     return judged.prompt_with_judge_or_without(
-        {**QUESTION, "doc_id": "q/1", "image_files": []}, {"template": "{question}"}
+        {**QUESTION, "doc_id": "q/1", "image_files": []}, {"template": "{{ question }}"}
     )
 
 

@@ -82,7 +82,7 @@ def test_likelihoods(rule):
 
 def test_classes_by_their_numbers_and_names():
     replies = ["3: kidney", "2: kidney", "1: kidney"]
-    found = scored(CLASSES, replies, "multimedeval_class_head", ROTATED_CLASSES, option_form="{number}: {text}")
+    found = scored(CLASSES, replies, "multimedeval_class_head", ROTATED_CLASSES, option_form="{{ number }}: {{ text }}")
     assert [(score["target"], score["value"]) for score in found] == [("C", "C")] * 3
     named = scored(CLASSES, ["kidney", "kidney", "kidney"], "robust_class", ROTATED_CLASSES)
     assert values(named)["worst_case"] == 1

@@ -126,7 +126,7 @@ dataset_kwargs: {data_files: {test: questions.jsonl}}
 test_split: test
 output_type: generate_until
 generation_kwargs: {max_new_tokens: 8, until: []}
-lmms_eval_specific_kwargs: {default: {image_root: IMAGES, template: "{question}\\n{options}\\nAnswer:"}}
+lmms_eval_specific_kwargs: {default: {image_root: IMAGES, template: "{{ question }}\\n{{ options }}\\nAnswer:"}}
 doc_to_visual: !function medtasks.hooks.images.images
 doc_to_text: !function medtasks.hooks.prompts.prompt
 doc_to_target: !function medtasks.hooks.prompts.target

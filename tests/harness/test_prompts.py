@@ -133,10 +133,10 @@ def test_marks_of_the_question_alone_are_removed():
 
 def test_a_question_that_holds_the_mark_keeps_it():
     document = {"question": "<image> <img>?", "options": ["<image>"], "image_files": [], "variant": "blind"}
-    assert prompts.prompt(document, {"template": "<image>{question}|{option_a}"}) == "<image> <img>?|<image>"
+    assert prompts.prompt(document, {"template": "<image>{{ question }}|{{ option_a }}"}) == "<image> <img>?|<image>"
     closed = {**document, "kind": "binary", "choices": ""}
-    assert prompts.closed_prompt(closed, {"yes_no_template": "<image>{question}"}) == "<image> <img>?"
-    for template in ("<img> {question}", "{images} {question}", "{question}"):
+    assert prompts.closed_prompt(closed, {"yes_no_template": "<image>{{ question }}"}) == "<image> <img>?"
+    for template in ("{{ image }} {{ question }}", "{{ images }} {{ question }}", "{{ question }}"):
         assert multimedeval_prompts.prompt(document, {"template": template, "image_mark": "<image>"}) == (
             "<image> <img>?"
         )
@@ -144,7 +144,7 @@ def test_a_question_that_holds_the_mark_keeps_it():
 
 def test_without_the_variant_a_missing_image_is_still_an_error():
     with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
-        multimedeval_prompts.prompt({"question": "?", "image_files": []}, {"template": "<img> {question}"})
+        multimedeval_prompts.prompt({"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"})
 
 
 @pytest.mark.parametrize(("name", "family"), [case for case in CASES if "rotated" in task_file(case[0]).variants])

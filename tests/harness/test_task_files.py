@@ -215,9 +215,9 @@ def test_a_damaged_file_of_the_users_is_named():
         ({}, True),  # the hook's own prompt shows them
         ({"template": "{{ question }}"}, False),
         ({"template": "{{ question }} {{ options }}"}, True),
-        ({"template": "{question}\n{option_a}"}, True),
+        ({"template": "{{ question }}\n{{ option_a }}"}, True),
         ({"default": {"template": "{{ question }} {{ option_a }}"}}, True),
-        ({"default": {"template": "{{ question }}"}, "llava_hf": {"template": "{question}"}}, False),
+        ({"default": {"template": "{{ question }}"}, "llava_hf": {"template": "{{ question }}"}}, False),
     ],
 )
 def test_options_are_rotated_where_the_prompt_shows_them(settings, rotates):

@@ -68,9 +68,9 @@ def test_braces_in_a_question_stay():
     ("given", "complaint"),
     [
         (None, "no yes_no_template"),
-        ({"options_template": "{question}"}, "no yes_no_template"),
+        ({"options_template": "{{ question }}"}, "no yes_no_template"),
         ({"yes_no_template": "{options}"}, "cannot be filled in"),
-        ({"yes_no_template": "{question"}, "cannot be filled in"),
+        ({"yes_no_template": "{{ question"}, "cannot be filled in"),
     ],
 )
 def test_templates_that_do_not_fit(given, complaint):

@@ -296,20 +296,22 @@ def test_template_without_a_place_shows_images_first(multimedeval_home, monkeypa
     from medtasks.data.store import load_documents
 
     doc = load_documents("multimedeval_diff_vqa")[1]
-    [turn] = messages(doc, {"template": "Q: {question}"})
+    [turn] = messages(doc, {"template": "Q: {{ question }}"})
     assert texts(turn) == ["IMAGE", "IMAGE", "Q: What is 1?"]
-    assert prompt(doc, {"template": "Q: {question}", "image_mark": "<image>"}) == "Q: What is 1?"
+    assert prompt(doc, {"template": "Q: {{ question }}", "image_mark": "<image>"}) == "Q: What is 1?"
 
 
 def test_wrong_number_of_places():
     row = {**TWO_IMAGES, "doc_id": "q7", "question": "?", "answer": "x"}
-    with pytest.raises(SourceError, match=r"sample q7 has 2 images and its prompt 1 places for them; write \{images\}"):
-        prompt(row, {"template": "<img> {question}"})
+    with pytest.raises(
+        SourceError, match=r"sample q7 has 2 images and its prompt 1 places for them; write \{\{ images \}\}"
+    ):
+        prompt(row, {"template": "{{ image }} {{ question }}"})
     with pytest.raises(SourceError, match="has 0 images and its prompt 1 places"):
-        prompt({**row, **NO_IMAGE}, {"template": "<img> {question}"})
+        prompt({**row, **NO_IMAGE}, {"template": "{{ image }} {{ question }}"})
 
 
-@pytest.mark.parametrize("broken", ["{qestion}", "{question", "{}", "{question:d}"])
+@pytest.mark.parametrize("broken", ["{qestion}", "{{ qestion }}", "{{ question"])
 def test_broken_template(broken):
     row = {**NO_IMAGE, "question": "Where?", "answer": "x"}
     with pytest.raises(

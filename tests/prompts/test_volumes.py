@@ -10,7 +10,7 @@ from medtasks.prompts.volumes import messages, prompt, volumes
 
 from .. import tiny_multimedeval
 
-TEXT = "Report on: {images} please"
+TEXT = "Report on: {{ images }} please"
 
 
 @pytest.fixture
