@@ -1,25 +1,19 @@
-"""Embeddings on disk: one file per encoder under ``MEDTASKS_HOME``, read through the page cache, never twice computed.
+"""Embeddings on disk: one SQLite file per encoder under ``MEDTASKS_HOME``, so that no image is embedded twice.
 
-``embeddings/<digest of the encoder>/rows`` holds one row per image in the order in which they were computed: SHA-256
-of its file, then its vector of length 1 in float16. A batch is on disk before the next one is computed; a row that was
-cut off by a kill is dropped, one that is no unit vector (a hole that a failing disk left) is computed again.
-``encoder.json`` beside it says which encoder it was and of which dimension.
+``embeddings/<digest of the encoder>.sqlite`` holds the vector of each image, of length 1 in float16, by the SHA-256 of
+its file. A batch is on disk before the next one is computed.
 """
 
 import hashlib
 import io
-import json
-import os
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import filelock
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
@@ -27,15 +21,14 @@ from tqdm import tqdm
 
 from medtasks.curate.encoders import Encoder
 from medtasks.data.decoding import LINEAR, decoded, mend_of
-from medtasks.data.home import append_whole, home, written_whole
+from medtasks.data.home import home
+from medtasks.data.sqlite_cache import SqliteCache
 from medtasks.errors import MedTasksError
 
 FOLDER = "embeddings"
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
 Half = npt.NDArray[np.float16]
-_KEY_BYTES = 32
-_OFF_UNIT = 0.01  # rounding to float16 changes a length of 1 by less than 0.001
-_AT_ONCE = 65_536  # rows read at once
+_BYTES = 2  # of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
 # Decoders of rare formats raise whatever their bugs make of a damaged file.
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
@@ -61,38 +54,33 @@ def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, 
     """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
 
     Raises:
-        MedTasksError: The encoder is in use by another process, gives no vectors, or ones of another dimension than
-            those on disk; or the disk is full. What was computed before is kept.
+        MedTasksError: The encoder gives no vectors, or ones of another dimension than those on disk; or the disk is
+            full. What was computed before is kept.
     """
-    store = _Store(home() / FOLDER / encoder.digest, encoder)
+    store = _Store(encoder)
     failed = {b"": UNREADABLE}
-    known = store.known()
+    known = dict(store.get(set(digests)))
     todo = {digest: file for digest, file in zip(digests, files, strict=True) if digest and digest not in known}
     if todo:
-        with store.writing():
-            known = store.known()
-            todo = {digest: file for digest, file in todo.items() if digest not in known}
-            _compute(todo, encoder, store, batch_size, failed)
-        known = store.known()
+        encode: _Encoding | None = None
+        most_failures = min(_GIVE_UP, len(todo)) if not known else _GIVE_UP
+        with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None) as bar:
+            for batch in _decoded_batches(todo, batch_size):
+                failed.update((digest, why) for digest, why in batch if isinstance(why, str))
+                seen = [(digest, image) for digest, image in batch if not isinstance(image, str)]
+                if seen:
+                    encode = encode or _Encoding(encoder, most_failures)
+                    vectors = _units(encode([image for _, image in seen]))
+                    new = {digest: vector for (digest, _), vector in zip(seen, vectors, strict=True) if vector}
+                    store.check(known, new)
+                    store.put(new)
+                    known.update(new)
+                bar.update(len(batch))
     kept = [number for number, digest in enumerate(digests) if digest in known]
     left_out = Counter(failed.get(digest, UNUSABLE) for digest in digests if digest not in known)
-    rows = [known[digests[number]] for number in kept]
-    return Embedded(store.dimension or 0, store.vectors(rows), np.array(kept, np.int64), left_out)
-
-
-def _compute(
-    todo: Mapping[bytes, Path], encoder: Encoder, store: "_Store", batch_size: int, failed: dict[bytes, str]
-) -> None:
-    encode: _Encoding | None = None
-    most_failures = _GIVE_UP if store.dimension else min(_GIVE_UP, len(todo))
-    with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None) as bar:
-        for batch in _decoded_batches(todo, batch_size):
-            failed.update((digest, why) for digest, why in batch if isinstance(why, str))
-            seen = [(digest, image) for digest, image in batch if not isinstance(image, str)]
-            if seen:
-                encode = encode or _Encoding(encoder, most_failures)
-                store.append([digest for digest, _ in seen], encode([image for _, image in seen]))
-            bar.update(len(batch))
+    dimension = len(next(iter(known.values()), b"")) // _BYTES
+    vectors_of_kept = np.frombuffer(b"".join(known[digests[number]] for number in kept), np.float16)
+    return Embedded(dimension, vectors_of_kept.reshape(len(kept), dimension), np.array(kept, np.int64), left_out)
 
 
 def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
@@ -168,104 +156,33 @@ def _sha256(file: Path) -> bytes:
         return b""
 
 
-class _Store:
-    """The rows of one encoder."""
+def _units(vectors: npt.NDArray[np.float32]) -> list[bytes]:
+    """Return vectors at length 1 in float16; nothing for one that is zero or not finite."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        units = (vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)).astype(np.float16)
+    return [unit.tobytes() if np.isfinite(unit).all() else b"" for unit in units]
 
-    def __init__(self, folder: Path, encoder: Encoder) -> None:
-        self._folder, self._encoder = folder, encoder
-        self._rows = folder / "rows"
-        self.dimension: int | None = None
-        self._read_facts()
 
-    def known(self) -> dict[bytes, int]:
-        """Return the row of each image that has a sound vector."""
-        rows = self._mapped()
-        known: dict[bytes, int] = {}
-        for start in range(0, len(rows), _AT_ONCE):
-            part = rows[start : start + _AT_ONCE]
-            with np.errstate(over="ignore", invalid="ignore"):
-                lengths = np.sqrt(np.einsum("nd,nd->n", part["vector"], part["vector"], dtype=np.float32))
-            sound = np.abs(lengths - 1) < _OFF_UNIT  # not for NaN
-            keys = part["sha256"].tobytes()
-            for at in np.flatnonzero(sound).tolist():
-                known[keys[at * _KEY_BYTES : (at + 1) * _KEY_BYTES]] = start + at
-        return known
+class _Store(SqliteCache):
+    """Vectors of one encoder, by the SHA-256 of the image's file."""
 
-    def vectors(self, rows: Sequence[int]) -> Half:
-        """Return the vectors of rows."""
-        mapped = self._mapped()
-        found: Half = mapped["vector"][np.array(rows, np.int64)]
-        return found
+    def __init__(self, encoder: Encoder) -> None:
+        path = home() / FOLDER / f"{encoder.digest}.sqlite"
+        super().__init__(path, ("images", "vector"), "", disposable=True)
+        self._name = encoder.name
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Let no other process write within the block; MedTasksError while another does."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = filelock.FileLock(self._folder / "lock", blocking=False)
-        try:
-            lock.acquire()
-        except filelock.Timeout:
+    def check(self, known: Mapping[bytes, bytes], new: Mapping[bytes, bytes]) -> None:
+        """Refuse new vectors of another dimension than the known ones have; all of one batch have the same."""
+        before, now = (len(next(iter(vectors.values()), b"")) // _BYTES for vectors in (known, new))
+        if before and now and before != now:
             raise MedTasksError(
-                f"another process is embedding images with {self._encoder.name}; run this again when it has ended"
-            ) from None
-        try:
-            self._read_facts()
-            self._drop_torn_row()
-            yield
-        finally:
-            lock.release()
-
-    def append(self, digests: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
-        """Add the vectors of images that have one: finite and not zero; and wait for the disk."""
-        if not vectors.size:
-            return
-        if self.dimension is None:
-            self._note(vectors.shape[1])
-        if vectors.shape[1] != self.dimension:
-            raise MedTasksError(
-                f"the encoder {self._encoder.name} gives {vectors.shape[1]} numbers per image, and {self._folder} "
-                f"holds embeddings of {self.dimension}; delete that folder if it is another encoder's"
+                f"the encoder {self._name} gives {now} numbers per image, and {self.path} holds embeddings of "
+                f"{before}; delete that file if it is another encoder's"
             )
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            units = (vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)).astype(np.float16)
-        rows = np.zeros(len(digests), self._kind())
-        rows["sha256"] = np.frombuffer(b"".join(digests), f"V{_KEY_BYTES}")
-        rows["vector"] = units
-        try:
-            append_whole(self._rows, rows[np.isfinite(units).all(axis=1)].tobytes(), durable=True)
-        except OSError as error:
-            raise MedTasksError(
-                f"cannot write {self._rows}: {error.strerror or error}; make room and run it again, nothing that is in "
-                f"it is computed again"
-            ) from error
 
-    def _read_facts(self) -> None:
-        facts = self._folder / "encoder.json"
-        try:
-            self.dimension = int(json.loads(facts.read_bytes())["dimension"])
-        except FileNotFoundError:
-            return
-        except (ValueError, KeyError, TypeError):
-            raise MedTasksError(
-                f"{facts} is damaged; delete {self._folder}, its embeddings are computed again"
-            ) from None
-
-    def _note(self, dimension: int) -> None:
-        facts = {"encoder": self._encoder.name, "digest": self._encoder.digest, "dimension": dimension}
-        with written_whole(self._folder / "encoder.json") as partial:
-            partial.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        self.dimension = dimension
-
-    def _kind(self) -> np.dtype[Any]:
-        return np.dtype([("sha256", f"V{_KEY_BYTES}"), ("vector", "<f2", (self.dimension or 0,))])
-
-    def _mapped(self) -> Any:
-        kind = self._kind()
-        whole = self._rows.stat().st_size // kind.itemsize if self.dimension and self._rows.is_file() else 0
-        return np.memmap(self._rows, kind, "r", shape=(whole,)) if whole else np.zeros(0, kind)
-
-    def _drop_torn_row(self) -> None:
-        if self.dimension and self._rows.is_file():
-            size, each = self._rows.stat().st_size, self._kind().itemsize
-            if size % each:
-                os.truncate(self._rows, size - size % each)
+    def failed(self, error: Exception) -> None:
+        """Raise, because vectors that are not kept are lost."""
+        raise MedTasksError(
+            f"cannot keep embeddings in {self.path} ({error}); make room and run it again, nothing that is in it is "
+            f"computed again"
+        ) from error

@@ -27,9 +27,8 @@ from medtasks.curate.study import (
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.duplicates.image_files import hash_images
-from medtasks.data.duplicates.near_images import Looks, near
-from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE
+from medtasks.data.duplicates.image_files import ImageHash, hash_images
+from medtasks.data.duplicates.near_images import near_pairs
 from medtasks.errors import MedTasksError
 
 ONE_GROUP, NEAR_DUPLICATES, TOO_OFTEN = "pairs of one group", "pairs of near-duplicates", "pairs beyond --per-image"
@@ -42,7 +41,7 @@ _OPTIONS = {
         for key in ("name", "access", "general_encoder", "sim_med", "sim_gen", "sample", "seed", "per_image")
     },
 }
-_PER_BLOCK = 65_536  # pairs whose hashes are compared at once
+_UNREADABLE = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
 
 
 @dataclass(frozen=True)
@@ -200,35 +199,10 @@ def _chosen(pairs: FoundPairs, images: Sequence[ListedImage], options: PairOptio
 
 def near_duplicates(files: Sequence[Path], pairs: FoundPairs) -> npt.NDArray[np.bool_]:
     """Return which pairs show the same image twice, by the perceptual hash and details of their files alone."""
-    same = np.zeros(len(pairs), bool)
     numbers = np.unique(np.concatenate([pairs.first, pairs.second]))
     hashes = hash_images([files[number] for number in numbers])[0]
-    views = np.zeros((len(files), 2, BITS // 8), np.uint8)
-    shows = np.zeros(len(files), bool)  # something other than a single grey
-    for number in numbers.tolist():
-        known = hashes.get(files[number])
-        if known and known.views:
-            views[number] = [np.frombuffer(bytes.fromhex(known.views[at]), np.uint8) for at in (0, -1)]
-            shows[number] = True
-    words = views.view(np.uint64)
-    for start in range(0, len(pairs), _PER_BLOCK):
-        first, second = pairs.first[start : start + _PER_BLOCK], pairs.second[start : start + _PER_BLOCK]
-        differ = np.bitwise_count(words[first][:, :, None] ^ words[second][:, None]).sum(axis=-1, dtype=np.int64)
-        close = (np.minimum(differ, BITS - differ) <= DISTANCE).any(axis=(1, 2)) & shows[first] & shows[second]
-        same[start : start + _PER_BLOCK] = close
-    close = np.flatnonzero(same)
-    if not len(close):
-        return same
-    few = np.unique(np.concatenate([pairs.first[close], pairs.second[close]])).tolist()
-    looks = Looks([(files[number], hashes[files[number]]) for number in few])
-    try:
-        alike = {(few[one], few[two]) for one, two in near(looks, looks, DISTANCE)}
-    except MedTasksError as error:
-        raise MedTasksError(f"{error}; or give --keep-near-duplicates") from error
-    same[close] = [
-        pair in alike for pair in zip(pairs.first[close].tolist(), pairs.second[close].tolist(), strict=True)
-    ]
-    return same
+    images = [(file, hashes.get(file, _UNREADABLE)) for file in files]
+    return np.array(near_pairs(images, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
 
 
 def _write(

@@ -1,4 +1,4 @@
-"""What was computed once, on disk: values by key in one SQLite file that only its owner may read."""
+"""On-disk cache: values by key in one SQLite file, readable only by its owner."""
 
 import os
 import sqlite3
@@ -20,38 +20,38 @@ class SqliteCache:
     """
 
     def __init__(self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False) -> None:
-        self._path, self._warning, self._disposable = path, warning, disposable
+        self.path, self._warning, self._disposable = path, warning, disposable
         self._table, self._column = table
 
     def get(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
         """Return the values of those keys that have one."""
         values: dict[bytes, bytes] = {}
-        if self._path is None or not self._path.is_file():
+        if self.path is None or not self.path.is_file():
             return values
         try:
-            with self._connection(self._path) as connection:
+            with self._connection(self.path) as connection:
                 remaining = iter(keys)
                 while part := list(islice(remaining, _KEYS)):
                     marks = ",".join("?" * len(part))
                     values.update(connection.execute(f"SELECT * FROM {self._table} WHERE key IN ({marks})", part))
         except sqlite3.Error as error:
-            self._unreadable(self._path, error)
+            self._unreadable(self.path, error)
         return values
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
         """Keep values."""
-        if self._path is None or not values:
+        if self.path is None or not values:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._path.exists():
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            with self._connection(self._path) as connection:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not self.path.exists():
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            with self._connection(self.path) as connection:
                 columns = f"(key BLOB PRIMARY KEY, {self._column} BLOB)"
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {self._table} {columns} WITHOUT ROWID")
                 connection.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items()))
         except (sqlite3.Error, OSError) as error:
-            self._warn(error)
+            self.failed(error)
 
     @contextmanager
     def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
@@ -66,7 +66,8 @@ class SqliteCache:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
                 return
-        self._warn(error)
+        self.failed(error)
 
-    def _warn(self, error: Exception) -> None:
-        warn_once(self._warning.format(path=self._path, error=error))
+    def failed(self, error: Exception) -> None:
+        """Warn that something is not kept; a cache whose values must be kept raises instead."""
+        warn_once(self._warning.format(path=self.path, error=error))

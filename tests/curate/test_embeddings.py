@@ -1,7 +1,9 @@
 """Embeddings on disk: computed once, whatever ends a run, and refused or left out where they are none."""
 
 import hashlib
+import sqlite3
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -13,7 +15,6 @@ from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 
 from . import tiny_encoders
-from .held_lock import held
 
 
 class Eye:
@@ -47,8 +48,14 @@ def files(tmp_path):
     return made
 
 
-def rows(tmp_path):
-    return tmp_path / "home/embeddings/d1/rows"
+def stored(tmp_path):
+    return tmp_path / "home/embeddings/d1.sqlite"
+
+
+def kept(tmp_path):
+    """The vectors on disk by digest."""
+    with closing(sqlite3.connect(stored(tmp_path))) as connection:
+        return dict(connection.execute("SELECT * FROM images"))
 
 
 def embed(files, eye, digest="d1", batch_size=4):
@@ -66,22 +73,27 @@ def test_each_image_is_encoded_once_and_kept_at_length_one(files, tmp_path):
     again = embed(files[:5], eye)
     assert (eye.loads, eye.seen) == (1, [4, 4, 1])
     np.testing.assert_array_equal(again.vectors, found.vectors[:5])
-    assert rows(tmp_path).stat().st_size == 9 * (32 + 2 * 3)
-    assert rows(tmp_path).stat().st_mode & 0o077 == 0
+    assert [(len(digest), len(vector)) for digest, vector in kept(tmp_path).items()] == [(32, 2 * 3)] * 9
+    assert stored(tmp_path).stat().st_mode & 0o077 == 0
     embed(files, eye, "d2")
     assert eye.loads == 2
 
 
-def test_a_cut_off_row_and_a_hole_are_computed_again_and_nothing_else(files, tmp_path):
+def test_what_is_lost_is_computed_again_and_nothing_else(files, tmp_path):
     whole = embed(files, Eye()).vectors
-    stored = rows(tmp_path).read_bytes()
-    each = 32 + 2 * 3
-    hole = stored[2 * each : 2 * each + 32] + bytes(each - 32)
-    rows(tmp_path).write_bytes(stored[: 2 * each] + hole + stored[3 * each : 7 * each + 11])
+    with closing(sqlite3.connect(stored(tmp_path))) as connection, connection:
+        connection.execute("DELETE FROM images WHERE key IN (SELECT key FROM images LIMIT 3)")
     eye = Eye()
     np.testing.assert_array_equal(embed(files, eye).vectors, whole)
     assert eye.seen == [3]
+    stored(tmp_path).write_bytes(b"no database at all" * 100)
     np.testing.assert_array_equal(embed(files, Eye()).vectors, whole)
+
+
+def test_a_disk_that_takes_no_vectors_ends_the_run(files, tmp_path):
+    stored(tmp_path).mkdir(parents=True)
+    with pytest.raises(MedTasksError, match=r"cannot keep embeddings in .*d1\.sqlite \(.*; make room and run it again"):
+        embed(files, Eye())
 
 
 def test_images_that_cannot_be_read_or_encoded_are_left_out_and_counted(files, tmp_path):
@@ -149,19 +161,10 @@ def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, tmp_pa
     with pytest.raises(MedTasksError, match="vectors of different lengths"):
         embedded(files, file_digests(files), Encoder("eye", "d4", lambda: ragged), 4)
     embed(files[:5], Eye())
-    kept = rows(tmp_path).read_bytes()
+    before = kept(tmp_path)
     with pytest.raises(MedTasksError, match=r"gives 2 numbers per image, and .* holds embeddings of 3"):
         embed(files, Eye(lambda vectors: vectors[:, :2]))
-    assert rows(tmp_path).read_bytes() == kept
-
-
-def test_one_process_writes_at_a_time(files, tmp_path):
-    embed(files[:2], Eye())
-    with held(rows(tmp_path).with_name("lock")):
-        with pytest.raises(MedTasksError, match="another process is embedding"):
-            embed(files, Eye())
-        assert len(embed(files[:2], Eye()).kept) == 2
-    embed(files, Eye())
+    assert kept(tmp_path) == before
 
 
 def test_the_digest_of_a_file_is_that_of_its_bytes(files):

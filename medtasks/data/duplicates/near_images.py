@@ -1,9 +1,10 @@
 """Near-duplicates among images: candidates by their hashes, confirmed by their details."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from tqdm import tqdm
 
 from medtasks.data.duplicates.image_files import ImageHash, read_image
 from medtasks.data.duplicates.perceptual_hash import (
+    BITS,
+    DISTANCE,
     LIKENESS,
     TURNS,
     close_pairs,
@@ -75,18 +78,12 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
     where both are the same. More than a million pairs are a MedTasksError: that says nothing about any of them.
     """
     pairs: dict[tuple[int, int], Alike] = {}
-    details_of = lru_cache(_DETAILS_KEPT)(_details)
+    likeness_of = _likenesses()
 
     def confirmed(row: int, other: int, bits: int, inverted: bool) -> tuple[tuple[int, int], Alike] | None:
         one, two = first.views[row], second.views[other]
-        if first is second and one.image >= two.image:
-            return None
-        side = side_compared(one.size, two.size)
-        product = float(details_of(one, side).astype(np.float32) @ details_of(two, side).astype(np.float32))
-        likeness = min(-product if inverted else product, 1.0)
-        if likeness < LIKENESS[side]:
-            return None
-        return (one.image, two.image), Alike(bits, likeness, one.turn, inverted)
+        likeness = None if first is second and one.image >= two.image else likeness_of(one, two, inverted)
+        return None if likeness is None else ((one.image, two.image), Alike(bits, likeness, one.turn, inverted))
 
     with (
         ThreadPoolExecutor() as workers,
@@ -103,6 +100,38 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
                     f"smaller --distance than {distance}"
                 )
     return pairs
+
+
+def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
+    """Return which pairs of images, by their numbers, look the same when both are laid as they are."""
+    likeness_of = _likenesses()
+    views = [
+        [(_View(number, file, known.size, at, ""), int(view, 16)) for at, view in enumerate(known.views)]
+        for number, (file, known) in enumerate(images)
+    ]
+    with ThreadPoolExecutor() as workers:
+        close = [
+            [
+                workers.submit(likeness_of, one, two, bits > BITS // 2)
+                for (one, first_hash), (two, second_hash) in product(views[first], views[second])
+                if min(bits := (first_hash ^ second_hash).bit_count(), BITS - bits) <= DISTANCE
+            ]
+            for first, second in pairs
+        ]
+        return [any(likeness.result() is not None for likeness in of_pair) for of_pair in close]
+
+
+def _likenesses() -> Callable[[_View, _View, bool], float | None]:
+    """Return a function that gives the likeness of two views, None if they differ; it keeps the details it has read."""
+    details_of = lru_cache(_DETAILS_KEPT)(_details)
+
+    def likeness_of(one: _View, two: _View, inverted: bool) -> float | None:
+        side = side_compared(one.size, two.size)
+        product_of_details = float(details_of(one, side).astype(np.float32) @ details_of(two, side).astype(np.float32))
+        likeness = min(-product_of_details if inverted else product_of_details, 1.0)
+        return likeness if likeness >= LIKENESS[side] else None
+
+    return likeness_of
 
 
 def _details(view: _View, side: int) -> npt.NDArray[np.float16]:
