@@ -21,7 +21,6 @@ from medtasks.audit.doctor.findings import (
     findings_of,
 )
 from medtasks.audit.doctor.scope import Scope, scope_of
-from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.runs.redaction import redacted
 
 
@@ -40,9 +39,7 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
 
     findings = findings_of(TASKS, "task files", find_scope)
     checks: list[tuple[str, str, Check]] = [
-        (HARNESS, "medtasks", installed.own_version),
         (HARNESS, "version", installed.harness_version),
-        (HARNESS, AUTOLOAD_VARIABLE, installed.autoload),
         (TASKS, "own files", task_names.own_files),
         (TASKS, "names", lambda: task_names.collisions(scope)),
         (TASKS, "names", lambda: task_names.foreign_names(scope)),

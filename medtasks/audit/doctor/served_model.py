@@ -6,18 +6,17 @@ Asked are questions and images that are drawn here; no sample of a dataset is se
 import asyncio
 import os
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from loguru import logger
+from PIL import Image, ImageDraw
 
-from medtasks.audit.doctor.drawn_questions import CHECK, SIDE, asked, drawn_prompt
 from medtasks.audit.doctor.findings import MODEL, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
-from medtasks.audit.doctor.served_options import likelihoods
 from medtasks.data import endpoints
 from medtasks.data.model_places import Destination
 from medtasks.data.remote import Server
@@ -33,6 +32,9 @@ from medtasks.model_adapters.vlm_server.arguments import (
     check_given,
 )
 from medtasks.model_adapters.vlm_server.client import ServerPool
+from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
+from medtasks.model_adapters.vlm_server.scoring import OptionScorer
+from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.runs.harness_options import HarnessOptions
 
 # Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
@@ -41,6 +43,14 @@ LITTLE_CONTEXT = 4096  # tokens; an image of many models takes a thousand and mo
 _MODULES = "medtasks.model_adapters"
 _NO_LIST = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
 _NO_THOUGHTS = 'chat_template_kwargs={"enable_thinking":false}'
+
+LONGEST_S = 60.0  # seconds for all answers to one point
+SIDE = 224  # pixels of a drawn image
+CHECK = "check that it runs, and base_url= and timeout= in --model-args"
+_QUESTION = "Is the disc in the {} larger than half of it?\nA) yes\nB) no\nAnswer with the letter."
+Result = TypeVar("Result")
+_LETTERS, _TEXTS = ("A", "B"), (" a small disc", " a disc that fills more than half of it")
+
 
 Record = Mapping[str, Any]
 
@@ -233,3 +243,83 @@ def _quiet() -> Iterator[None]:
 def _printable(text: str) -> str:
     """Leave out what would steer a terminal: names come from the server."""
     return "".join(character for character in text if character.isprintable())
+
+
+# ---- how its options can be scored ----
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """How a scorer fared with options of one kind."""
+
+    scorer: OptionScorer | SglangScorer | None  # none where the server was not even asked
+    error: MedTasksError | None
+
+
+def likelihoods(model: VlmServer, state: State) -> Iterator[Finding]:
+    """Check that options are scored right after the question, and by how many requests.
+
+    Texts begin with a blank, as most tasks have them, and letters do not: a template can be in the way of either.
+    """
+    texts, letters = (_proof(model, options) for options in (_TEXTS, _LETTERS))
+    if texts.error and letters.error:
+        yield of_error(MODEL, "likelihoods", state, texts.error, "run the model with --model hf_vlm")
+        return
+    for proof, kind in ((texts, "that begin with a blank"), (letters, "that begin without a blank")):
+        if proof.error:
+            finding = of_error(MODEL, "template", state, proof.error, "serve it with --enable-scale-out")
+            yield replace(finding, found=f"for options {kind}, {finding.found}")
+    scorer = texts.scorer if letters.error else letters.scorer
+    if isinstance(scorer, OptionScorer) and scorer.slow:
+        slow = "every option takes one request that reads the question anew (prompt_logprobs)"
+        fix = "a newer vLLM, with no router that drops fields before it, scores all letters in one request"
+        yield MODEL.note("likelihoods", f"{slow}: for one per question, {scorer.slow}", fix)
+    else:
+        yield MODEL.ok("likelihoods", "options are scored right after the question")
+
+
+def _proof(model: VlmServer, options: tuple[str, ...]) -> _Proof:
+    try:
+        scorer = model.new_scorer()
+    except MedTasksError as error:
+        return _Proof(None, error)
+
+    async def score() -> None:
+        for text in ("picture", "image"):  # the second question is scored as all that follow it
+            outcomes = await scorer.scores(drawn_prompt(model, text, 1), options)
+            for error in (one for one in outcomes if isinstance(one, MedTasksError)):
+                raise error
+
+    try:
+        asked(model, score())
+    except MedTasksError as error:
+        return _Proof(scorer, error)
+    return _Proof(scorer, None)
+
+
+# ---- asking it, within a time ----
+
+
+def drawn_prompt(model: VlmServer, name: str, images: int) -> ServedPrompt:
+    """Return a question about drawn images; what it calls them tells it from other questions."""
+    drawn = tuple(_drawn(number) for number in range(images))
+    digests = tuple(f"drawn {number}" for number in range(images))
+    return ServedPrompt(model.arguments.system_prompt, (*[None] * images, _QUESTION.format(name)), drawn, digests)
+
+
+def _drawn(number: int) -> Image.Image:
+    image, radius = Image.new("RGB", (SIDE, SIDE), "black"), SIDE // (3 + number)
+    middle = SIDE // 2
+    ImageDraw.Draw(image).ellipse((middle - radius, middle - radius, middle + radius, middle + radius), fill="white")
+    return image
+
+
+def asked(model: VlmServer, work: Coroutine[Any, Any, Result], longest_s: float | None = None) -> Result:
+    """Return what the servers answer to work on them; a MedTasksError where it lasts longer than some seconds."""
+    seconds = longest_s or LONGEST_S
+    try:
+        answer: Result = model.loop.run(asyncio.wait_for(work, seconds))
+    except TimeoutError:
+        server = model.arguments.servers[0].name
+        raise MedTasksError(f"{server} did not answer within {seconds:g} s; {CHECK}") from None
+    return answer

@@ -69,11 +69,11 @@ def test_failing_check_costs_nothing_else(quick, monkeypatch):
 
     monkeypatch.setattr(machine.shutil, "disk_usage", fail)
     monkeypatch.setattr(datasets, "prepared_data", fail)
-    monkeypatch.setattr(installed, "own_version", fail)
+    monkeypatch.setattr(installed, "harness_version", fail)
     found = examine()
-    assert {"disk", "prepared", "medtasks"} <= {one.name for one in found if "could not be checked" in one.found}
+    assert {"disk", "prepared", "version"} <= {one.name for one in found if "could not be checked" in one.found}
     assert "canary" not in str(found)
-    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "medtasks"]
+    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "version"]
     assert [one for one in kept if one not in found] == []
 
 

@@ -51,8 +51,6 @@ def versions(monkeypatch):
 @pytest.mark.parametrize(
     ("look", "installed", "state", "fix"),
     [
-        (checks.own_version, {}, State.OK, ""),
-        (checks.own_version, {"medtasks": None}, State.PROBLEM, "pip install medtasks"),
         (checks.harness_version, {"lmms_eval": "0.7.3"}, State.OK, ""),
         (checks.harness_version, {"lmms_eval": "0.7.2"}, State.PROBLEM, "pip install 'lmms_eval"),
         (checks.harness_version, {"lmms_eval": "0.8.0"}, State.PROBLEM, "pip install 'lmms_eval"),
@@ -73,13 +71,6 @@ def test_no_harness_at_all(monkeypatch):
 def test_range_comes_from_the_metadata(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: ["lmms-eval<3,>=2"])
     assert str(checks.harness_requirement().specifier) == "<3,>=2"
-
-
-def test_autoload(monkeypatch):
-    monkeypatch.delenv("MEDTASKS_AUTOLOAD", raising=False)
-    assert list(checks.autoload()) == []
-    monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
-    assert expect(only(checks.autoload()), State.WARNING).fix == "unset MEDTASKS_AUTOLOAD"
 
 
 @pytest.fixture
@@ -156,20 +147,9 @@ def test_required_packages(installed, everything, versions, state, words, fix):
     assert expect(only(checks.packages(everything), "required"), state, words).fix == fix
 
 
-def test_extras_without_tasks_are_notes(installed, everything):
-    installed(present="2", wordlist="2", sums="1", lm_eval="0.4.13", slices="1")
-    found = [one for one in checks.packages(everything) if one.name.startswith("extra")]
-    assert [(one.name, str(one.state)) for one in found] == [
-        ("extra report", "note"),
-        ("extra lm-eval", "ok"),
-        ("extra dicom", "ok"),
-        ("extra new", "note"),
-    ]
-    assert "wordlist>=3 (installed is 2)" in found[0].found
-    assert "metrics of reports" in found[0].found
-    assert "sums" not in found[0].found
-    assert found[0].fix == "pip install 'medtasks[report]'"
-    assert "novelty (not installed)" in found[3].found
+def test_extras_without_tasks_are_not_looked_at(installed, everything):
+    installed(present="2")
+    assert [one.name for one in checks.packages(everything)] == ["required"]
 
 
 @pytest.mark.parametrize(
@@ -185,17 +165,11 @@ def test_extras_of_chosen_tasks(installed, scope, task, names):
     assert [(one.name, one.state) for one in checks.packages(scope(task)) if one.name != "required"] == names
 
 
-def test_every_extra_says_what_it_is_for(everything):
-    found = [one for one in checks.packages(everything) if one.name.startswith("extra")]
-    assert len(found) == len(checks.extras()) >= 4
-    assert [one.name for one in found if ", for " not in one.found] == []
-
-
 def test_nothing_is_known_of_a_package_that_is_not_installed(monkeypatch, everything):
     def missing(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     for function in ("requires", "metadata"):
         monkeypatch.setattr(importlib.metadata, function, missing)
-    assert (checks.required(), checks.extras(), list(checks.packages(everything))) == ([], [], [])
+    assert (checks.required(), list(checks.packages(everything))) == ([], [])
     assert str(checks.harness_requirement()) == "lmms_eval"

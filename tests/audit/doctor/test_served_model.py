@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from medtasks.audit.doctor import drawn_questions
 from medtasks.audit.doctor import served_model as checks
+from medtasks.audit.doctor import served_model as served_model_module
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.served_model import served_model
 
@@ -171,7 +171,7 @@ def test_server_that_hangs(look, monkeypatch):
     assert "likelihoods" not in found
     monkeypatch.setattr(checks, "ANSWER_S", 5.0)
     monkeypatch.setattr(checks, "LIST_S", 3.0)
-    monkeypatch.setattr(drawn_questions, "LONGEST_S", 0.2)
+    monkeypatch.setattr(served_model_module, "LONGEST_S", 0.2)
     found = look(before=lambda handler, path, body: handler.rfile.read(1) == b"")
     expect(found["reply"], State.PROBLEM, "did not answer within 0.2 s", fix="timeout=")
 
