@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 PROMPTS = "hallucination_prompts"
 _NONE = "none given"
-_VISUAL_CLOSED = {"bounding_boxes": "visual_closed_boxes", "qa_pairs": "visual_closed_pairs"}  # the first that there is
-_FROM_REPORT = "visual_closed_report"
 _FILTER, _FILTERED = "knowledge_filter", "{filtered_knowledge}"
 
 
