@@ -41,7 +41,7 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
             work.mkdir(exist_ok=True)
             if access is Access.CREDENTIALED:
                 undo.callback(os.umask, os.umask(0o077))
-                work.chmod(0o700)  # an earlier version may have made it
+                work.chmod(0o700)
             yield work
     except filelock.Timeout as error:
         raise MedTasksError(f"another process is preparing '{name}' in {final.parent}; wait for it to end") from error

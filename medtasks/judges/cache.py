@@ -4,8 +4,13 @@ import hashlib
 import json
 from pathlib import Path
 
-from medtasks.data.home import home, written_whole
-from medtasks.errors import warn_once
+from medtasks.data.home import home
+from medtasks.data.sqlite_cache import SqliteCache
+
+_CANNOT_KEEP = (
+    "Judge verdicts cannot be kept in {path} ({error}); the run goes on, but a rerun will ask the judge again. Free "
+    "some space, set MEDTASKS_HOME to another folder, or remove that file if it is damaged."
+)
 
 
 def default_cache_folder() -> Path:
@@ -26,44 +31,17 @@ def verdict_key(base_url: str, model: str, temperature: float, system: str, user
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
-class VerdictCache:
-    """A content-addressed folder of judge replies, one small JSON file each.
-
-    Safe for several threads and processes: a file appears complete or not at all, and two writers of one key write the
-    same thing. The prompt, which may be credentialed, is not stored, and files are readable by their owner only.
-    """
+class VerdictCache(SqliteCache):
+    """Judge replies by the address of their verdict. The prompt, which may be credentialed, is not stored."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
 
-    def path_of(self, key: str) -> Path:
-        """Return the file of a key: ``ab/cd/abcd....json`` below the folder."""
-        return self.folder / key[:2] / key[2:4] / f"{key}.json"
+    def reply(self, key: str) -> str | None:
+        """Return the raw judge reply kept under ``key``, None if there is none."""
+        kept = self.get([bytes.fromhex(key)])
+        return next((reply.decode("utf-8", "surrogatepass") for reply in kept.values()), None)
 
-    def get(self, key: str) -> str | None:
-        """Return the raw judge reply stored under ``key``; a file that is missing or damaged is a miss."""
-        try:
-            record = json.loads(self.path_of(key).read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return None
-        if not isinstance(record, dict) or record.get("key") != key:
-            return None
-        text = record.get("text")
-        return text if isinstance(text, str) else None
-
-    def put(self, key: str, text: str, model: str) -> None:
-        """Store the raw judge reply ``text`` under ``key``; ``model`` is recorded for the reader of the file.
-
-        A disk that is full or read-only costs the stored copy, not the verdict: one warning, and the run goes on.
-        """
-        record = json.dumps({"key": key, "model": model, "text": text})
-        try:
-            with written_whole(self.path_of(key)) as partial:
-                partial.touch(0o600)
-                partial.write_text(record, encoding="ascii")
-        except OSError as error:
-            warn_once(
-                f"Judge verdicts cannot be kept under {self.folder} ({error.strerror or type(error).__name__}); the "
-                f"run goes on, but a rerun will ask the judge again. Free some space or set MEDTASKS_HOME to another "
-                f"folder."
-            )
+    def keep(self, key: str, reply: str) -> None:
+        """Keep a raw judge reply under ``key``."""
+        self.put({bytes.fromhex(key): reply.encode("utf-8", "surrogatepass")})

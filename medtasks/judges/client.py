@@ -129,7 +129,7 @@ class Judge:
         settings = self.settings
         system, user = _sendable(system), _sendable(user)
         key = verdict_key(settings.base_url, settings.model, settings.temperature, system, user, prompt_version)
-        stored = self._cache.get(key)
+        stored = self._cache.reply(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
             return Verdict(value, None, True, stored)
@@ -138,7 +138,7 @@ class Judge:
         except RemoteTrouble as trouble:
             return Verdict(None, self._note(trouble), False, "", sent=not isinstance(trouble, NotSent))
         if verdict.value is not None:
-            self._cache.put(key, verdict.text, settings.model)
+            self._cache.keep(key, verdict.text)
         return verdict
 
     def _ask_endpoint(self, system: str, user: str, parse: Callable[[str], T | None]) -> Verdict[T]:

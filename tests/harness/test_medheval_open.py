@@ -3,7 +3,9 @@
 import functools
 import json
 import math
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -208,7 +210,9 @@ def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(command,
     assert (knowledge["knowledge_rate"], knowledge["answers_judged"]) == (1, 1)
     assert (knowledge["hallucination_score"], knowledge["answers_scored"]) == (5, 1)
     assert len(list((tmp_path / "out1").rglob("*_samples_*.jsonl"))) == 2
-    assert len(list((home / "judge").rglob("*.json"))) == 2 * 3  # in the published prompt, and between marks
+    with closing(sqlite3.connect(home / "judge" / "verdicts.sqlite")) as connection:
+        kept_verdicts = connection.execute("SELECT key FROM verdicts").fetchall()
+    assert len(kept_verdicts) == 2 * 3  # in the published prompt, and between marks
     assert CANARY not in ran.stdout + ran.stderr
     kept = {home / "datasets", home / "replies"}
     files = [path for path in tmp_path.rglob("*") if path.is_file() and not kept & set(path.parents)]

@@ -1,8 +1,5 @@
-import errno
-import json
-import os
 import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import platformdirs
@@ -51,80 +48,33 @@ def test_the_key_depends_on_every_part_and_survives_versions():
     assert verdict_key(**shifted) != KEY
 
 
-def test_what_is_put_is_got_by_another_instance(cache):
-    assert cache.get(KEY) is None
-    cache.put(KEY, "A: 9\nB: 2 \u00e9\ud800", "m")
-    assert VerdictCache(cache.folder).get(KEY) == "A: 9\nB: 2 \u00e9\ud800"
-    path = cache.folder / KEY[:2] / KEY[2:4] / f"{KEY}.json"
-    assert path == cache.path_of(KEY)
-    assert path.is_file()
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+def test_what_is_kept_is_read_by_another_instance(cache):
+    assert cache.reply(KEY) is None
+    cache.keep(KEY, "A: 9\nB: 2 \u00e9\ud800")
+    assert VerdictCache(cache.path.parent).reply(KEY) == "A: 9\nB: 2 \u00e9\ud800"
+    assert cache.reply("ab" * 32) is None
 
 
-def test_files_are_private_and_hold_no_prompt(cache):
+def test_the_file_is_private_and_holds_no_prompt(cache):
     key = verdict_key(**(QUESTION | {"user": "Mrs Example has a fracture"}))
-    cache.put(key, "A: 1", "m")
-    path = cache.path_of(key)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "Example" not in path.read_text()
+    cache.keep(key, "A: 1")
+    assert stat.S_IMODE(cache.path.stat().st_mode) == 0o600
+    assert b"Example" not in cache.path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{", b"\xff\xfe\x00", b"null", b"[]", b'"text"', b"[" * 100_000),
-        *(
-            json.dumps(entry).encode()
-            for entry in ({"key": KEY, "text": 7}, {"key": KEY}, {"key": "k", "text": "A: 1"})
-        ),
-    ],
-)
-def test_a_corrupted_file_is_a_miss_and_is_mended(cache, content):
-    path = cache.path_of(KEY)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    assert cache.get(KEY) is None
-    cache.put(KEY, "A: 1", "m")
-    assert cache.get(KEY) == "A: 1"
-
-
-def test_a_folder_in_the_file_s_place_is_a_miss(cache, warnings):
-    cache.path_of(KEY).mkdir(parents=True)
-    assert cache.get(KEY) is None
-    cache.put(KEY, "A: 1", "m")
+def test_a_damaged_file_is_a_miss_with_one_warning(cache, warnings):
+    cache.path.parent.mkdir(parents=True)
+    cache.path.write_bytes(b"no database at all" * 100)
+    assert cache.reply(KEY) is None
+    cache.keep(KEY, "A: 1")
     assert len(warnings) == 1
+    assert str(cache.path) in warnings[0]
 
 
-def test_readers_never_see_half_a_file(cache):
+def test_threads_read_and_write_together(cache):
     text = "x" * 300_000
-    cache.put(KEY, text, "m")
-    wrong, done = [], threading.Event()
-
-    def read():
-        while not done.is_set():
-            if cache.get(KEY) != text:
-                wrong.append(1)
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    writers = [threading.Thread(target=lambda: [cache.put(KEY, text, "m") for _ in range(40)]) for _ in range(2)]
-    for thread in readers + writers:
-        thread.start()
-    for thread in writers:
-        thread.join()
-    done.set()
-    for thread in readers:
-        thread.join()
-    assert not wrong
-
-
-def test_a_full_disk_warns_once_and_leaves_nothing_behind(cache, monkeypatch, warnings):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "replace", full)
-    cache.put(KEY, "A: 1", "m")
-    cache.put("ab" * 32, "A: 1", "m")
-    assert len(warnings) == 1
-    assert "No space left on device" in warnings[0]
-    assert str(cache.folder) in warnings[0]
-    assert [path for path in cache.folder.rglob("*") if path.is_file()] == []
+    cache.keep(KEY, text)
+    with ThreadPoolExecutor(4) as workers:
+        writing = [workers.submit(cache.keep, KEY, text) for _ in range(10)]
+        assert set(workers.map(cache.reply, [KEY] * 20)) == {text}
+    assert [write.result() for write in writing] == [None] * 10

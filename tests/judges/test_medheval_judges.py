@@ -1,6 +1,8 @@
 """MedHEval's judges: their words, what counts as a verdict, and what a misbehaving endpoint can do."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -165,7 +167,7 @@ def test_a_misbehaving_judge_invents_nothing(endpoint, judge, text):
     endpoint.script = [endpoint.reply(text)]
     verdict = ask_severity(judge)
     assert (verdict.value, verdict.failure) == (None, BAD_FORMAT)
-    assert not list(judge._cache.folder.rglob("*.json"))
+    assert not judge._cache.path.exists()
 
 
 def test_a_second_chance_is_given_for_the_form(endpoint, judge):
@@ -178,9 +180,9 @@ def test_the_cache_holds_numbers_only(endpoint, judge):
     endpoint.script = [*[endpoint.reply(canary)] * 3, endpoint.reply('{"model_1": 2}')]
     assert judge_correctness(judge, WORDINGS["single"].correctness, canary, canary, canary).value is None
     assert ask_severity(judge, answer=canary).value == 2
-    files = list(judge._cache.folder.rglob("*.json"))
-    assert len(files) == 1
-    assert canary not in files[0].read_text()
+    with closing(sqlite3.connect(judge._cache.path)) as connection:
+        assert len(connection.execute("SELECT key FROM verdicts").fetchall()) == 1
+    assert canary.encode() not in judge._cache.path.read_bytes()
 
 
 def test_no_judge_is_not_a_wrong_judge(monkeypatch, endpoint):
