@@ -128,7 +128,6 @@ def test_real_surroundings_with_secrets(tmp_path):
     assert {one["name"] for one in findings if one["state"] == "ok"} >= {
         "version",
         "start",
-        "medtasks",
         "torch",
     }
     assert not (tmp_path / "home").exists()  # looking changes nothing
