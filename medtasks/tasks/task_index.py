@@ -22,7 +22,7 @@ from medtasks.errors import MedTasksError
 
 SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
-"""In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.named_columns`."""
+"""In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
 _IMAGE_ROOT = "image_root"
 _MAPPINGS = (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata")
 _ENTRIES = {"filter_list": ("name", "filter"), "metric_list": ("metric",)}  # lists of mappings with at least these keys
