@@ -177,7 +177,7 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
     old = prepare(options)
     final.rename(final.with_name(".old-mediconfusion"))
     records.change("90001", im_1_correct="C")
-    with pytest.raises(Exception, match="expected 'A' or 'B'"):
+    with pytest.raises(Exception, match="should be 'A' or 'B'"):
         prepare(options)
     assert Manifest.read(final) == old
 
