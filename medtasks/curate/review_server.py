@@ -20,7 +20,9 @@ import contextlib
 import hmac
 import json
 import secrets
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -58,6 +60,7 @@ _HEADERS = {
 }
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 _IDLE_SECONDS = 60
+_MOST_STRANGERS = 32
 _MOST_DIGITS = 9  # Python reads no number of thousands of them
 
 
@@ -82,6 +85,7 @@ class ReviewServer(ThreadingHTTPServer):
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.images = ReviewImages(file.images)
         self.order = file.order(seed)
+        self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
 
     @property
     def url(self) -> str:
@@ -92,6 +96,23 @@ class ReviewServer(ThreadingHTTPServer):
         """Say nothing of a browser that did not wait, for an image of a question that was left, for example."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; without a pause, a lack of file descriptors would be an endless loop."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(0.05)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and disconnect the oldest stranger where there are too many."""
+        self.strangers[request] = None
+        for oldest in list(self.strangers)[:-_MOST_STRANGERS]:
+            self.strangers.pop(oldest, None)
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
 
     def study(self) -> dict[str, Any]:
         """Return all that the page needs but images."""
@@ -173,6 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if not (known or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
+        if known:
+            self.server.strangers.pop(self.connection, None)
         return path if known else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:

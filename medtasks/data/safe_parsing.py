@@ -1,7 +1,12 @@
-"""JSON that others wrote: whatever is wrong with a text is a ValueError."""
+"""JSON and YAML that others wrote: whatever is wrong with a text is a ValueError or a ``yaml.YAMLError``."""
 
+import contextlib
 import json
 from typing import Any
+
+import yaml
+
+_MOST_VALUES = 100_000  # in a YAML text; the longest files of tasks and recipes have hundreds
 
 
 def parse_json(text: str | bytes, **options: Any) -> Any:
@@ -10,3 +15,20 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def parse_yaml(text: str, loader: Any) -> Any:
+    """Return the value of a YAML text; ValueError, too, where its aliases stand for an enormous value."""
+    content = yaml.load(text, Loader=loader)
+    with contextlib.suppress(RecursionError):  # an alias in what it stands for
+        if _count(content, {}) <= _MOST_VALUES:
+            return content
+    raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+
+
+def _count(value: Any, counted: dict[int, int]) -> int:
+    """Return how many values a value would hold if nothing in it were shared; each shared one is visited once."""
+    if isinstance(value, dict | list) and id(value) not in counted:
+        inside = value.values() if isinstance(value, dict) else value
+        counted[id(value)] = 1 + sum(_count(item, counted) for item in inside)
+    return counted.get(id(value), 1)

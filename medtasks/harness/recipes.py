@@ -15,6 +15,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.runs.harness_options import HarnessOptions, written
 from medtasks.runs.manifest import RecipeFacts
@@ -234,7 +235,7 @@ def _extended(path: Path, said: Mapping[str, Any], above: Sequence[Path]) -> dic
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        said = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        said = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, ValueError, yaml.YAMLError) as error:
         where = getattr(error, "problem_mark", None)
         raise MedTasksError(

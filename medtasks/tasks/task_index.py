@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError
 
 SETTINGS = "lmms_eval_specific_kwargs"
@@ -224,7 +225,7 @@ def dumped(config: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
-    found = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    found = parse_yaml(path.read_text(encoding="utf-8"), _Loader)
     if found is None:
         raise ValueError("it is empty")
     if not isinstance(found, dict):  # no task; the harness passes it over, too

@@ -146,3 +146,19 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     own_documents._find_image_root(task)
     assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
     assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
+        "a: &a [*a]\n",
+    ],
+)
+def test_aliases_without_end(text, tmp_path):
+    (tmp_path / "bomb.yaml").write_text(f"task: bomb\n{text}")
+    with pytest.raises(MedTasksError, match=r"the task file .*bomb\.yaml is damaged"):
+        index_tasks([tmp_path], strict=True)
+    (tmp_path / "bomb.yaml").write_text("task: fine\na: &a [1, 2]\nb: [*a, *a]\n")
+    assert index_tasks([tmp_path], strict=True).configs["fine"]["b"] == [[1, 2], [1, 2]]
