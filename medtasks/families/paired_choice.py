@@ -38,7 +38,7 @@ def paired_answers(scores: Scores) -> list[PairedAnswer]:
         PairedAnswer(
             one["pair_id"],
             one["position"],
-            one["image_id"],
+            str(one.get("cluster_id") or one["image_id"]),
             one["target"],
             one["value"],
             tuple(one["categories"]),
@@ -141,7 +141,8 @@ class PairedChoice(TaskFamily):
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
-        keys = [[("pair", one.document["pair_id"]), ("image", one.document["image_id"])] for one in samples]
+        images = super().independent_clusters(samples)
+        keys = [(("pair", one.document["pair_id"]), image) for one, image in zip(samples, images, strict=True)]
         return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
 
     def sample_values(

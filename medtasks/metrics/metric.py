@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from medtasks.metrics.report_scores import mean
-from medtasks.stats.standard_error import clustered_standard_error, two_way_standard_error
+from medtasks.stats.standard_error import clustered_standard_error, joined_clusters, two_way_standard_error
 
 Score = dict[str, Any]
 Scores = Sequence[Score]
@@ -84,6 +84,23 @@ def cluster_of(score: Mapping[str, Any]) -> Hashable:
     return cast(Hashable, score["cluster_id"])
 
 
+PATIENT_IMAGE = "patient_image"
+"""Field of scores whose cluster is a patient: the image, by which several patients may be connected."""
+
+
+def clustered(scores: Scores) -> Scores:
+    """Return scores in which patients that share an image have one cluster."""
+    if not any(PATIENT_IMAGE in score for score in scores):
+        return scores
+    own = [str(score.get("cluster_id")) for score in scores]
+    shared = [
+        score.get(PATIENT_IMAGE) if cluster.startswith("patient-") else None
+        for score, cluster in zip(scores, own, strict=True)
+    ]
+    clusters = joined_clusters(own, shared)
+    return [{**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)]
+
+
 @dataclass(frozen=True)
 class Metric(Declaration, Generic[U]):
     """A mean over samples, or over units that several samples make together; by default each score is one.
@@ -105,7 +122,7 @@ class Metric(Declaration, Generic[U]):
 
     def estimate(self, scores: Scores) -> Estimate:
         """Return value and standard error."""
-        units = self.units(self.selection(scores))
+        units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         valued = [
             (value, weight, unit)
@@ -181,7 +198,7 @@ class Panel(Generic[R]):
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""
-        return _computed(self, frozenset(Counter(map(self.row, scores)).items()))
+        return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
 
 
 @lru_cache(maxsize=8)

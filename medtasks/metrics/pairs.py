@@ -16,8 +16,8 @@ TOTAL = "total"
 class PairedAnswer:
     """The scored answer to one image of a pair.
 
-    ``position`` is 1 or 2; pairs may share images. ``target`` and ``value`` are letters; an invalid reply has no value.
-    ``categories`` are medical areas of the image.
+    ``position`` is 1 or 2; pairs may share images. ``image_id`` is the patient where one is known. ``target`` and
+    ``value`` are letters; an invalid reply has no value. ``categories`` are medical areas of the image.
     """
 
     pair_id: str

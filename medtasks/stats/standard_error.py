@@ -58,6 +58,26 @@ def _clustered_variance(values: NDArray[np.float64], clusters: Sequence[Hashable
     return groups / (groups - 1) * squares / len(numbers) ** 2
 
 
+def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:
+    """Return what is independent of all else: the clusters, such as patients, joined where they share something.
+
+    A joined cluster has the least name of its members, so that names do not depend on the order. ``shared`` are the
+    images, None where a cluster says all; both have shape (samples,).
+
+    Example:
+        >>> joined_clusters(["p1", "p2", "p3"], ["atlas", "atlas", "x-ray"])
+        ['p1', 'p1', 'p3']
+    """
+    if not any(shared):
+        return list(clusters)
+    pairs = zip(clusters, shared, strict=True)
+    components = connected_components([(cluster, *([image] if image else ())) for cluster, image in pairs])
+    least = dict(zip(components, clusters, strict=True))
+    for component, cluster in zip(components, clusters, strict=True):
+        least[component] = min(least[component], cluster)
+    return [least[component] for component in components]
+
+
 def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
     """Return for each document the first one of all that it is connected with, directly or through others.
 
