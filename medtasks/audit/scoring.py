@@ -266,7 +266,7 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
 def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
     """Return the estimate of a metric with its 95 % interval."""
     share = metric.is_share(estimate.value)
-    low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
+    low, high = interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
     return ReportedScore(metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better)
 
 

@@ -6,7 +6,7 @@ ask this object; nothing else looks at what columns a document has.
 
 import math
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
@@ -232,8 +232,8 @@ class TaskFamily(ABC):
         return joined_clusters([sample.cluster_id for sample in samples], [sample.patient_image for sample in samples])
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
-    ) -> dict[str, tuple[str, float]]:
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+    ) -> dict[str, tuple[Hashable, float]]:
         """Return what single samples are worth under a metric, for tests that pair the samples of two runs.
 
         Scores have shape (samples,), as have the ids with clusters of :meth:`independent_clusters`. The result has

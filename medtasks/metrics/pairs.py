@@ -132,6 +132,14 @@ def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
     return [chosen[slot] for slot in sorted(chosen)]
 
 
+def answers_by_pair(answers: Sequence[PairedAnswer]) -> list[tuple[PairedAnswer, ...]]:
+    """Return the one or two answers to each pair, sorted by pair id."""
+    by_pair: dict[str, list[PairedAnswer]] = defaultdict(list)
+    for answer in sorted(answers, key=lambda one: (one.pair_id, one.position)):
+        by_pair[answer.pair_id].append(answer)
+    return [tuple(held) for held in by_pair.values()]
+
+
 def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
     """Return the pairs of which both images were asked, sorted by pair id."""
     by_pair: dict[str, dict[int, PairedAnswer]] = defaultdict(dict)

@@ -23,10 +23,10 @@ from medtasks.audit.scoring import (
 )
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
-from medtasks.families.paired_choice import paired_answers
-from medtasks.metrics.metric import Estimate, Metric, evaluate, undeclared
+from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
+from medtasks.metrics.metric import Estimate, evaluate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pairs, count
+from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
 from medtasks.runs.run import TaskRun
 from medtasks.tasks.task_file import TaskFile
 
@@ -103,19 +103,14 @@ def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
 
 def _category(name: str, images: int, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> Group:
     here = [one for one in answers if name in one.categories]
-    both = [pair for pair in pairs for one in (pair.first, pair.second) if name in one.categories]
-    solved: Metric[ScoredPair] = Metric(
+    images_of = {pair: sum(name in one.categories for one in (pair.first, pair.second)) for pair in pairs}
+    solved = mean_over_pairs(
         "set_accuracy",
-        of=lambda pair: float(pair.solved),
-        units=lambda _: both,
-        clusters=(lambda pair: pair.first.pair_id,),
+        lambda pair: float(pair.solved),
+        units=lambda _: pairs,
+        weights=lambda units: [float(images_of[pair]) for pair in units],
     )
-    right: Metric[PairedAnswer] = Metric(
-        "individual_accuracy",
-        of=lambda answer: float(answer.correct),
-        units=lambda _: here,
-        clusters=(lambda answer: answer.pair_id, lambda answer: answer.image_id),
-    )
+    right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
     scores = (with_interval(one, one.estimate(())) for one in (solved, right))
     return Group(name, images, tuple(scores))
 
