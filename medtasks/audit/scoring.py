@@ -26,6 +26,7 @@ from medtasks.metrics.metric import (
     Declaration,
     Estimate,
     PanelResult,
+    Role,
     Score,
     Scores,
     evaluate,
@@ -34,7 +35,7 @@ from medtasks.metrics.metric import (
 from medtasks.metrics.pairs import Counts, count
 from medtasks.metrics.report_metrics import keys_of
 from medtasks.runs.sample_counts import SampleCounts, counts_of
-from medtasks.stats.intervals import interval
+from medtasks.stats.intervals import FEW_CLUSTERS, interval
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -195,6 +196,7 @@ def _row_scores(
     family = task.family
     compares_reports = family.kind is Kind.REPORT
     found, results = evaluate(metrics, scores), panel_results(metrics, scores)
+    warn(few_clusters(metrics, found), ())
     if not family.paired:
         warn(said_of(task, documents, scores, metrics), () if compares_reports else results)
     of_reports = results if compares_reports else []
@@ -224,6 +226,27 @@ def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Seque
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
     yield from filter(None, warnings)
+
+
+def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
+    """Return a sentence on the main metrics whose intervals rest on few effective clusters, if there are any.
+
+    Source of the number: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees
+    of freedom plus one.
+    """
+    compared = [metric for metric in metrics if metric.is_compared]
+    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
+    few = {
+        name: degrees + 1
+        for name in main
+        if (degrees := estimates[name].degrees) is not None and degrees + 1 < FEW_CLUSTERS
+    }
+    if not few:
+        return []
+    return [
+        f"Few clusters: the samples are worth {min(few.values()):.1f} patients, images or pairs of equal size, so that "
+        f"intervals of {', '.join(few)} are rough."
+    ]
 
 
 def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:

@@ -17,7 +17,7 @@ from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
 from medtasks.cli.output import number_table, out, print_state_of_data, say, say_columns
 from medtasks.runs.model_names import model_title
-from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
+from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
         out.print(
             f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
         )
+    if any(test.result.test == DYADIC for test in tests):
+        out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
     if tests:
         number = sum(not test.same_as for task in comparisons.tasks.values() for test in task.comparisons)
         out.print(

@@ -112,12 +112,12 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
 
-def agresti_min_interval(only_first: int, only_second: int, samples: int) -> tuple[float, float]:
+def agresti_min_interval(only_first: float, only_second: float, samples: float) -> tuple[float, float]:
     """Return the 95 % interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
     the four cells. Other than Wald's, it has a width when the models do not differ on any sample. The first two are
-    numbers of samples that only this model got right.
+    numbers of samples that only this model got right; all may be fractions.
     """
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
@@ -146,12 +146,17 @@ def dyadic_test(differences: Sequence[float], dyads: Sequence[Hashable]) -> tupl
 
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23, with Student's t for the degrees of freedom of
     :func:`~medtasks.stats.standard_error.dyadic_error`. Simulated type I error on MediConfusion's graph: at most 6 %
-    (``benchmarks/intervals.py``). Where all differences are equal they say nothing of their spread: the ends are NaN,
-    and p is that of a sign test of as many units as the degrees of freedom stand for; 1 where there is no error.
+    (``benchmarks/intervals.py``). Where all differences are equal they say nothing of their spread: then they count as
+    as many independent ones as the degrees of freedom stand for, with the interval of Agresti and Min and a sign test.
+    Where there is no error, as each dyad shares a member with each other one, the ends are NaN and p is 1.
     """
     known, mean = mean_error(differences, dyads), math.fsum(differences) / len(differences)
+    if math.isnan(known.error):
+        return math.nan, math.nan, 1.0
     if not known.error > _NO_SPREAD * max(map(abs, differences)):
-        return math.nan, math.nan, 0.5**known.degrees if mean and known.error == known.error else 1.0
+        size = known.degrees + 1
+        ends = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
+        return *ends, 0.5**known.degrees if mean else 1.0
     half = t_quantile(1 - ALPHA / 2, known.degrees) * known.error
     return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / known.error, known.degrees))
 

@@ -101,9 +101,9 @@ def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
         assert rule.describes
         assert rule.scores[0].share
         assert not rule.scores[-1].share  # a count
-        valid = total.valid_pairs
-        for score, units in zip(rule.scores, (total.pairs, total.pairs, valid, total.pairs), strict=False):
-            ends = interval(score.value, score.error, units, share=True)
+        for score in rule.scores[: len(PAIR_METRICS)]:
+            known = expected[rule.name].estimates[score.metric]
+            ends = interval(known.value, known.error, known.degrees, share=True, effective=known.effective)
             assert (score.low, score.high) == pytest.approx(ends, nan_ok=True)
     assert report.notes == ()
     assert task.missing == ()
@@ -162,7 +162,7 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Pat
     # Each pair is in the area twice: the same mean over the same units.
     assert one.scores[0].error == pytest.approx(expected["set_accuracy"], rel=1e-12)
     assert (one.questions, two.questions) == (50, 18)
-    assert (one.scores[0].low, one.scores[0].high) == interval(one.scores[0].value, one.scores[0].error, 25, True)
+    assert (one.scores[0].low, one.scores[0].high) == pytest.approx((found.scores[0].low, found.scores[0].high))
 
 
 def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
@@ -405,7 +405,7 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path: Path) -> None:
     of_set, of_images = (gains["blind", "robust", metric] for metric in ("set_accuracy", "individual_accuracy"))
     assert (of_set.score, of_set.variant_score, of_set.difference, of_set.samples) == (1.0, 0.0, 1.0, 16)
     assert (of_images.score, of_images.variant_score, of_images.difference, of_images.samples) == (1.0, 0.5, 0.5, 32)
-    assert 0 < of_set.p < 0.001
+    assert 0 < of_set.p < 0.01
     assert of_set.low > 0.5
     assert of_set.task == "mediconfusion_blind"
     assert tasks["mediconfusion_blind"].gains == ()

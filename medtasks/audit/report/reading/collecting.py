@@ -200,7 +200,13 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         calibration=calibration,
         items=audit_items(reading),
         pictures=picture_files(reading),
-        missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
+        missing=(
+            *_not_asked(answered, documents),
+            *_not_recorded(reading, rules),
+            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.few_clusters),
+            *reading.missing,
+            *lacking,
+        ),
     )
 
 

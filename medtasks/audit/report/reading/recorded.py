@@ -16,6 +16,7 @@ from medtasks.audit.scoring import (
     Replies,
     by_group,
     count_kinds,
+    few_clusters,
     rows_of,
     said_of,
     with_interval,
@@ -45,6 +46,7 @@ class Computed:
 
     samples: Mapping[str, SampleScore]  # what the task's family made of each reply, by document id
     report: RuleReport  # what follows from them, without the rule's name in the task and what it does
+    few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
 
 
 def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
@@ -90,7 +92,7 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
     else:
         groups = by_group(task, columns, scores)
         report = replace(report, groups={column: tuple(found.values()) for column, found in groups.items()})
-    return Computed(by_id, report)
+    return Computed(by_id, report, tuple(few_clusters(task.metrics, estimates)))
 
 
 def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
