@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from medtasks.audit.report.contents import RepeatedScore, RepeatedTask
 from medtasks.audit.report.rows import votes
-from medtasks.audit.report.words import number, points
+from medtasks.audit.report.words import estimate, number, points
 from medtasks.cli.output import number_table, out, say
 
 
@@ -20,6 +20,8 @@ def show_repeats(found: Mapping[str, RepeatedTask]) -> None:
         out.print(table)
         for row in task.rows:
             say(votes(row))
+        say("mean: with its 95 % interval over questions and replies; spread: of replies to the same questions alone;")
+        say("majority: score of the answer that most repeats gave, another quantity than the mean")
         for note in task.notes:
             say(f"note: {note}")
 
@@ -29,4 +31,4 @@ def _cells(score: RepeatedScore) -> list[str]:
     known = [value for value in score.values if not math.isnan(value)]
     ends = (min(known, default=math.nan), max(known, default=math.nan))
     values = [number(value, score.share) for value in (*ends, voted)]
-    return [number(score.mean, score.share), points(score.spread, score.share), *values]
+    return [estimate(score.mean, score.low, score.high, score.share), points(score.spread, score.share), *values]

@@ -153,6 +153,12 @@ class RepeatedScore:
     spread: float  # their standard deviation; NaN for a single one
     majority: Score | None  # of the answers that most repeats gave; None where it does not follow from single samples
     share: bool  # whether it is a fraction
+    # Of the mean, from questions' means over repeats; NaN where it is no mean over questions.
+    error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    between: float = math.nan  # variance between questions, without that of replies
+    within: float = math.nan  # variance of the replies to one question
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,11 @@ def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
     right = len(pairs) - 7
     assert (outcomes.both_right, outcomes.swapped, dict(outcomes.same)) == (right, 1, {"A": 1, "B": 2})
     assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
-    assert task.missing == ("Only 31 of 32 questions were answered; the others are in no score.",)
+    few = "Few clusters: the samples are worth 9.3 patients, images or pairs of equal size, so that intervals of"
+    assert task.missing == (
+        "Only 31 of 32 questions were answered; the others are in no score.",
+        f"{few} set_accuracy are rough.",
+    )
     areas = {group.name: group for group in task.rules[1].groups["categories"]}
     table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].categories
     assert areas.keys() | {TOTAL} == table.keys()
@@ -237,7 +241,8 @@ def test_a_limited_run(tmp_path: Path) -> None:
     write_run(tmp_path / "unlogged", {"mediconfusion": first}, limit=7, log_samples=False)
     logged, unlogged = (only(collect_run(read_run(tmp_path / name))) for name in ("logged", "unlogged"))
     said = "Only 7 of 32 questions were answered; the others are in no score."
-    assert logged.missing == (said,)
+    assert logged.missing[0] == said
+    assert [sentence.partition(":")[0] for sentence in logged.missing[1:]] == ["Few clusters"]
     assert unlogged.missing[0] == said
     assert "baselines are those of all questions" in unlogged.missing[-1]
     for task in (logged, unlogged):
@@ -558,7 +563,8 @@ def test_recorded_replies_without_a_run(tmp_path: Path) -> None:
     )
     assert task.rules[0].scores[0].value == expected["reference"].categories[TOTAL].set_accuracy
     assert (task.answered, len(task.items), report.model) == (30, 30, "")
-    assert task.missing == ("Only 30 of 32 questions were answered; the others are in no score.",)
+    assert task.missing[0] == "Only 30 of 32 questions were answered; the others are in no score."
+    assert [sentence.partition(":")[0] for sentence in task.missing[1:]] == ["Few clusters"]
     assert task.fingerprint
     with pytest.raises(RepliesError, match="is a group"):
         collect_replies("mediconfusion_all", [file])

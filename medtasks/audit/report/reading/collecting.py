@@ -203,9 +203,9 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         missing=(
             *_not_asked(answered, documents),
             *_not_recorded(reading, rules),
-            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.few_clusters),
             *reading.missing,
             *lacking,
+            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.few_clusters),
         ),
     )
 

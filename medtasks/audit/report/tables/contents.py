@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from medtasks.audit.report import rows as report_rows
-from medtasks.audit.report.contents import PublishedScore, RunComparison, RunReport, TaskReport
+from medtasks.audit.report.contents import PublishedScore, RunComparison, RunReport, Score, TaskReport
 from medtasks.audit.report.words import (
     INTERVALS,
     NOT_DEFINED,
@@ -197,7 +197,8 @@ def repeats_table(task: TaskReport) -> Table:
     for row in found.rows if found else ():
         for one in row.scores:
             ends = (number(one.values[0], one.share), number(one.values[-1], one.share))
-            numbers = (number(one.mean, one.share), points(one.spread, one.share), *ends)
+            whole = Score(one.metric, one.mean, one.error, one.low, one.high, one.share, higher_is_better=None)
+            numbers = (scored(whole), points(one.spread, one.share), *ends)
             rows.append(cells(name_cell(row.name), name_cell(one.metric), *numbers, scored(one.majority)))
     votes = [f"{report_rows.votes(row)}." for row in found.rows] if found else []
     seeds = ", ".join(map(str, found.seeds)) if found else ""
@@ -209,8 +210,10 @@ def repeats_table(task: TaskReport) -> Table:
         rows=rows,
         notes=(
             INTERVALS,
-            f"Seeds: {seeds}. Spread: standard deviation over repeats. Majority: the answer that most repeats gave, "
-            f"without failed replies and replies without an answer.",
+            f"Seeds: {seeds}. Interval of the mean: over questions and replies, each question averaged first. Spread: "
+            f"standard deviation over repeats, of replies to the same questions alone. Majority: score of the answer "
+            f"that most repeats gave, without failed replies and replies without an answer; another quantity than the "
+            f"mean.",
             *(found.notes if found else ()),
             *votes,
         ),
