@@ -16,6 +16,7 @@ from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
+from medtasks.stats.paired import PairedResult
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Baseline:
     name: str  # such as always A or most frequent answer
     describes: str  # how it answers, one sentence
     scores: Mapping[str, Mapping[str, float]]  # values by filter name and metric
+    # Of the best one by filter name: the run's scores against its own, question by question; the metric and the test.
+    tests: Mapping[str, tuple[str, PairedResult]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

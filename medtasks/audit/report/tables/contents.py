@@ -120,13 +120,20 @@ def baselines_table(task: TaskReport) -> Table:
                 values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
                 shown = (number(value, report_rows.is_share(task, metric, value)) for value in values)
                 rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
+    tests = [
+        f"This run minus {one.name}, {metric} ({rule}): "
+        f"{difference(found.difference, found.low, found.high, report_rows.is_share(task, metric, found.first))}, "
+        f"p = {p_value(found.p)} ({found.test}, on the same questions)."
+        for one in task.baselines
+        for rule, (metric, found) in one.tests.items()
+    ]
     return Table(
         label=label(task.name, "baselines"),
         caption="Baselines that see no image.",
         columns="llr" + "r" * len(task.baselines),
         headings=cells("Metric", "Rule", "This run", *(one.name for one in task.baselines)),
         rows=rows,
-        notes=(INTERVALS, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
+        notes=(INTERVALS, *tests, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
     )
 
 
