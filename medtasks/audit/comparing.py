@@ -252,7 +252,7 @@ def compared_values(first: Values, second: Values) -> PairedResult | None:
     return compare_paired(*_paired(first, second)) if first.keys() & second.keys() else None
 
 
-def _paired(first: Values, second: Values) -> tuple[list[float], list[float], list[str]]:
+def _paired(first: Values, second: Values) -> tuple[list[float], list[float], list[Hashable]]:
     """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
     shared = sorted(first.keys() & second.keys())
     first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
