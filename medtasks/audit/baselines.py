@@ -25,9 +25,9 @@ from medtasks.families.templates import written_options
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.tasks.task_file import TaskFile
 from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult
+from medtasks.tasks.task_file import TaskFile
 
 _RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
 

@@ -38,9 +38,9 @@ from medtasks.runs.manifest import RunManifest
 from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run
-from medtasks.tasks.task_files import task_file
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error
+from medtasks.tasks.task_files import task_file
 
 REPEATS_FILE = "repeats.json"
 _SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")

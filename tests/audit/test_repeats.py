@@ -19,8 +19,8 @@ from medtasks.harness.repeats import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
-from medtasks.tasks.task_files import task_file
 from medtasks.stats.intervals import interval
+from medtasks.tasks.task_files import task_file
 
 from ..recorded_runs import TINY, in_this_process, medtasks, record
 from ..stats import error_matrices
