@@ -1,9 +1,9 @@
-"""Build the report of a MediConfusion run in a fresh process: seconds and megabytes, against embedding the files.
+"""Build reports in a fresh process: seconds and megabytes, against embedding the files.
 
     python benchmarks/report_building.py DATA
 
-DATA is a clone of the benchmark with its images, as for 'medtasks data prepare mediconfusion --source DATA'. Replies
-are made up: two models, right with a probability of 0.7 and 0.5, three tasks each.
+DATA is a clone of MediConfusion with its images, as for 'medtasks data prepare mediconfusion --source DATA'. Replies
+are made up: two models, right with a probability of 0.7 and 0.5, three tasks each; and 25,000 questions on 14 findings.
 """
 
 import argparse
@@ -19,7 +19,30 @@ import time
 from pathlib import Path
 
 TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
-AIM_SECONDS, AIM_SIZE = 10, 25
+AIM_SECONDS, AIM_SIZE, AIM_FINDINGS = 4, 25, 40
+FINDINGS = (
+    *("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Effusion", "Emphysema", "Fibrosis", "Hernia"),
+    *("Infiltration", "Mass", "Nodule", "Pleural Thickening", "Pneumonia", "Pneumothorax"),
+)
+FINDINGS_TASK = """
+task: own_findings
+dataset_path: json
+dataset_kwargs: {data_files: {test: own.jsonl}}
+test_split: test
+output_type: generate_until
+generation_kwargs: {max_new_tokens: 16, temperature: 0, do_sample: false, until: []}
+lmms_eval_specific_kwargs:
+  default: {template: "{{ question }} {{ options | join(', ') }}"}
+doc_to_text: !function medtasks.hooks.multimedeval_prompts.prompt
+doc_to_visual: !function medtasks.hooks.images.images
+doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
+process_results: !function medtasks.hooks.multilabel.process_results
+metric_list: !function medtasks.hooks.multilabel.METRIC_LIST
+filter_list:
+  - {name: reference, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: multimedeval_labels_head}]}
+  - {name: robust, filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: robust_labels}]}
+metadata: {version: 1}
+"""
 
 
 def command(*arguments: str, home: Path) -> float:
@@ -56,6 +79,31 @@ def write_run(folder: Path, home: Path, skill: float, seed: int) -> None:
     (folder / "20260102_030405_results.json").write_text(json.dumps(results))
 
 
+def write_findings(folder: Path, number: int) -> None:
+    """Write a task of one's own with several findings per image, and the samples of a made-up model."""
+    from PIL import Image
+
+    (folder / "run").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(folder / "x.png")
+    (folder / "own_findings.yaml").write_text(FINDINGS_TASK)
+    chance = random.Random(0)
+    with (
+        (folder / "own.jsonl").open("w") as questions,
+        (folder / "run" / "20260102_030405_samples_own_findings.jsonl").open("w") as samples,
+    ):
+        for row in range(number):
+            labels = [int(chance.random() < 0.15) for _ in FINDINGS]
+            known = {"doc_id": str(row), "question": "Which findings are there?", "options": FINDINGS, "labels": labels}
+            questions.write(json.dumps({**known, "patient_id": str(row // 3), "image_file": "x.png"}) + "\n")
+            shown = [
+                name
+                for name, label in zip(FINDINGS, labels, strict=True)
+                if chance.random() < (0.85 if label else 0.03)
+            ]
+            reply = [", ".join(shown) or "No finding"]
+            samples.write(json.dumps({"doc_id": row, "resps": reply, "filtered_resps": reply}) + "\n")
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -75,6 +123,10 @@ def main() -> None:
         print(
             f"three tasks of 352 questions: {alone:.1f} s (aim {AIM_SECONDS}), compared with another {compared:.1f} s"
         )
+        findings = Path(folder) / "findings"
+        write_findings(findings, 25_000)
+        seconds = command("report", str(findings / "run"), "--include-path", str(findings), home=home)
+        print(f"25,000 questions on {len(FINDINGS)} findings: {seconds:.1f} s (aim {AIM_FINDINGS})")
         print(f"page {size:.1f} MB (aim {AIM_SIZE}); its {len(files)} pictures embedded as they are {embedded:.1f} MB")
 
 

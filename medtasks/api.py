@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.audit.comparing import compare_all, compare_task
-from medtasks.audit.report.contents import Score
+from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
 from medtasks.audit.report.reading.recorded import (
     rule_reports,
@@ -23,7 +23,7 @@ from medtasks.audit.report.reading.recorded import (
 )
 from medtasks.audit.report.reading.run_description import run_notes
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
-from medtasks.audit.scoring import RowScores, score_replies, with_interval
+from medtasks.audit.scoring import score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
@@ -58,7 +58,7 @@ class Scores:
     """Scores of recorded replies to one task."""
 
     task: str
-    rows: Mapping[str, RowScores]  # by name of the reading, such as reference and robust
+    rows: Mapping[str, RuleScores]  # by name of the reading, such as reference and robust
     data: Mapping[str, Any]  # provenance of the data: fingerprint, whether it is complete or a drawn sample
     answered: int  # number of questions with a reply
     questions: int  # number of questions of the task
@@ -71,8 +71,7 @@ class Scores:
         """
         lines: list[list[Any]] = []
         for name, row in self.rows.items():
-            scores = [with_interval(metric, row.estimates[metric.name]) for metric in row.metrics]
-            lines += _score_lines(self.task, name, row.rule, scores)
+            lines += _score_lines(self.task, name, row.rule, row.scores)
         return pd.DataFrame(lines, columns=list(_SCORE_COLUMNS))
 
     def samples(self) -> pd.DataFrame:

@@ -4,12 +4,12 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.error_classes import ErrorClass, error_class
-from medtasks.audit.report.contents import Group
+from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, WrongAnswer, as_json
 from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError, RepliesError, warn_once
 from medtasks.extract.registry import Kind
 from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled
-from medtasks.families.paired_choice import paired_answers
+from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
@@ -32,9 +32,8 @@ from medtasks.metrics.metric import (
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import Counts, count
+from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.runs.sample_counts import SampleCounts, counts_of
 from medtasks.stats.intervals import FEW_CLUSTERS, interval
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
@@ -43,6 +42,7 @@ Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
 
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
+CATEGORIES = "categories"
 _MAIN = "accuracy"
 OF_ANSWERS = frozenset({_MAIN, "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
@@ -54,83 +54,9 @@ _READ = (
 )
 
 
-@dataclass(frozen=True)
-class WrongAnswer:
-    """One wrong answer."""
-
-    document: Mapping[str, Any]
-    score: Score  # what the task's family made of the reply
-    reply: str  # the reply as the model gave it; empty for likelihoods
-    kind: ErrorClass  # why it is wrong, as far as a rule can tell
-
-
-@dataclass(frozen=True)
-class RowScores:
-    """Scores under one rule."""
-
-    rule: str
-    estimates: Mapping[str, Estimate]  # by metric, as the harness would show them
-    reasons: Mapping[str, int]  # how many replies were valid, ambiguous, refused, ...
-    failures: Mapping[str, str] = field(default_factory=dict)  # by metric of reports, why it failed; its value is NaN
-    # by metric of reports, what its value depends on
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # accuracy by column and value, for the columns that the task names
-    groups: Mapping[str, Mapping[str, Group]] = field(default_factory=dict)
-    wrong: Sequence[WrongAnswer] = ()  # wrong answers, where the task's scores tell
-    # of paired questions, counts by category, "total" last
-    categories: Mapping[str, Counts] = field(default_factory=dict)
-    all_errors: bool = False  # whether metrics without a standard error are listed as having none
-    metrics: Sequence[AnyMetric] = ()  # of the estimates, in their order
-
-    @property
-    def counts(self) -> SampleCounts:
-        """How many samples are behind the values, and how many are in none."""
-        found = counts_of({f"{name},": one.value for name, one in self.estimates.items()})
-        return found or SampleCounts(sum(self.reasons.values()), 0)
-
-    @property
-    def accuracy(self) -> float:
-        """NaN where there is none, as where the published code stops."""
-        found = self.estimates.get(_MAIN)
-        return math.nan if found is None else found.value
-
-    @property
-    def possible_injection(self) -> int | None:
-        """How many replies seem to address the judge; None where none reads them."""
-        found = self.estimates.get("possible_injection")
-        return None if found is None else int(found.value)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values; NaN becomes None."""
-        errors = {
-            name: _finite(one.error)
-            for name, one in self.estimates.items()
-            if one.clusters is not None or (self.all_errors and name not in COUNTS)
-        }
-        head = {"rule": self.rule, "standard_errors": errors, "reasons": dict(self.reasons)}
-        if self.categories:
-            injections = {} if self.possible_injection is None else {"possible_injection": self.possible_injection}
-            categories = {
-                name: {**{metric: _finite(getattr(counts, metric)) for metric in PAIR_METRICS}, **counts.as_dict()}
-                for name, counts in self.categories.items()
-            }
-            return {**head, **injections, "categories": categories}
-        where_there = {
-            "settings": {name: dict(known) for name, known in self.settings.items()},
-            "failures": dict(self.failures),
-            "groups": {
-                column: {value: _group_as_dict(group) for value, group in groups.items()}
-                for column, groups in self.groups.items()
-            },
-            "wrong_answers": count_kinds(self.wrong),
-        }
-        metrics = {name: _finite(one.value) for name, one in self.estimates.items()}
-        return {**head, "metrics": metrics, **{name: value for name, value in where_there.items() if value}}
-
-
 def score_replies(
     task: TaskFile, documents: Documents, replies: Replies, report_metrics: Sequence[str] = ()
-) -> dict[str, RowScores]:
+) -> dict[str, RuleScores]:
     """Return the scores of replies by name of the row (``reference``, ``robust``); those without one are left out.
 
     A task that compares reports may have ``report_metrics`` besides its own: names of
@@ -147,10 +73,55 @@ def score_replies(
     asked = [document for document in documents if document["doc_id"] in replies]
     metrics = _with_further(task.metrics, report_metrics)
     forget_computed()  # whoever scores again may have mended what failed before
-    return {
-        name: _row_scores(task, rule, asked, scores, replies, metrics)
-        for name, (rule, scores) in rows_of(task, asked, replies).items()
+    rows = {}
+    for name, (rule, scores) in rows_of(task, asked, replies).items():
+        row, panels = rule_scores(task, rule, scores, asked, metrics), panel_results(metrics, scores)
+        warn(row.few_clusters, ())
+        if not task.family.paired:
+            warn(said_of(task, asked, scores, metrics), () if compares_reports else panels)
+        of_reports = panels if compares_reports else []
+        rows[name] = replace(
+            row,
+            name=name,
+            failures={metric: cause for panel in of_reports for metric, cause in panel.failures.items()},
+            settings={metric: known for panel in of_reports for metric, known in panel.settings.items()},
+            wrong=wrong_answers(task, asked, scores, replies),
+        )
+    return rows
+
+
+def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
+    """Return scored replies as JSON values; NaN becomes None."""
+    lists_all = task.family.kind is Kind.REPORT  # metrics without a standard error, too
+    errors = {one.metric: one.error for one in rule.scores if one.has_error or (lists_all and one.metric not in COUNTS)}
+    head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
+    if rule.categories:
+        injections = rule.estimates.get("possible_injection")
+        categories = {
+            name: {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **counts.as_dict()}
+            for name, counts in rule.categories.items()
+        }
+        counted = {"possible_injection": int(injections.value)} if injections else {}
+        return as_json({**head, **counted, "categories": categories})
+    groups = {
+        column: {
+            group.name: {
+                "questions": group.questions,
+                "accuracy": group.scores[0].value,
+                "standard_error": group.scores[0].error,
+            }
+            for group in groups
+        }
+        for column, groups in rule.groups.items()
     }
+    further = {
+        "settings": rule.settings,
+        "failures": rule.failures,
+        "groups": groups,
+        "wrong_answers": count_kinds(rule.wrong),
+    }
+    values = {one.metric: one.value for one in rule.scores}
+    return as_json({**head, "metrics": values, **{name: value for name, value in further.items() if value}})
 
 
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, list[Score]]]:
@@ -190,27 +161,67 @@ def _with_further(own: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMe
     return (*(metric for metric in own if metric not in counts), *text_metrics(keys), *counts)
 
 
-def _row_scores(
-    task: TaskFile, rule: str, documents: Documents, scores: list[Score], replies: Replies, metrics: Sequence[AnyMetric]
-) -> RowScores:
-    family = task.family
-    compares_reports = family.kind is Kind.REPORT
-    found, results = evaluate(metrics, scores), panel_results(metrics, scores)
-    warn(few_clusters(metrics, found), ())
-    if not family.paired:
-        warn(said_of(task, documents, scores, metrics), () if compares_reports else results)
-    of_reports = results if compares_reports else []
-    return RowScores(
+def rule_scores(
+    task: TaskFile, rule: str, scores: Scores, columns: Documents, metrics: Sequence[AnyMetric] = ()
+) -> RuleScores:
+    """Return the values, groups and outcomes that follow from the scores of samples under one rule.
+
+    ``columns`` group the scores, in their order: documents, or scores with the same columns. By default, ``metrics``
+    are the task's own.
+    """
+    reasons = count_reasons(scores)
+    scores = list(task.family.settled(list(scores)))
+    estimates = evaluate(metrics or task.metrics, scores)
+    table = tuple(with_interval(one, estimates[one.name]) for one in metrics or task.metrics)
+    stopped = any(score.get("stops") for score in scores)
+    why = next(said_of(task, columns, scores), "") if stopped else ""
+    undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
+    few = tuple(few_clusters(metrics or task.metrics, estimates))
+    if not task.family.paired:
+        groups = by_group(task, columns, scores)
+        return RuleScores("", rule, "", table, reasons, groups, failures=undefined, few_clusters=few)
+    answers = paired_answers(task.metrics[0].selection(scores))
+    counts = count(answers)
+    return RuleScores(
+        "",
         rule,
-        found,
-        dict(Counter(score["reason"] for score in scores).most_common()),
-        {name: cause for panel in of_reports for name, cause in panel.failures.items()},
-        {name: one for panel in of_reports for name, one in panel.settings.items()},
-        by_group(task, documents, scores),
-        wrong_answers(task, documents, scores, replies),
-        count(paired_answers(metrics[0].selection(scores))) if family.paired else {},
-        compares_reports,
-        metrics,
+        "",
+        table,
+        reasons,
+        {CATEGORIES: _categories(answers, counts)},
+        _outcomes(answers),
+        failures=undefined,
+        categories=counts,
+        few_clusters=few,
+    )
+
+
+def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
+    """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first."""
+    return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
+
+
+def _categories(answers: Sequence[PairedAnswer], counts: Mapping[str, Counts]) -> tuple[Group, ...]:
+    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
+    pairs = complete_pairs(answers)
+    groups = []
+    for name in sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name)):
+        groups.append(Group(name, counts[name].images, _category_scores(name, answers, pairs)))
+    return tuple(groups)
+
+
+def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
+    pairs = complete_pairs(answers)
+    valid = [pair for pair in pairs if pair.valid and not pair.solved]
+    invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
+    same = Counter(str(pair.first.value) for pair in valid if pair.confused)
+    return PairOutcomes(
+        both_right=sum(pair.solved for pair in pairs),
+        swapped=sum((one.first.value, one.second.value) == (one.second.target, one.first.target) for one in valid),
+        same=dict(sorted(same.items())),
+        one_invalid=invalid[1],
+        both_invalid=invalid[2],
+        incomplete=len({one.pair_id for one in answers}) - len(pairs),
     )
 
 
@@ -226,6 +237,21 @@ def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Seque
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
     yield from filter(None, warnings)
+
+
+def _category_scores(
+    name: str, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]
+) -> tuple[ReportedScore, ReportedScore]:
+    here = [one for one in answers if name in one.categories]
+    images_of = {pair: sum(name in one.categories for one in (pair.first, pair.second)) for pair in pairs}
+    solved = mean_over_pairs(
+        "set_accuracy",
+        lambda pair: float(pair.solved),
+        units=lambda _: pairs,
+        weights=lambda units: [float(images_of[pair]) for pair in units],
+    )
+    right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
+    return with_interval(solved, solved.estimate(())), with_interval(right, right.estimate(()))
 
 
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
@@ -259,7 +285,7 @@ def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
             warn_once(f"{sentence}.")
 
 
-def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, Group]]:
+def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, tuple[Group, ...]]:
     """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
 
     A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
@@ -269,20 +295,20 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
     accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
     if accuracy is None or any(score.get("stops") for score in scores):
         return {}
-    by_column: dict[str, dict[str, Group]] = {}
+    by_column: dict[str, tuple[Group, ...]] = {}
     for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
         for document, score in zip(documents, scores, strict=True):
             for value in () if is_failed(score) else values(document, column):
                 groups.setdefault(value, []).append(score)
-        by_column[column] = {
-            value: Group(
+        by_column[column] = tuple(
+            Group(
                 value,
                 sum(not is_unjudged(score) for score in members),  # failed ones are in no group
                 (with_interval(accuracy, accuracy.estimate(members)),),
             )
             for value, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        }
+        )
     return by_column
 
 
@@ -290,7 +316,10 @@ def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
     """Return the estimate of a metric with its 95 % interval."""
     share = metric.is_share(estimate.value)
     low, high = interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
-    return ReportedScore(metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better)
+    has_error = estimate.clusters is not None
+    return ReportedScore(
+        metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error
+    )
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
@@ -359,13 +388,3 @@ def image_names(document: Mapping[str, Any]) -> list[str]:
 def _cell(value: Any) -> Any:
     """Return what a cell holds; an apostrophe makes a text of a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _group_as_dict(group: Group) -> dict[str, Any]:
-    (accuracy,) = group.scores
-    value, error = _finite(accuracy.value), _finite(accuracy.error)
-    return {"questions": group.questions, "accuracy": value, "standard_error": error}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -6,8 +6,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from medtasks import __version__
 from medtasks.audit.agreement import NEAR_TIE, Agreement
 from medtasks.audit.comparing import ComparedTask, Comparison
@@ -15,7 +13,8 @@ from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivale
 from medtasks.audit.report import words
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
-from medtasks.cli.output import number_table, out, print_state_of_data, say, say_columns
+from medtasks.audit.tables import Table, number_table
+from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
 from medtasks.runs.model_names import model_title
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP
 
@@ -127,7 +126,7 @@ def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, det
             elif (test.first, test.second) == (first, second):
                 by_metric[test.metric].append(test)
         for metric, tests in by_metric.items():
-            out.print(_table(metric, tests))
+            show(_table(metric, tests))
         for (rule, same), metrics in alike.items():
             say(f"{rule} gives every sample the same {', '.join(metrics)} as {same}; both are one test.")
     say("Rules: " + ", ".join(f"{row} is {rule}" for row, rule in task.rules.items()) + ".")
@@ -170,30 +169,30 @@ def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool)
 
 
 def _share(part: int, total: int) -> str:
-    return f"{part} of {total}" + (f" ({100 * part / total:.1f} %)" if total else "")
+    return f"{part} of {total}" + (f" ({words.number(part / total)})" if total else "")
 
 
 def _table(metric: str, tests: Sequence[Comparison]) -> Table:
     """Return the table of one metric and two runs; rules are columns."""
     first, second = tests[0].first, tests[0].second
     results = [test.result for test in tests]
-    table = number_table(f"{second} compared with {first}", [test.rule for test in tests], metric)
-    table.add_row("samples (independent units)", *(f"{result.samples} ({result.units})" for result in results))
-    table.add_row(first, *(words.number(test.result.first, test.share) for test in tests))
-    table.add_row(second, *(words.number(test.result.second, test.share) for test in tests))
-    table.add_row(f"{second} - {first}", *(words.signed(test.result.difference, test.share) for test in tests))
+    rows: list[tuple[str, ...]] = []
+    rows.append(("samples (independent units)", *(f"{result.samples} ({result.units})" for result in results)))
+    rows.append((first, *(words.number(test.result.first, test.share) for test in tests)))
+    rows.append((second, *(words.number(test.result.second, test.share) for test in tests)))
+    rows.append((f"{second} - {first}", *(words.signed(test.result.difference, test.share) for test in tests)))
     intervals = (words.difference_interval(test.result.low, test.result.high, test.share) for test in tests)
-    table.add_row("95 % interval", *intervals)
-    table.add_row("test", *(result.test for result in results))
-    table.add_row("p", *(p_value(result.p) for result in results))
-    table.add_row("p, Holm", *(p_value(test.holm) for test in tests))
-    table.add_row("detectable difference", *(words.points(test.result.detectable, test.share) for test in tests))
+    rows.append(("95 % interval", *intervals))
+    rows.append(("test", *(result.test for result in results)))
+    rows.append(("p", *(p_value(result.p) for result in results)))
+    rows.append(("p, Holm", *(p_value(test.holm) for test in tests)))
+    rows.append(("detectable difference", *(words.points(test.result.detectable, test.share) for test in tests)))
     tested = [(test.equivalence, test.share) for test in tests if test.equivalence]
     if tested:
         ends = (words.difference_interval(result.low, result.high, share) for result, share in tested)
-        table.add_row("90 % interval", *ends)
-        table.add_row("p, equivalence", *(p_value(result.p) for result, _ in tested))
-    return table
+        rows.append(("90 % interval", *ends))
+        rows.append(("p, equivalence", *(p_value(result.p) for result, _ in tested)))
+    return number_table(metric, (f"{second} compared with {first}", *(test.rule for test in tests)), rows)
 
 
 def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:

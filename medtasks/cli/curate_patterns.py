@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from medtasks.audit.report.words import NOT_DEFINED
+from medtasks.audit.tables import NOT_DEFINED
 from medtasks.cli.curate import MaxRequests
 from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns, write_json
 from medtasks.curate.drafts import Outcome

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from medtasks.audit.tables import number_table
 from medtasks.cli.curate import StudyFolder
-from medtasks.cli.output import number_table, out, say
+from medtasks.cli.output import say, show
 from medtasks.curate.reviewer_file import ReviewerFile, opened
 from medtasks.curate.reviews import read_reviews
 from medtasks.curate.study import Study, read_images, read_study
@@ -82,10 +83,7 @@ def _print_agreement(folder: Path, study: Study, asked: bool) -> None:
     if not found and asked:
         say("There are no two reviewers yet whose agreement could be told.")
     for pair in dict.fromkeys(one.reviewers for one in found):
-        table = number_table(" and ".join(pair), ("questions", "equal", "kappa", "95 % interval"))
-        for one in found:
-            if one.reviewers == pair:
-                table.add_row(one.what, str(one.questions), *one.figures)
-        out.print(table)
+        rows = [(one.what, str(one.questions), *one.figures) for one in found if one.reviewers == pair]
+        show(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
         for sentence in dict.fromkeys(one.remark for one in found if one.reviewers == pair and one.remark):
             say(sentence)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from medtasks.audit.report.words import with_error
+from medtasks.audit.tables import number_table
 from medtasks.cli.data import write_sample_home
-from medtasks.cli.output import number_table, out, say
+from medtasks.cli.output import out, say, show
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 from medtasks.metrics.metric import undeclared
@@ -83,10 +83,9 @@ def _show(results: ResultsFile) -> None:
     for task, scores in results.rows().items():
         metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
         filters = sorted({name for _, name in metrics})
-        table = number_table("score ± standard error", filters, Text(scores["alias"]))
-        for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
-            table.add_row(metric, *(_cell(task, scores, metric, name) for name in filters))
-        out.print(table, markup=False)
+        names = main_metrics_first(task, (metric for metric, _ in metrics))
+        rows = [(metric, *(_cell(task, scores, metric, name) for name in filters)) for metric in names]
+        show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
 
 
 def _cell(task: str, scores: Mapping[str, Any], metric: str, name: str) -> str:

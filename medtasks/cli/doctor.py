@@ -13,7 +13,8 @@ from rich.text import Text
 
 from medtasks import __version__
 from medtasks.audit.doctor.findings import Finding, State
-from medtasks.cli.output import IncludePath, look_into, out, plain, say, write_json
+from medtasks.audit.tables import plain
+from medtasks.cli.output import IncludePath, look_into, out, say, write_json
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 _ModelArgs = Annotated[

@@ -1,19 +1,16 @@
 """``medtasks data duplicates``: is a picture of the benchmark in it twice, or among the training images?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from medtasks import __version__
-from medtasks.audit.report.words import counted
-from medtasks.cli.output import JsonFile, number_table, out, say, write_json, write_text
+from medtasks.audit.report.words import counted, number
+from medtasks.cli.output import JsonFile, out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError
-
-_KINDS = ("same file", "same pixels", "looks the same")
 
 
 def duplicates(
@@ -74,8 +71,10 @@ def duplicates(
 
 
 def _print_tables(contents: Mapping[str, Any]) -> None:
-    name, total, against = contents["dataset"], contents["questions"], contents["against"]
-    say(f"{name}: {counted(total, 'question')} on {counted(contents['pictures'], 'distinct picture')}")
+    from medtasks.audit.report.duplicates import duplicate_tables
+
+    name, against = contents["dataset"], contents["against"]
+    say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct picture')}")
     if against:
         say(
             f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
@@ -83,25 +82,10 @@ def _print_tables(contents: Mapping[str, Any]) -> None:
         )
         if not against["findings"]:
             say(f"No picture of {name} was found there.")
-        else:
-            out.print(_outside_table(against["counts"], total))
     if not contents["within"]:
         say(f"Within {name} no picture is there twice.")
-        return
-    table = number_table("findings within", (*_KINDS, "questions"), f"found within {name}")
-    for row in contents["within_counts"]:
-        table.add_row(row["concern"], *(str(row[kind]) for kind in _KINDS), _share(row["questions"], total))
-    out.print(table)
-
-
-def _outside_table(counts: Sequence[Mapping[str, Any]], total: int) -> Table:
-    table = number_table("copies", ("pictures", "questions"), "pictures of the benchmark found there")
-    for row in counts:
-        table.add_row(row["kind"], str(row["pictures"]), _share(row["questions"], total))
-    table.add_section()
-    pictures, questions = (sum(row[column] for row in counts) for column in ("pictures", "questions"))
-    table.add_row("any of these", str(pictures), _share(questions, total))
-    return table
+    for table in duplicate_tables(contents):
+        show(table)
 
 
 def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
@@ -121,7 +105,7 @@ def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
     if left_out:
         out.print(
             f"For none of this to remain, leave out {counted(len(left_out), 'question')} "
-            f"({100 * len(left_out) / contents['questions']:.1f} %), pairs as a whole; --list writes their ids."
+            f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."
         )
     if hidden:
         say(
@@ -130,7 +114,3 @@ def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
         )
     if contents["data"]["sample"]:
         out.print("SAMPLE DATA: drawn pictures.")
-
-
-def _share(part: int, total: int) -> str:
-    return f"{part} ({100 * part / total:.1f} %)"

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from medtasks import __version__
+from medtasks.audit.tables import plain
 from medtasks.cli import (
     compare,
     curate,
@@ -32,7 +33,6 @@ from medtasks.cli import (
     tree,
     weights,
 )
-from medtasks.cli.output import plain
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130

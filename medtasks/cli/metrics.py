@@ -15,7 +15,8 @@ from medtasks.audit.doctor.weights import WORDNET, weights_trouble
 from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import number
-from medtasks.cli.output import number_table, out, say, say_columns, write_json
+from medtasks.audit.tables import number_table
+from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, listed
 from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
@@ -143,14 +144,13 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
         replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
         count = len(pairs.references)
         title = f"pairs: {count}, empty replies: {replies}, empty references: {references}"
-        table = number_table("score", ["value"], title)
-        table.add_column("better")
+        rows = []
         for name, result in scores.items():
             info = metric_info(name)
             for key in chosen[name]:
                 shown = number(result.totals[key], info.scale is Scale.SHARE)
-                table.add_row(key, shown, "higher" if info.higher_is_better else "lower")
-        out.print(table)
+                rows.append((key, shown, "higher" if info.higher_is_better else "lower"))
+        show(number_table(title, ("score", "value", "better"), rows))
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")

@@ -1,21 +1,19 @@
 """What commands share: options, sentences, columns and tables on one console, and files that are whole."""
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from medtasks.audit.tables import Table, plain, terminal
 from medtasks.errors import MedTasksError
 from medtasks.runs.result_files import recorded_folders
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 out = Console(soft_wrap=True, highlight=False)
 IncludePath = Annotated[
     list[Path] | None,
@@ -33,11 +31,6 @@ def say(text: str) -> None:
     out.print(plain(text), markup=False)
 
 
-def plain(text: str) -> str:
-    """Return a text in which control characters other than line ends and tabulators are question marks."""
-    return _CONTROL.sub("?", text)
-
-
 def say_columns(rows: Sequence[Sequence[str]]) -> None:
     """Print rows of texts in columns as wide as their longest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -45,16 +38,9 @@ def say_columns(rows: Sequence[Sequence[str]]) -> None:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def number_table(names: str, numbers: Iterable[str], title: Any = None) -> Table:
-    """Return an empty table with a column of names and columns of numbers.
-
-    Long names go on below: cut short, ``reference_release`` and ``reference_fixed`` would be one name.
-    """
-    table = Table(title=title)
-    table.add_column(names, overflow="fold")
-    for column in numbers:
-        table.add_column(column, justify="right", overflow="fold")
-    return table
+def show(table: Table) -> None:
+    """Print a table."""
+    out.print(terminal(table))
 
 
 def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:

@@ -44,8 +44,9 @@ def report(
     from medtasks.audit.report.figures.drawing import write_figures
     from medtasks.audit.report.page.writing import write_page
     from medtasks.audit.report.reading.collecting import collect_replies
-    from medtasks.audit.report.tables.writing import latex as latex_tables
-    from medtasks.audit.report.tables.writing import markdown as markdown_tables
+    from medtasks.audit.report.report_tables import report_tables
+    from medtasks.audit.tables import latex as latex_tables
+    from medtasks.audit.tables import markdown as markdown_tables
     from medtasks.runs.sources import Source
 
     if not run.exists():
@@ -63,9 +64,9 @@ def report(
         if figures:
             write_figures(found, figures)
     if markdown:
-        write_text(markdown, markdown_tables(found))
+        write_text(markdown, markdown_tables(found.title, report_tables(found)))
     if latex:
-        write_text(latex, latex_tables(found))
+        write_text(latex, latex_tables(report_tables(found)))
     if json_file:
         write_json(json_file, report_as_dict(found))
     _print_what_is_missing(found)

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.cli.output import out, say
+from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.harness.guarded_run import warn
@@ -197,7 +197,7 @@ class _Run:
 def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mapping[str, str], repeats: int) -> None:
     """Run it several times, and write and show what that comes to; what failed is raised at the end."""
     from medtasks.audit.repeats import joined_repeats, write_repeats
-    from medtasks.cli.repeats import show_repeats
+    from medtasks.audit.report.task_tables import repeats_table
 
     errors = []
     for number in range(1, repeats + 1):
@@ -212,7 +212,11 @@ def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mappi
         found = joined_repeats(output)
     if found:
         say(f"repeats: {write_repeats(output, found)}")
-        show_repeats(found)
+    for task in found.values():
+        table = repeats_table(task)
+        show(replace(table, caption=f"{task.task}: {table.caption}"))
+        for note in table.notes:
+            say(note)
     say(f"report of all repeats: medtasks report {shlex.quote(str(output))}{included_option()}")
     if errors:
         raise MedTasksError("; ".join(errors))

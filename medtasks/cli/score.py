@@ -1,37 +1,36 @@
 """``medtasks score``: score recorded replies again, without a model."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.doctor.weights import fetch_command
+from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.words import number, with_error
 from medtasks.audit.scoring import (
     OF_ANSWERS,
     PAIR_METRICS,
-    RowScores,
     count_kinds,
     export_wrong_answers,
+    rule_as_dict,
     score_replies,
 )
+from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
     look_into,
-    number_table,
     out,
     print_state_of_data,
     say,
+    show,
     write_json,
 )
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.metrics.metric import AnyMetric
-from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.runs.sources import Source, replies_to
@@ -92,35 +91,34 @@ def score(
     if answer_field is not None:
         counted["answer_field"] = answer_field
     summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
-    write_json(json_file, {**summary, "rules": {name: rule.as_dict() for name, rule in rules.items()}})
+    write_json(json_file, {**summary, "rules": {name: rule_as_dict(chosen, rule) for name, rule in rules.items()}})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
-    metrics = next(iter(rules.values())).metrics
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    if chosen.family.paired:
-        _print_scores(title, rules, [metric for metric in metrics if metric.name in PAIR_METRICS])
-        _print_categories(rules)
-    else:
-        _print_scores(title, rules, metrics)
-        _print_groups(rules)
-        _print_wrong(rules)
+    for table in _tables(title, rules, paired=chosen.family.paired):
+        show(table)
     _print_notes(rules, data, len(recorded), len(documents))
     if problems := list(_problems(rules, limit)):
         raise MedTasksError("\n".join(problems))
 
 
-def _print_notes(rules: Mapping[str, RowScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
+def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
     """Say what the scores are of, and what is in none."""
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
+    if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
+        out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
     print_state_of_data({"": data})
-    if injections := max((rule.possible_injection or 0 for rule in rules.values()), default=0):
+    suspects = [
+        rule.estimates["possible_injection"] for rule in rules.values() if "possible_injection" in rule.estimates
+    ]
+    if injections := max((int(one.value) for one in suspects), default=0):
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
     if (worst := _worst(rules)).lost:
         out.print(f"In no score: {worst}.")
 
 
-def _problems(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[str]:
+def _problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
     worst = _worst(rules)
     if not limit.allows(worst):
         again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
@@ -134,61 +132,45 @@ def _problems(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[s
     yield from (f"{', '.join(names)} could not be computed: {why}" for why, names in names_by_cause.items())
 
 
-def _worst(rules: Mapping[str, RowScores]) -> SampleCounts:
+def _worst(rules: Mapping[str, RuleScores]) -> SampleCounts:
     return max((rule.counts for rule in rules.values()), key=lambda one: one.lost, default=SampleCounts(0, 0))
 
 
-def _print_scores(title: str, rules: Mapping[str, RowScores], metrics: Iterable[AnyMetric]) -> None:
-    table = number_table("score ± standard error", rules, title)
-    for metric in metrics:
-        estimates = [rule.estimates[metric.name] for rule in rules.values()]
-        table.add_row(metric.name, *(with_error(one.value, one.error, metric.is_share(one.value)) for one in estimates))
+def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Iterator[Table]:
+    names = [name for name in next(iter(rules.values())).estimates if not paired or name in PAIR_METRICS]
+    rows = [(name, *(_with_error(rule.estimates[name]) for rule in rules.values())) for name in names]
     reasons = [rule.reasons for rule in rules.values()]
-    _add_counts(table, "replies: ", reasons, sorted(set().union(*reasons)))
-    out.print(table)
+    replies = [(f"replies: {name}", *_numbers(reasons, name)) for name in sorted(set().union(*reasons))]
+    yield number_table(title, ("score ± standard error", *rules), [*rows, *replies])
+    if paired:
+        for name, rule in rules.items():
+            columns = ("category", "images", "set", "individual", "confusion", "invalid")
+            categories = [
+                (category, str(counts.images), *(number(getattr(counts, metric)) for metric in PAIR_METRICS))
+                for category, counts in rule.categories.items()
+            ]
+            yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
+        return
+    # Groups and wrong answers mean something where there is an accuracy.
+    accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
+    scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value)}
+    for column, groups in next(iter(scored.values())).groups.items() if scored else ():
+        by_rule = [{group.name: group.scores[0] for group in rule.groups[column]} for rule in scored.values()]
+        rows = [
+            (group.name, str(group.questions), *(_with_error(by_group[group.name]) for by_group in by_rule))
+            for group in groups
+        ]
+        caption = f"accuracy by {column.replace('_', ' ')} ± standard error"
+        yield number_table(caption, (column, "questions", *scored), rows)
+    kinds = [count_kinds(rule.wrong) for rule in scored.values()]
+    rows = [(kind, *_numbers(kinds, kind)) for kind in dict.fromkeys(kind for counts in kinds for kind in counts)]
+    if rows:
+        yield number_table("", ("wrong answers", *scored), rows)
 
 
-def _print_categories(rules: Mapping[str, RowScores]) -> None:
-    cut = next(iter(rules.values())).categories[TOTAL].incomplete_pairs
-    if cut:
-        out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
-    for name, rule in rules.items():
-        columns = ("images", "set", "individual", "confusion", "invalid")
-        table = number_table("category", columns, f"{name} ({rule.rule})")
-        for category, counts in rule.categories.items():
-            if category == TOTAL:
-                table.add_section()
-            shares = (number(getattr(counts, metric)) for metric in PAIR_METRICS)
-            table.add_row(category, str(counts.images), *shares)
-        out.print(table)
+def _with_error(score: Score) -> str:
+    return with_error(score.value, score.error, score.share)
 
 
-def _print_groups(rules: Mapping[str, RowScores]) -> None:
-    scores = _with_accuracy(rules)
-    for column, groups in next(iter(scores.values())).groups.items() if scores else ():
-        title = f"accuracy by {column.replace('_', ' ')} ± standard error"
-        table = number_table(column, ("questions", *scores), title)
-        for value, first in groups.items():
-            accuracies = [rule.groups[column][value].scores[0] for rule in scores.values()]
-            shown = (with_error(one.value, one.error, one.share) for one in accuracies)
-            table.add_row(value, str(first.questions), *shown)
-        out.print(table)
-
-
-def _with_accuracy(rules: Mapping[str, RowScores]) -> dict[str, RowScores]:
-    """Return the rows with an accuracy, whose groups and wrong answers mean something."""
-    return {name: rule for name, rule in rules.items() if math.isfinite(rule.accuracy)}
-
-
-def _print_wrong(rules: Mapping[str, RowScores]) -> None:
-    scores = _with_accuracy(rules)
-    kinds = [count_kinds(rule.wrong) for rule in scores.values()]
-    if any(kinds):
-        table = number_table("wrong answers", scores)
-        _add_counts(table, "", kinds, dict.fromkeys(kind for counts in kinds for kind in counts))
-        out.print(table)
-
-
-def _add_counts(table: Table, prefix: str, counts: Sequence[Mapping[str, int]], names: Iterable[str]) -> None:
-    for name in names:
-        table.add_row(f"{prefix}{name}", *(str(one.get(name, 0)) for one in counts))
+def _numbers(counts: Iterable[Mapping[str, int]], name: str) -> Iterator[str]:
+    yield from (str(numbers.get(name, 0)) for numbers in counts)

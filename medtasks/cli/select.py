@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
+from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import out, say
+from medtasks.cli.output import show as print_table
 from medtasks.data.selecting import Criteria, choose, described, selectable
 from medtasks.data.store import load_documents
 from medtasks.tasks.own_tasks import select_as, whole_dataset
@@ -74,7 +75,5 @@ def _criteria(options: Mapping[str, list[str] | None], where: Sequence[str]) -> 
 
 def _show(documents: Sequence[Mapping[str, Any]]) -> None:
     for column, counts in selectable(documents).items():
-        table = Table(column, "questions")
-        for value, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            table.add_row(value, str(count))
-        out.print(table)
+        rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
+        print_table(number_table("", (column, "questions"), rows))

@@ -9,6 +9,7 @@ A reply that affirms no label is valid, all absent, if it denies one, calls the 
 the chest. Otherwise it is a refusal, or no match. "No findings" next to an affirmed label is ambiguous.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -150,12 +151,17 @@ def robust_labels(reply: str | None, sample: Sample) -> Answer:
         >>> robust_labels("A chest X-ray of an adult.", sample).reason.value
         'no_match'
     """
+    return _read(reply, tuple(sample.options))
+
+
+@functools.lru_cache(maxsize=4096)  # many samples of a run have the same short reply
+def _read(reply: str | None, options: tuple[str, ...]) -> Answer:
     text = own_words(reply, split_names=True)
     if isinstance(text, Reason):
         return Answer.invalid(text)
     text = _NO_FINDING_ITEM.sub("normal. ", _own_list(text))  # the name of a label, not the denial of what follows
-    is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in sample.options]
-    by_stance = _stances(text, ["" if none else name for none, name in zip(is_none, sample.options, strict=True)])
+    is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in options]
+    by_stance = _stances(text, ["" if none else name for none, name in zip(is_none, options, strict=True)])
     affirmed = by_stance[Stance.AFFIRMED]
     normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:

@@ -207,7 +207,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
     record(sample_home, tmp_path, TASK, *sampled, "--repeats", "2")
     said = capsys.readouterr().out
     assert "repeat 2 of 2, seed 1235" in said
-    assert "majority" in said
+    assert "Majority" in said
     assert repeat_folders(tmp_path) == [repeat_folder(tmp_path, number) for number in (1, 2)]
     written = json.loads((tmp_path / "repeats.json").read_text())
     assert written["schema_version"] == 1

@@ -15,6 +15,7 @@ from medtasks.audit.scoring import (
     by_group,
     count_kinds,
     export_wrong_answers,
+    rule_as_dict,
     score_replies,
     scores_of,
     wrong_answers,
@@ -68,14 +69,15 @@ def test_every_rule_scores_every_reply():
     assert robust.estimates["accuracy"].error == pytest.approx(0.25)
     assert sum(robust.reasons.values()) == 4
     assert robust.reasons["ok"] == 3
-    assert robust.as_dict()["metrics"] == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    expected = {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    assert rule_as_dict(strict_and_robust, robust)["metrics"] == expected
 
 
 def test_documents_without_a_reply_are_left_out():
     scores = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A"))
     assert values(scores["robust"])["accuracy"] == 1
     assert math.isnan(scores["robust"].estimates["accuracy"].error)
-    assert scores["robust"].as_dict()["standard_errors"]["accuracy"] is None
+    assert rule_as_dict(task(), scores["robust"])["standard_errors"]["accuracy"] is None
 
 
 def test_option_form_reaches_the_rule():
@@ -147,7 +149,7 @@ def test_rules_differ_where_they_should(pairs):
     scores = score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda document: "**A**"))
     assert scores["reference"].categories[TOTAL].invalid_rate == 1
     assert scores["robust"].categories[TOTAL].invalid_rate == 0
-    summary = scores["reference"].as_dict()
+    summary = rule_as_dict(task_file("mediconfusion"), scores["reference"])
     assert summary["categories"][TOTAL]["confusion"] is None  # NaN is no JSON
     json.loads(json.dumps(summary, allow_nan=False))
 
@@ -225,10 +227,10 @@ def test_groups_equal_a_plain_mean(questions, replies):
     for column in ("department", "clinical_task"):
         means, sizes = frame.groupby(column)["right"].mean(), frame.groupby(column)["right"].size()
         groups = found.groups[column]
-        assert {value: score.questions for value, score in groups.items()} == sizes.to_dict()
-        assert {value: score.scores[0].value for value, score in groups.items()} == pytest.approx(means.to_dict())
-        assert all(score.scores[0].error > 0 for score in groups.values())
-    weighted = sum(score.scores[0].value * score.questions for score in found.groups["clinical_task"].values())
+        assert {group.name: group.questions for group in groups} == sizes.to_dict()
+        assert {group.name: group.scores[0].value for group in groups} == pytest.approx(means.to_dict())
+        assert all(group.scores[0].error > 0 for group in groups)
+    weighted = sum(group.scores[0].value * group.questions for group in found.groups["clinical_task"])
     assert weighted / len(questions) == pytest.approx(values(found)["accuracy"])
 
 
@@ -240,7 +242,7 @@ def test_wrong_answers_are_sorted_into_kinds(questions, replies):
     assert kinds[ErrorClass.IRRELEVANT] == texts.count("") + texts.count("....")
     assert kinds[ErrorClass.MISUNDERSTOOD] == texts.count("A and B")
     assert sum(kinds.values()) == round((1 - values(found)["accuracy"]) * len(questions))
-    assert found.as_dict()["wrong_answers"] == kinds
+    assert rule_as_dict(task_file("gmai_mmbench_val"), found)["wrong_answers"] == kinds
 
 
 def test_likelihoods_leave_the_kind_to_a_human(questions):

@@ -60,7 +60,7 @@ def test_table_and_json(medtasks, run_of, tmp_path):
     assert "corrected for all 2 tests" in ran.out
     assert f"{sets['p']:.4f}" in ran.out
     assert (
-        "  replies  14 of 30 (46.7 %) equal\n  answers  14 of 30 (46.7 %) equal, read by reference, robust\n" in ran.out
+        "  replies  14 of 30 (46.7%) equal\n  answers  14 of 30 (46.7%) equal, read by reference, robust\n" in ran.out
     )
     assert "Verdict" not in ran.out
     assert rows_of(ran.out)["B - A"] == ["+53.3 pts"]

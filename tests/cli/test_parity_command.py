@@ -46,7 +46,7 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     lines = ran.out.splitlines()
     assert "likely: equivalent within the margin" in lines
     assert "  difference    median 0.005, q90 0.01, q99 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
-    assert "  choices       800 of 800 (100.0 %) equal" in lines
+    assert "  choices       800 of 800 (100.0%) equal" in lines
     (refused,) = (line for line in lines if line.startswith("Not compared: "))
     assert refused.startswith(
         "Not compared: letters: the runs gave different prompts to 800 of 800 questions, such as 0 (some"

@@ -5,9 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
-from medtasks.cli.output import number_table
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
@@ -246,12 +244,3 @@ def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monke
     sizes = {name: counts["images"] for name, counts in summary["rules"]["reference"]["categories"].items()}
     assert sizes == CATEGORIES | {"total": 352}
     assert "DATA:" not in ran.out
-
-
-def test_long_names_of_rules_are_not_cut(capsys):
-    rules = ["reference", "reference_release", "reference_fixed", "robust"]
-    table = number_table("score", rules)
-    table.add_row("accuracy", *["100.0% ± 0.0%"] * len(rules))
-    Console(width=60, file=sys.stdout).print(table)
-    heading = [line.split("┃")[1:-1] for line in capsys.readouterr().out.splitlines() if line[:1] == "┃"]
-    assert ["".join(part).replace(" ", "") for part in zip(*heading, strict=True)] == ["score", *rules]

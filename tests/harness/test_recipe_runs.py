@@ -7,7 +7,7 @@ from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
-from medtasks.audit.report.rows import published_lists
+from medtasks.audit.report.task_tables import published_table
 from medtasks.harness.recipes import recipe
 from medtasks.runs.manifest import read_manifests
 from medtasks.runs.run import read_run
@@ -55,7 +55,7 @@ def test_a_run_by_a_recipe(run, sample_home, tmp_path):
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     for task in report.tasks:
         assert {one.model for one in task.published if one.same_model} == {"RadFM"}
-        shown = {row.model for listed in published_lists(task) for row in listed.rows}
+        shown = {row[0].text for row in published_table(task).rows}
         assert "RadFM (this model)" in shown
         assert "RadFM" not in shown
     written = report_as_dict(report)["tasks"][0]["published"]

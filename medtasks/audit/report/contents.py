@@ -5,15 +5,18 @@ here came from a patient's record where :attr:`TaskReport.withheld` is true.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.error_classes import ErrorClass
 from medtasks.data.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
+from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.pairs import Counts as PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
 from medtasks.stats.paired import PairedResult
@@ -30,6 +33,7 @@ class Score:
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None where neither is, or it is not recorded
+    has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,28 @@ class PairOutcomes:
     both_invalid: int  # neither has
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
 
+    @property
+    def complete(self) -> int:
+        """Number of pairs in the scores."""
+        return self.both_right + self.swapped + sum(self.same.values()) + self.one_invalid + self.both_invalid
+
 
 @dataclass(frozen=True)
-class RuleReport:
-    """Scores under one reading of the replies."""
+class WrongAnswer:
+    """One wrong answer."""
+
+    document: Mapping[str, Any]
+    score: SampleScore  # of the reply, from the task's family
+    reply: str  # the reply as the model gave it; empty for likelihoods
+    kind: ErrorClass  # why it is wrong, as far as a rule can tell
+
+
+@dataclass(frozen=True)
+class RuleScores:
+    """Scores under one reading of the replies.
+
+    The fields after ``failures`` are not in the report's JSON and known only where replies were scored.
+    """
 
     name: str  # filter name, such as reference
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
@@ -69,10 +91,20 @@ class RuleReport:
     # how many wrong answers are of which kind, where a rule can tell
     wrong_kinds: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)  # why a metric has no value, by metric
+    # settings that the value of a metric of reports depends on, by metric
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    categories: Mapping[str, PairCounts] = field(default_factory=dict)  # of paired questions, "total" last
+    wrong: Sequence[WrongAnswer] = ()
+    few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
+
+    @property
+    def estimates(self) -> dict[str, Score]:
+        """Scores by metric."""
+        return {score.metric: score for score in self.scores}
 
     @property
     def counts(self) -> SampleCounts:
-        """How many samples are behind the scores; runs of earlier versions tell it by the replies' reasons alone."""
+        """Samples that are in the scores and in none; runs of earlier versions recorded only reasons of replies."""
         recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
         return counts_of_reasons(self.reasons) if recorded is None else recorded
 
@@ -220,7 +252,7 @@ class TaskReport:
     withheld: bool = False  # whether text and pictures may not be shown
     documents: int = 0  # how many questions the dataset has, 0 if not known
     answered: int = 0  # how many were answered
-    rules: tuple[RuleReport, ...] = ()  # one per reading
+    rules: tuple[RuleScores, ...] = ()  # one per reading
     metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
@@ -289,6 +321,13 @@ class RunReport:
     comparisons: tuple[RunComparison, ...] = ()  # with other runs
 
 
+_NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
+    Score: ("has_error",),
+    RuleScores: ("settings", "categories", "wrong", "few_clusters"),
+    TaskReport: ("pictures", "decoding", "metrics"),
+}
+
+
 def report_as_dict(report: RunReport) -> dict[str, Any]:
     """Return a report as JSON types: undefined numbers become None, files of pictures are left out.
 
@@ -300,7 +339,7 @@ def report_as_dict(report: RunReport) -> dict[str, Any]:
 def as_json(value: Any) -> Any:
     """Return any value as JSON types; a number that is not defined is null."""
     if is_dataclass(value) and not isinstance(value, type):
-        left_out = {"pictures", "decoding", "metrics"} if isinstance(value, TaskReport) else set()
+        left_out = _NOT_IN_JSON.get(type(value), ())
         return {one.name: as_json(getattr(value, one.name)) for one in fields(value) if one.name not in left_out}
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}

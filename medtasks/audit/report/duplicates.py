@@ -11,9 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.report import words
 from medtasks.audit.report.page.thumbnails import Thumbnail, thumbnails
 from medtasks.audit.report.page.writing import rendered, write_whole
-from medtasks.audit.report.words import counted
+from medtasks.audit.report.words import count, counted, part_of
+from medtasks.audit.tables import Table, number_table
 from medtasks.data.duplicates.benchmark_images import DistinctImage, OtherImages
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
@@ -173,6 +175,27 @@ def _outside_counts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [{"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in Kind]
 
 
+def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
+    """Return the numbers of findings of :func:`duplicates_as_dict`: outside the set, and within it."""
+    name, against, total = contents["dataset"], contents["against"], contents["questions"]
+    tables = []
+    if against and against["findings"]:
+        rows = [(row["kind"], row["pictures"], row["questions"]) for row in against["counts"]]
+        rows.append(("any of these", *(sum(row[column] for row in rows) for column in (1, 2))))
+        shown = [(kind, count(pictures), part_of(questions, total)) for kind, pictures, questions in rows]
+        caption = f"Pictures of {name} found in {against['name']}"
+        tables.append(number_table(caption, ("copies", "pictures", "questions"), shown, split=len(rows) - 1))
+    if contents["within"]:
+        kinds = [str(kind) for kind in Kind]
+        shown = [
+            (row["concern"], *(count(row[kind]) for kind in kinds), part_of(row["questions"], total))
+            for row in contents["within_counts"]
+        ]
+        headings = ("findings within", *kinds, "questions")
+        tables.append(number_table(f"Found within {name}, in numbers of findings", headings, shown))
+    return tables
+
+
 def not_compared(contents: Mapping[str, Any]) -> list[str]:
     """Return sentences about what of both sides :func:`duplicates_as_dict` did not compare; none if everything was."""
     against = contents["against"]
@@ -238,7 +261,8 @@ def write_duplicates_page(
         within=cards[0],
         outside=cards[1],
         not_compared=not_compared(contents),
-        counted=counted,
+        words=words,
+        counts=duplicate_tables(contents),
         kinds=[str(kind) for kind in Kind],
         concerns=[str(concern) for concern in Concern],
         groups=[len(group) for group in contents["groups"]],

@@ -8,10 +8,10 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from medtasks.audit.error_classes import ErrorClass
 from medtasks.audit.report.contents import Score, TaskReport
+from medtasks.audit.tables import NOT_DEFINED
 from medtasks.extract.answer import Reason
 
 INTERVALS = "Brackets hold 95 % intervals."
-NOT_DEFINED = "n/a"
 _MINUS = "−"
 _HUGE = 1e15
 
@@ -127,6 +127,16 @@ def count(value: int) -> str:
         '25,000'
     """
     return f"{value:,}"
+
+
+def part_of(part: int, total: int) -> str:
+    """Return a number of things with its share of all.
+
+    Example:
+        >>> part_of(1200, 4800), part_of(0, 0)
+        ('1,200 (25.0%)', '0')
+    """
+    return f"{count(part)} ({number(part / total)})" if total else count(part)
 
 
 def counted(value: int, what: str) -> str:

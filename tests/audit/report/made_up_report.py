@@ -15,7 +15,7 @@ from medtasks.audit.report.contents import (
     Item,
     PairOutcomes,
     PublishedScore,
-    RuleReport,
+    RuleScores,
     RunComparison,
     RunReport,
     Score,
@@ -92,13 +92,13 @@ def paired_items(pictures: bool = True) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def paired_rule(name: str, value: float) -> RuleReport:
+def paired_rule(name: str, value: float) -> RuleScores:
     groups = tuple(Group(area, 6, (score("set_accuracy", value, 0.3),)) for area in AREAS)
     invalid = {
         "reference": {"no_match": 3, "empty": 1, "ambiguous": 1},
         "robust": {"refused": 1, "empty": 1, "ambiguous": 1},
     }
-    return RuleReport(
+    return RuleScores(
         name=name,
         rule=f"made_up_{name} v1",
         describes="Reads a letter.",
@@ -161,7 +161,7 @@ def paired_task(folder: Path, name: str = "made_up_pairs") -> TaskReport:
 
 def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
     """Four questions answered by likelihood, with calibration."""
-    rules = (RuleReport("reference", "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}),)
+    rules = (RuleScores("reference", "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}),)
     items = tuple(
         Item(
             f"q{number}", f"q{number}", (), f"Which option, number {number}?", ("One", "Two", "Three"), "", "B", "",
@@ -193,7 +193,7 @@ def paired_task_without_items(name: str) -> TaskReport:
 def scored_task(name: str = "made_up_reports") -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
     scores = (score("overlap", 12.5, 3, share=False),)
-    rules = (RuleReport("reference", "made_up_overlap v2", "", scores, {"ok": 2, "judge_failed": 1}),)
+    rules = (RuleScores("reference", "made_up_overlap v2", "", scores, {"ok": 2, "judge_failed": 1}),)
     read = (
         ReadAnswer("some words", "ok", None, 0.125),
         ReadAnswer(None, "ok", None, NAN),

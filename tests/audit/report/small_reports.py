@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from medtasks.audit import tables
 from medtasks.audit.report.contents import (
     Baseline,
     ComparedScore,
@@ -11,13 +12,14 @@ from medtasks.audit.report.contents import (
     Item,
     PairOutcomes,
     PublishedScore,
-    RuleReport,
+    RuleScores,
     RunComparison,
     RunReport,
     Score,
     TaskReport,
 )
 from medtasks.audit.report.published import published_scores
+from medtasks.audit.report.report_tables import report_tables
 from medtasks.families.choice import GROUPED_CHOICE
 from medtasks.families.family import ReadAnswer
 from medtasks.families.paired_choice import PAIRED_CHOICE
@@ -58,7 +60,7 @@ def paired_task() -> TaskReport:
             for n, area in enumerate(areas)
         )
         rules.append(
-            RuleReport(
+            RuleScores(
                 name,
                 f"{name}_rule v1",
                 "Reads the letter of an option",
@@ -130,7 +132,7 @@ def grouped_task() -> TaskReport:
     departments = [f"Department of Invented Medicine and Surgery {n}" for n in range(17)] + ["None"]
     modalities = [f"Modality {n}" for n in range(38)]
     rules = tuple(
-        RuleReport(
+        RuleScores(
             name,
             f"vlmevalkit_{name} v2",
             "",
@@ -176,7 +178,7 @@ def withheld_task() -> TaskReport:
         withheld=True,
         documents=2347,
         answered=2347,
-        rules=(RuleReport("reference", "report_text v1", "", scores),),
+        rules=(RuleScores("reference", "report_text v1", "", scores),),
         baselines=(),
         published=published_scores("multimedeval_mimic_cxr_report"),
         gains=(),
@@ -213,7 +215,7 @@ def full_report() -> RunReport:
 def nasty(text: str) -> RunReport:
     """A report in which everything that is named by somebody is called ``text``."""
     score = Score(text, 0.5, NAN, 0.4, 0.6, True, True)
-    rule = RuleReport(text, text, text, (score,), groups={text: (Group(text, 3, (score,)),)}, failures={text: text})
+    rule = RuleScores(text, text, text, (score,), groups={text: (Group(text, 3, (score,)),)}, failures={text: text})
     task = replace(
         paired_task(),
         name=text,
@@ -232,3 +234,11 @@ def nasty(text: str) -> RunReport:
         text, text, text, text, {"versions": text, text: text}, (task,), {text: text}, (text,),
         (RunComparison(text, text, (compared,), (text,)),),
     )  # fmt: skip
+
+
+def markdown(report: RunReport) -> str:
+    return tables.markdown(report.title, report_tables(report))
+
+
+def latex(report: RunReport) -> str:
+    return tables.latex(report_tables(report))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medtasks.audit.report.contents import Item, RuleReport, RunReport, Score, TaskReport, report_as_dict
+from medtasks.audit.report.contents import Item, RuleScores, RunReport, Score, TaskReport, report_as_dict
 from medtasks.extract.answer import Reason
 from medtasks.families.family import ReadAnswer
 
@@ -24,7 +24,7 @@ TASK = TaskReport(
     describes="",
     documents=1,
     answered=1,
-    rules=(RuleReport("robust", "", "", (SCORE,), reasons={Reason.EMPTY: np.int64(3)}),),
+    rules=(RuleScores("robust", "", "", (SCORE,), reasons={Reason.EMPTY: np.int64(3)}),),
     items=(ITEM,),
     pictures={"images/x.png": Path("/somewhere/secret/x.png")},
 )

@@ -95,7 +95,7 @@ def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
     assert [one["data-kind"] for one in page.all("article")] == ["same pixels", "looks the same"]
     assert len(page.all("img")) == 4
     assert "The 2 surest of 5 findings are shown" in page.text
-    assert "any of these 5 5 100.0 %" in page.text
+    assert "any of these 5 5 (100.0%)" in page.text
 
 
 def test_a_set_without_findings_says_so(tmp_path):

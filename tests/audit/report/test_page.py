@@ -80,14 +80,14 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
         ("made_up_failure", "a task that is missing"),
         ("it raised an error after 10 minutes.", "why it is missing"),
         ("The run was killed half-way.", "a note"),
-        ("16.7% 6.7% to 26.7%", "score and interval in the summary"),
-        ("25.0% a coin", "the best baseline, which is not the first one"),
-        ("+16.7 pts −5.0 to +38.0 pts", "image gain"),
+        ("16.7% 6.7 to 26.7", "score and interval in the summary"),
+        ("25.0% (a coin)", "the best baseline, which is not the first one"),
+        ("+16.7 pts −5.0 to +38.0", "image gain"),
         ("n/a none of them counts.", "a value that is not defined, and why"),
-        ("5.0 pts", "standard error"),
+        ("16.7% 6.7 to 26.7 standard error 5.0 pts", "standard error"),
         ("lower is better", "direction"),
-        ("Other Model 1 5.0% 5.00", "a published result with its footnote"),
-        ("Misprint: should be 50.00.", "the footnote"),
+        ("Other Model 5.00% 1", "a published result with its footnote"),
+        ("1 Misprint: should be 50.00.", "the footnote"),
         ("Nobody et al., Table 1", "the source"),
         ("3 25.0%", "how many replies had no match"),
         (REASONS["no_match"][1], "what no match means"),
@@ -95,8 +95,8 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
         ("refusal The model said that it cannot or will not answer. 1", "kinds of wrong answers"),
         ("&lt;0.0001", "a tiny p-value"),
         ("0.200 0.050 to 0.500", "calibration error"),
-        ("Brier score lower is better 0.410 n/a", "an interval that is not known"),
-        ("1 question had no likelihoods", "what was left out"),
+        ("0.050 to 0.500 0.410 0.300", "a Brier score whose interval is not known"),
+        ("no likelihoods that could be read: 1 question.", "what was left out"),
         ("the other run is higher", "a difference that was found"),
         ("no difference shown", "a difference that was not"),
         ("12 (6)", "units of a comparison"),
@@ -112,11 +112,13 @@ def test_the_title_is_that_of_the_report(full):
     assert "<title>Made-up model on made-up tasks</title>" in full
 
 
-def test_published_results_and_ours_are_sorted_best_first(full):
-    (table,) = re.findall(r'<table class="published">(?:(?!</table>).)*set_accuracy.*?</table>', full, flags=re.DOTALL)
-    rows = re.findall(r'<th scope="row">.*?</th>', table)
-    names = [re.sub(r"<sup>.*?</sup>|<.*?>|▸ ", "", row) for row in rows]
-    assert names == ["This run, robust", "Made-up Model", "This run, reference", "Other Model"]
+def test_results_of_this_run_stand_before_published_ones(full):
+    (table,) = re.findall(
+        r"<table[^>]*>\s*<caption>Published results(?:(?!</table>).)*set_accuracy.*?</table>", full, re.DOTALL
+    )
+    rows = re.findall(r'<tr( class="ours")?>\s*<th scope="row"[^>]*>(.*?)</th>', table)
+    ours = [(' class="ours"', "This run, reference"), (' class="ours"', "This run, robust")]
+    assert rows == [*ours, ("", "Made-up Model"), ("", "Other Model"), ("", "Third Model")]
 
 
 def test_a_value_that_is_not_defined_says_so_everywhere(full):
@@ -175,13 +177,6 @@ def test_items_survive_the_way_into_the_page_whatever_is_in_them(full):
     assert made_up.HOSTILE in replies
     (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
     assert not set("<>&\u2028") & set(block)
-
-
-def test_scores_are_in_the_data_as_fractions_and_undefined_ones_as_null(full):
-    scores = {score["metric"]: score for score in data_of(full)["tasks"][0]["scores"]["reference"]}
-    assert scores["set_accuracy"]["value"] == pytest.approx(1 / 6)
-    assert scores["set_accuracy"]["high"] == pytest.approx(1 / 6 + 0.1)
-    assert scores["confusion"]["value"] is None
 
 
 def test_names_of_tasks_and_groups_are_escaped(tmp_path):
@@ -368,8 +363,8 @@ def test_what_has_no_better_direction_has_no_arrow(tmp_path):
     shares = [replace(made_up.score("yes_rate", 0.5), higher_is_better=None), made_up.score("accuracy", 0.5)]
     task = replace(made_up.paired_task_without_items("made_up_pairs"), rules=(replace(rule, scores=tuple(shares)),))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
-    assert "yes_rate reference" in text
-    assert "↑ higher is better" in text.partition("yes_rate reference")[2]
+    assert "yes_rate 50.0%" in text
+    assert "↑ higher is better" in text.partition("yes_rate 50.0%")[2]
     assert text.count("higher is better") == 1
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medtasks.audit.report.contents import RuleReport, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import RuleScores, RunReport, Score, TaskReport
 from medtasks.audit.report.figures import style
 from medtasks.audit.report.rows import best_baseline, group_columns, group_questions, group_score, is_share
-from medtasks.audit.report.words import NOT_DEFINED, count, number, scored, signed, warnings
+from medtasks.audit.report.words import count, number, scored, signed, warnings
+from medtasks.audit.tables import NOT_DEFINED
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -203,7 +204,7 @@ def group_figures(task: TaskReport, looks: Looks) -> dict[str, style.Drawing]:
 
 
 def _group_figure(
-    task: TaskReport, rules: Sequence[RuleReport], looks: Looks, column: str, sizes: Mapping[str, int], main: Score
+    task: TaskReport, rules: Sequence[RuleScores], looks: Looks, column: str, sizes: Mapping[str, int], main: Score
 ) -> style.Drawing:
     metric, dense = main.metric, len(sizes) > _BARS
     title = f"{task.name}: {metric} by {column}"
@@ -274,7 +275,7 @@ def _baselines(task: TaskReport) -> list[float]:
     return sorted({level for level in levels if math.isfinite(level)})
 
 
-def _best_baseline(task: TaskReport, rules: Sequence[RuleReport], metric: str) -> list[tuple[float, str]]:
+def _best_baseline(task: TaskReport, rules: Sequence[RuleScores], metric: str) -> list[tuple[float, str]]:
     """Return what the best baseline scores over all questions under the first rule that knows, and what it is."""
     for rule in rules:
         if rule.scores and rule.scores[0].metric == metric and (best := best_baseline(task, rule)):

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.report import rows, words
+from medtasks.audit.report import report_tables, rows, task_tables, words
 from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
 from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
-from medtasks.audit.report.tables import contents
 from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import Decoding
 from medtasks.data.home import written_whole
@@ -27,16 +26,11 @@ from medtasks.families.family import ReadAnswer
 _TEMPLATES = "templates"
 _FILTERS = (
     words.number,
-    words.interval,
-    words.points,
-    words.signed,
-    words.difference_interval,
     words.count,
     words.counted,
     words.moment,
     rows.anchor,
 )
-_OF_SCORES = ("metric", "value", "error", "low", "high")
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
@@ -62,7 +56,8 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
         tables=rows,
-        report_tables=contents,
+        report_tables=report_tables,
+        task_tables=task_tables,
         words=words,
     )
     write_whole(path, page)
@@ -189,10 +184,6 @@ def _task(task: TaskReport) -> dict[str, Any]:
         "sample": task.sample_data,
         "rules": [rule.name for rule in task.rules],
         "columns": _columns(task),
-        "scores": {
-            rule.name: [{name: as_json(getattr(score, name)) for name in _OF_SCORES} for score in rule.scores]
-            for rule in task.rules
-        },
     }
 
 

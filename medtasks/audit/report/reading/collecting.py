@@ -13,7 +13,7 @@ from typing import Any
 
 from medtasks.audit.comparing import compared_values, main_metrics, run_values
 from medtasks.audit.doctor.weights import fetch_command
-from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport, Thinking
+from medtasks.audit.report.contents import Baseline, Gain, RuleScores, RunReport, TaskReport, Thinking
 from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
 from medtasks.audit.report.reading.recorded import (
@@ -174,7 +174,7 @@ def _group(recorded: TaskRun, task: TaskFile) -> Section:
     return Section(report, members=members)
 
 
-def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
+def _report(reading: TaskReading, rules: tuple[RuleScores, ...]) -> TaskReport:
     task, recorded = reading.task, reading.recorded
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
@@ -205,7 +205,7 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
             *_not_recorded(reading, rules),
             *reading.missing,
             *lacking,
-            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.few_clusters),
+            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.report.few_clusters),
         ),
     )
 
@@ -253,7 +253,7 @@ def _not_asked(answered: int, documents: int) -> list[str]:
     return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
 
 
-def _not_recorded(reading: TaskReading, rules: Sequence[RuleReport]) -> list[str]:
+def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> list[str]:
     found = []
     here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
     known, asked = len(reading.samples.answered), reading.recorded.asked

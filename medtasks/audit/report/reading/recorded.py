@@ -5,33 +5,28 @@ or write a file is never computed again. Replies that do not fit their task rais
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from medtasks.audit.report.contents import Group, PairOutcomes, RuleReport, Score
+from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.scoring import (
     Documents,
     Replies,
-    by_group,
     count_kinds,
-    few_clusters,
+    count_reasons,
     rows_of,
-    said_of,
+    rule_scores,
     with_interval,
     wrong_answers,
 )
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
-from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
-from medtasks.metrics.metric import Estimate, evaluate, undeclared
+from medtasks.metrics.metric import Estimate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
 from medtasks.runs.run import TaskRun
 from medtasks.tasks.task_file import TaskFile
 
-CATEGORIES = "categories"
 NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _ERROR = "_stderr"
@@ -45,17 +40,17 @@ class Computed:
     """Scores of one rule, computed from the replies."""
 
     samples: Mapping[str, SampleScore]  # what the task's family made of each reply, by document id
-    report: RuleReport  # what follows from them, without the rule's name in the task and what it does
-    few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
+    report: RuleScores  # what follows from them, without the rule's name in the task and what it does
 
 
 def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
     """Score replies to a task whose scores follow from replies alone, by name of the row."""
     computed = {}
     for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
-        found = of_scores(task, rule, by_id, documents)
-        wrong = {} if task.family.paired else count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
-        computed[name] = replace(found, report=replace(found.report, wrong_kinds=wrong))
+        scores = list(by_id.values())
+        wrong = () if task.family.paired else wrong_answers(task, documents, scores, replies)
+        report = rule_scores(task, rule, scores, documents)
+        computed[name] = Computed(by_id, replace(report, wrong_kinds=count_kinds(wrong)))
     return computed
 
 
@@ -70,66 +65,12 @@ def scores_by_id(
 
 def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
     """Return how many replies were ok, ambiguous, refused, ..., the most frequent first, and nothing else."""
-    reasons = Counter(str(one["reason"]) for one in by_id.values() if "reason" in one)
-    return Computed(by_id, RuleReport("", rule, "", (), dict(reasons.most_common())))
+    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values())))
 
 
 def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], columns: Documents) -> Computed:
-    """Return what follows from the scores of samples, by document id, of a task whose metrics follow from them alone.
-
-    ``columns`` group the scores and are in the same order: documents, or scores with the same columns.
-    """
-    scores = list(task.family.settled(list(by_id.values())))
-    estimates = evaluate(task.metrics, scores)
-    table = tuple(with_interval(one, estimates[one.name]) for one in task.metrics)
-    stopped = any(score.get("stops") for score in scores)
-    why = next(said_of(task, columns, scores), "") if stopped else ""
-    undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
-    report = replace(without_metrics(rule, by_id).report, scores=table, failures=undefined)
-    if task.family.paired:
-        answers = paired_answers(task.metrics[0].selection(scores))
-        report = replace(report, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
-    else:
-        groups = by_group(task, columns, scores)
-        report = replace(report, groups={column: tuple(found.values()) for column, found in groups.items()})
-    return Computed(by_id, report, tuple(few_clusters(task.metrics, estimates)))
-
-
-def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
-    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
-    by_category = {name: counts for name, counts in count(answers).items() if name != TOTAL}
-    pairs = complete_pairs(answers)
-    ordered = sorted(by_category, key=lambda name: (-by_category[name].images, name))
-    return tuple(_category(name, by_category[name].images, answers, pairs) for name in ordered)
-
-
-def _category(name: str, images: int, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> Group:
-    here = [one for one in answers if name in one.categories]
-    images_of = {pair: sum(name in one.categories for one in (pair.first, pair.second)) for pair in pairs}
-    solved = mean_over_pairs(
-        "set_accuracy",
-        lambda pair: float(pair.solved),
-        units=lambda _: pairs,
-        weights=lambda units: [float(images_of[pair]) for pair in units],
-    )
-    right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
-    scores = (with_interval(one, one.estimate(())) for one in (solved, right))
-    return Group(name, images, tuple(scores))
-
-
-def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
-    pairs = complete_pairs(answers)
-    valid = [pair for pair in pairs if pair.valid and not pair.solved]
-    invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
-    same = Counter(str(pair.first.value) for pair in valid if pair.confused)
-    return PairOutcomes(
-        both_right=sum(pair.solved for pair in pairs),
-        swapped=sum((one.first.value, one.second.value) == (one.second.target, one.first.target) for one in valid),
-        same=dict(sorted(same.items())),
-        one_invalid=invalid[1],
-        both_invalid=invalid[2],
-        incomplete=len({one.pair_id for one in answers}) - len(pairs),
-    )
+    """Return the results of :func:`~medtasks.audit.scoring.rule_scores` with the samples' scores by document id."""
+    return Computed(by_id, rule_scores(task, rule, list(by_id.values()), columns))
 
 
 def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
@@ -159,7 +100,7 @@ def _is_number(value: Any) -> bool:
 
 def rule_reports(
     recorded: TaskRun, task: TaskFile | None, computed: Mapping[str, Computed]
-) -> tuple[tuple[RuleReport, ...], list[str]]:
+) -> tuple[tuple[RuleScores, ...], list[str]]:
     """Return the scores of a task (None: it is not ours) under each of its rules, and sentences on what does not agree.
 
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
@@ -203,7 +144,7 @@ def _rule(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str
 
 
 def _scores(
-    recorded: TaskRun, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleReport
+    recorded: TaskRun, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleScores
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
     computed = {one.metric: one for one in again.scores}

@@ -1,4 +1,4 @@
-"""Tables of a report for an issue (Markdown) or a paper (LaTeX).
+"""Tables of scores, and how they are written: to the terminal, as Markdown and as LaTeX; pages have a template.
 
 Any text becomes LaTeX that compiles with every engine and without packages; no character but ASCII is left.
 """
@@ -6,13 +6,15 @@ Any text becomes LaTeX that compiles with every engine and without packages; no 
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.tables.contents import Cell, Table, report_tables
-from medtasks.audit.report.words import NOT_DEFINED
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
+NOT_DEFINED = "n/a"  # text of a number that is not defined
+_SHORT_NAME = 24  # characters of a name that the terminal does not break
 _ROWS = 40  # of a table in LaTeX; more do not fit on a page
 _LATEX_HEAD = (
     "% Tables of medtasks; \\input this file. Needs \\usepackage{booktabs,graphicx}.\n"
@@ -79,32 +81,101 @@ _ACCENTS = {
     "\u0327": "c",
 }
 _BREAK_AFTER = "/_"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LONG = re.compile(r"\S{31,}")  # names and paths in which a line has to break
 
 
-def markdown(report: RunReport) -> str:
-    """Return the report's tables as Markdown with GitHub's tables, a section per task.
+@dataclass(frozen=True)
+class Cell:
+    """One cell; only a page shows its remark, bar and link."""
 
-    A table of sample data, of an incomplete dataset or of a run of a part of the questions says so in its first row.
-    Of tasks whose data are withheld there are scores only, as of all others.
+    text: str
+    code: bool = False  # whether it is a name as one types it
+    marks: tuple[int, ...] = ()  # numbers of the notes that are about it
+    remark: str = ""
+    bar: tuple[float, ...] = ()  # of a share: its value, both ends of its interval and another value to mark, or fewer
+    link: str = ""  # what it leads to on the page
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table."""
+
+    label: str  # unique in the report; of letters, digits and "-_."
+    caption: str
+    columns: str  # a letter per column: l and r for left and right, p for long text
+    headings: tuple[Cell, ...]
+    rows: Sequence[tuple[Cell, ...]]  # cells, one per column
+    warnings: tuple[str, ...] = ()  # what must not be overlooked; rows of the table, before the others
+    notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
+    split: int = 0  # how many of the first rows a line separates from the others; 0 for no line
+
+    @property
+    def marked(self) -> bool:
+        """Whether cells refer to notes by their numbers."""
+        return any(cell.marks for row in self.rows for cell in row)
+
+
+def name_cell(text: str) -> Cell:
+    """Return a cell with a name as one types it."""
+    return Cell(text, code=True)
+
+
+def cells(*texts: str | Cell) -> tuple[Cell, ...]:
+    """Return a cell per text; what is one already stays as it is."""
+    return tuple(Cell(text) if isinstance(text, str) else text for text in texts)
+
+
+def number_table(
+    caption: str, headings: Sequence[str | Cell], rows: Iterable[Sequence[str | Cell]], split: int = 0
+) -> Table:
+    """Return a table with a column of names and columns of numbers."""
+    shown = [cells(*row) for row in rows]
+    return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), shown, split=split)
+
+
+def terminal(table: Table) -> "RichTable":
+    """Return a table for the terminal.
+
+    Long names go on below: cut short, ``reference_release`` and ``reference_fixed`` would be one name.
     """
-    lines = [f"# {_plain(report.title)}", ""]
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=Text(plain(table.caption)) if table.caption else None)
+    for place, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
+        short = all(row[place].code and len(row[place].text) <= _SHORT_NAME for row in table.rows)
+        justify: Literal["left", "right"] = "right" if column == "r" else "left"
+        shown.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
+    for position, row in enumerate(table.rows, 1):
+        shown.add_row(*(Text(plain(cell.text)) for cell in row), end_section=position == table.split)
+    return shown
+
+
+def plain(text: str) -> str:
+    """Return a text in which control characters other than line ends and tabulators are question marks."""
+    return _CONTROL.sub("?", text)
+
+
+def markdown(title: str, sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
+    """Return sections of tables as Markdown with GitHub's tables; warnings are the first rows of a table."""
+    lines = [f"# {_plain(title)}", ""]
     numbers = itertools.count(1)
-    for heading, tables in report_tables(report):
+    for heading, tables in sections:
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
             lines += [*_markdown_table(table, next(numbers)), ""]
     return "\n".join(lines)
 
 
-def latex(report: RunReport) -> str:
-    r"""Return the report's tables as LaTeX: ``table`` environments to ``\input``, with ``\label{tab:...}``.
+def latex(sections: Iterable[tuple[str, Sequence[Table]]]) -> str:
+    r"""Return sections of tables as LaTeX: ``table`` environments to ``\input``, with ``\label{tab:...}``.
 
     Needs the packages booktabs and graphicx. Every table has its caption, warnings and notes with it, so that it may be
     copied alone; one of more than 40 rows is several. Warnings are rows, as in :func:`markdown`.
     """
     lines = [_LATEX_HEAD]
-    for heading, tables in report_tables(report):
+    for heading, tables in sections:
         lines.append(f"% {latex_text(heading)}")
         for table in tables:
             lines += [line for part in _parts(table) for line in (*_latex_table(*part), "")]
@@ -121,11 +192,10 @@ def _markdown_table(table: Table, number: int) -> Iterator[str]:
         yield f"| **{_plain(warning)}** |" + " |" * (len(table.columns) - 1)
     for row in table.rows:
         yield _markdown_row(row)
-    marked = any(cell.marks for row in table.rows for cell in row)
     for position, note in enumerate(table.notes, 1):
         if position == 1:
             yield ""
-        yield f"- {_mark(position)} {_plain(note)}" if marked else f"- {_block(note)}"
+        yield f"- {_mark(position)} {_plain(note)}" if table.marked else f"- {_block(note)}"
 
 
 def _markdown_row(row: tuple[Cell, ...]) -> str:
@@ -168,7 +238,7 @@ def _parts(table: Table) -> Iterator[tuple[Table, str, str]]:
     starts = range(0, len(table.rows), _ROWS)
     for part, start in enumerate(starts, 1):
         rows = table.rows[start : start + _ROWS]
-        shown = replace(table, rows=rows, ours=table.ours if part == 1 else 0)
+        shown = replace(table, rows=rows, split=table.split if part == 1 else 0)
         yield (shown, "", "") if len(starts) == 1 else (shown, f" Part {part} of {len(starts)}.", f".{part}")
 
 
@@ -190,7 +260,7 @@ def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
     if table.warnings:
         yield "    \\midrule"
     for position, row in enumerate(table.rows):
-        if position and position == table.ours:
+        if position and position == table.split:
             yield "    \\midrule"
         yield f"    {_latex_row(row)}"
     yield "    \\bottomrule"
@@ -201,12 +271,11 @@ def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
 
 
 def _latex_notes(table: Table) -> Iterator[str]:
-    marked = any(cell.marks for row in table.rows for cell in row)
     yield "  \\par\\smallskip"
     yield "  \\begin{minipage}{\\linewidth}"
     yield "    \\scriptsize\\raggedright"
     for position, note in enumerate(table.notes, 1):
-        mark = f"\\textsuperscript{{{position}}}" if marked else ""
+        mark = f"\\textsuperscript{{{position}}}" if table.marked else ""
         yield f"    {mark}{latex_text(note, breakable=True)}\\par"
     yield "  \\end{minipage}"
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medtasks.audit.report.contents import PublishedScore
-from medtasks.audit.report.tables.writing import latex, latex_text, markdown
+from medtasks.audit.tables import latex_text
 
 from . import small_reports
-from .small_reports import NAN, SECRET, full_report, nasty
+from .small_reports import NAN, SECRET, full_report, latex, markdown, nasty
 
 REPORT = full_report()
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)

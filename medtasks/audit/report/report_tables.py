@@ -1,0 +1,152 @@
+"""All tables of a report for an issue or a paper: of the run, of comparisons with other runs, and of its tasks."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from medtasks.audit.report import rows as report_rows
+from medtasks.audit.report.contents import (
+    RunComparison,
+    RunReport,
+    TaskReport,
+)
+from medtasks.audit.report.task_tables import label, score_cell, task_tables, why_undefined
+from medtasks.audit.report.words import (
+    INTERVALS,
+    count,
+    difference,
+    moment,
+    number,
+    p_value,
+    points,
+    questions,
+    warnings,
+)
+from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
+from medtasks.stats.paired import ALPHA
+
+_SHOWN = 12  # characters of a fingerprint, enough to tell data apart
+
+
+def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
+    """Return all tables of a report in sections with a heading; those without a row are left out."""
+    comparisons = [comparison_table(report, other, position) for position, other in enumerate(report.comparisons, 1)]
+    summary = summary_table(report)
+    sections = [("Summary", [replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
+    for task in report.tasks:
+        tables = [
+            replace(table, caption=f"{table.caption} {task.name}, {report.title}.", warnings=warnings(task))
+            for table in task_tables(task)
+        ]
+        withheld = ["Credentialed data: only scores are shown."] if task.withheld else []
+        tables[0] = replace(
+            tables[0],
+            caption=f"{tables[0].caption} {_about(task)}".rstrip(),
+            notes=(*tables[0].notes, *task.missing, *withheld),
+        )
+        sections.append((task.name, tables))
+    sections.append(("Run", [_missing(report), facts_table(report)]))
+    filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
+    return [(heading, tables) for heading, tables in filled if tables]
+
+
+def _about(task: TaskReport) -> str:
+    described = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
+    if not task.dataset:
+        return described
+    fingerprint = f"fingerprint {task.fingerprint[:_SHOWN]}" if task.fingerprint else "fingerprint not recorded"
+    return f"{described} Data: {task.dataset}, {fingerprint}.".lstrip()
+
+
+def summary_table(report: RunReport) -> Table:
+    """Return the main score of each task under each rule."""
+    rows = []
+    for task in report.tasks:
+        tags = ["sample data"] * task.sample_data + ["withheld"] * task.withheld
+        name = Cell(task.name, code=True, remark=", ".join(tags), link=report_rows.anchor(task.name))
+        asked = Cell(questions(task), remark="not all" if task.answered < task.documents else "")
+        if not task.rules:
+            rows.append(cells(name, "no score: see its section", *[""] * 5, asked))
+        for rule in task.rules:
+            score = rule.scores[0] if rule.scores else None
+            share, metric = bool(score and score.share), score.metric if score else NOT_DEFINED
+            better = Cell(
+                metric, code=True, remark="lower is better" if score and score.higher_is_better is False else ""
+            )
+            best = report_rows.best_baseline(task, rule) if score else None
+            baseline = f"{number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
+            keys = ("blind", rule.name, metric)
+            gain = next((one for one in task.gains if (one.variant, one.rule, one.metric) == keys), None)
+            gained = difference(gain.difference, gain.low, gain.high, share) if gain else NOT_DEFINED
+            main = score_cell(score, why_undefined(rule, score), best[1] if best else math.nan)
+            replies = sum(rule.reasons.values())
+            invalid = rule.estimates.get("invalid_rate")
+            share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
+            shown = number(invalid.value if invalid else share_invalid)
+            rows.append(cells(name, name_cell(rule.name), better, main, shown, baseline, gained, asked))
+    return Table(
+        label=label("summary"),
+        caption=f"Main scores: {report.title}.",
+        columns="lllrrrrr",
+        headings=cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"),
+        rows=rows,
+        warnings=_warnings(report.tasks),
+        notes=(
+            INTERVALS,
+            "Image gain: the score minus that of the same model without the image, where that was run.",
+        ),
+    )
+
+
+def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
+    return tuple(f"{task.name}: {text}" for task in tasks for text in warnings(task))
+
+
+def comparison_table(report: RunReport, other: RunComparison, position: int) -> Table:
+    """Return the tests between a run and another one."""
+    tasks = {task.name: task for task in report.tasks}
+    rows = []
+    for one in [score for score in other.scores if not score.same_as]:
+        share = report_rows.is_share(tasks.get(one.task), one.metric, one.first, one.second)
+        alike = [
+            twin.rule
+            for twin in other.scores
+            if (twin.task, twin.metric, twin.same_as) == (one.task, one.metric, one.rule)
+        ]
+        names = map(name_cell, (one.task, ", ".join([one.rule, *alike]), one.metric))
+        values = (number(one.first, share), number(one.second, share))
+        found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
+        higher = "the other run is higher" if one.difference > 0 else "this run is higher"
+        verdict = "no test" if math.isnan(one.p_holm) else higher if one.p_holm < ALPHA else "no difference shown"
+        samples = f"{count(one.samples)} ({count(one.units)})"
+        rows.append(cells(*names, samples, *values, *found, verdict, points(one.detectable, share)))
+    return Table(
+        label=label("comparison", str(position)),
+        caption=f"{other.name} compared with this run, {report.title}.",
+        columns="lllrrrrlrrlr",
+        headings=cells(
+            *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
+            *("Test", "p", "p, Holm", "Finding", "Detectable"),
+        ),
+        rows=rows or [cells("nothing could be compared", *[""] * 11)],
+        warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
+        notes=(
+            INTERVALS,
+            "p, Holm: corrected for all tests of the report.",
+            "Detectable: the smallest true difference found with 80 % power.",
+            *other.notes,
+        ),
+    )
+
+
+def facts_table(report: RunReport) -> Table:
+    """Return the recorded facts about a run."""
+    times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
+    facts = {**{name: value for name, value in times.items() if value}, **report.facts}
+    rows = [cells(name, value) for name, value in facts.items()]
+    return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
+
+
+def _missing(report: RunReport) -> Table:
+    rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
+    return Table(label("missing"), "Tasks that were asked for and have no results.", "lp", cells("Task", "Why"), rows)
