@@ -27,6 +27,7 @@ from medtasks.audit.scoring import score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
+from medtasks.metrics.metric import clustered
 from medtasks.runs.replies import take_answer_field
 from medtasks.runs.run import Run as RunOnDisk
 from medtasks.runs.run import TaskRun
@@ -280,6 +281,11 @@ def _frame_of(readings: Sequence[TaskReading]) -> pd.DataFrame:
 
 def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
     paths = picture_files(reading)
+    by_row = {row: list(computed.samples.values()) for row, computed in reading.computed.items()}
+    clusters = {
+        row: dict(zip(reading.computed[row].samples, (one.get("cluster_id") for one in clustered(scores)), strict=True))
+        for row, scores in by_row.items()
+    }
     for item, document in zip(audit_items(reading), reading.answered, strict=True):
         doc_id = str(document["doc_id"])
         reply = reading.samples.replies.get(doc_id, Reply())
@@ -300,6 +306,6 @@ def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
                 "reason": answer.reason,
                 "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
                 "score": answer.score,
-                "cluster_id": score.get("cluster_id"),
+                "cluster_id": clusters[row][doc_id],
             }
             yield {**others, "task": reading.task.name, "row": row, **shown, **read}

@@ -10,18 +10,23 @@ labeler gets NaN, and of reports only the metrics that count words are computed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from medtasks.audit.comparing import Values, compared_values, main_metrics
 from medtasks.audit.report.contents import Baseline
 from medtasks.audit.scoring import Documents, scores_of
 from medtasks.data.samples import Sample
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Meant, Strategy
+from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Row, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.metrics.report_scores import mean
+from medtasks.stats.paired import PairedResult
 from medtasks.tasks.task_file import TaskFile
 
 _RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
@@ -31,7 +36,9 @@ class _Misread(Exception):
     """A rule does not read an answer from any of its replies; the message says how often."""
 
 
-def baselines(task: TaskFile, documents: Documents) -> tuple[Baseline, ...]:
+def baselines(
+    task: TaskFile, documents: Documents, run: Mapping[str, Mapping[str, Score]] = MappingProxyType({})
+) -> tuple[Baseline, ...]:
     """Return the baselines of a task on its documents.
 
     - Options: each letter that every question has (of at most six), the most frequent answer, a random one.
@@ -45,31 +52,70 @@ def baselines(task: TaskFile, documents: Documents) -> tuple[Baseline, ...]:
     Scores are by name of the row and metric, without metrics that do not depend on the replies. There are none for
     groups, tasks whose replies a judge reads, and datasets without a published target. Baselines hold no text of a
     credentialed dataset.
+
+    ``run`` are a run's scores by name of the row and document id. The constant answer that does best at the first main
+    metric is tested against them, question by question: its score comes from the same questions, so that an interval of
+    the run alone says too little of their difference.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
     samples = [Sample(document) for document in documents]
-    return (*_constants(task, documents, task.family.constant_replies(samples)), *_random(task, documents))
+    return (*_constants(task, documents, task.family.constant_replies(samples), run), *_random(task, documents))
 
 
-def _constants(task: TaskFile, documents: Documents, known: Sequence[Strategy]) -> list[Baseline]:
+def _constants(
+    task: TaskFile, documents: Documents, known: Sequence[Strategy], run: Mapping[str, Mapping[str, Score]]
+) -> list[Baseline]:
     scores: list[dict[str, dict[str, float]]] = [{} for _ in known]
     reasons: list[list[str]] = [[] for _ in known]
+    tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in known]
     metrics = _metrics(task)
     for name, row in task.rows.items():
         read = _Reader(task, row, documents)
         read.all_of(known)
+        constants: dict[int, list[Score]] = {}
         for position, strategy in enumerate(known):
             try:
-                found = evaluate(metrics, read.scores(strategy))
+                constants[position] = read.scores(strategy)
+                found = evaluate(metrics, constants[position])
                 scores[position][name] = {metric: float(one.value) for metric, one in found.items()}
             except _Misread as why:
                 scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
                 reasons[position].append(f" No score under {name}: {why}.")
+        if name in run and (tested := _best_against(task, documents, constants, run[name])) is not None:
+            tests[tested[0]][name] = tested[1:]
     return [
-        Baseline(strategy.name, strategy.describes + "".join(why), found)
-        for strategy, why, found in zip(known, reasons, scores, strict=True)
+        Baseline(strategy.name, strategy.describes + "".join(why), found, tested)
+        for strategy, why, found, tested in zip(known, reasons, scores, tests, strict=True)
     ]
+
+
+def _best_against(
+    task: TaskFile, documents: Documents, constants: Mapping[int, list[Score]], run: Mapping[str, Score]
+) -> tuple[int, str, PairedResult] | None:
+    """Return the place of the best constant, the metric, and its test against a run; None where nothing is paired.
+
+    A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
+    """
+    ids = [str(document["doc_id"]) for document in documents]
+    shared = [place for place, doc_id in enumerate(ids) if doc_id in run and not is_failed(run[doc_id])]
+    clusters = task.family.independent_clusters([Sample(documents[place]) for place in shared])
+    samples = [(ids[place], cluster) for place, cluster in zip(shared, clusters, strict=True)]
+
+    def values(metric: AnyMetric, scores: Sequence[Score]) -> Values:
+        return task.family.sample_values(metric, task.family.settled([scores[place] for place in shared]), samples)
+
+    for metric in main_metrics(task) if shared else ():
+        if not isinstance(metric, Metric):
+            continue
+        sign = -1 if metric.higher_is_better is False else 1
+        found = {place: values(metric, scores) for place, scores in constants.items()}
+        means = {place: mean([value for _, value in by_id.values()]) for place, by_id in found.items() if by_id}
+        if any(means.values()):
+            best = max(means, key=lambda place: sign * means[place])
+            compared = compared_values(found[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
+            return None if compared is None else (best, metric.name, compared)
+    return None
 
 
 class _Reader:

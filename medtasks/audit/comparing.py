@@ -6,7 +6,7 @@ task, and tasks without a metric that can be compared, raise RepliesError.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -43,7 +43,7 @@ from medtasks.tasks.task_files import task_file, variant_of
 
 _Key = TypeVar("_Key")
 Names = Sequence[str]
-Values = Mapping[str, tuple[str, float]]
+Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
 
 
@@ -227,7 +227,9 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
 
 
-def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
+def _values(
+    task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+) -> Values:
     values = task.family.sample_values(metric, scores, samples)
     texts = compares_texts(metric)
     if not values and task.family.paired:
@@ -250,7 +252,7 @@ def compared_values(first: Values, second: Values) -> PairedResult | None:
     return compare_paired(*_paired(first, second)) if first.keys() & second.keys() else None
 
 
-def _paired(first: Values, second: Values) -> tuple[list[float], list[float], list[str]]:
+def _paired(first: Values, second: Values) -> tuple[list[float], list[float], list[Hashable]]:
     """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
     shared = sorted(first.keys() & second.keys())
     first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))

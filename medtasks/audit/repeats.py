@@ -4,6 +4,11 @@ Nothing here depends on the order of repeats, of samples or of ranks. A repeat v
 a text in lower case; a reply that failed, and one without an answer, are no vote. Of answers with equally many votes a
 digest of the question and the answer decides, which favours no letter; how often that was is said. A sample that failed
 in every repeat has failed. The spread is the standard deviation of the repeats' values (divisor: repeats minus one).
+
+The interval of the mean holds the sampling of questions and of replies: values are averaged per question first, then
+clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread alone is that of replies to the
+same questions. The variance between questions and that within a question say which of the two more data would shrink.
+The majority's answers are another quantity, which depends on the number of repeats.
 """
 
 import hashlib
@@ -11,7 +16,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,14 +29,17 @@ from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.harness.repeats import repeats_in
-from medtasks.metrics.metric import Declaration, undeclared
+from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, undeclared
 from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rollouts import majority
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.manifest import RunManifest
 from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run
+from medtasks.stats.intervals import interval
+from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 REPEATS_FILE = "repeats.json"
@@ -162,7 +170,12 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     values = [_values(one)[name] for one in readings]
     declared = {metric.name: metric for metric in readings[0].task.metrics}
     scores = [
-        _score(declared.get(metric) or undeclared(metric), [one.get(metric, math.nan) for one in values], voted)
+        _score(
+            declared.get(metric) or undeclared(metric),
+            [one.get(metric, math.nan) for one in values],
+            voted,
+            _values_by_question(name, readings, declared.get(metric)),
+        )
         for metric in values[0]
         if metric not in COUNTS
     ]
@@ -176,13 +189,57 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     )
 
 
-def _score(metric: Declaration, values: Sequence[float], voted: Mapping[str, Score]) -> RepeatedScore:
+def _values_by_question(
+    name: str, readings: Sequence[TaskReading], metric: AnyMetric | None
+) -> dict[str, tuple[Hashable, list[float]]]:
+    """Return the cluster and the values of each question, or pair; none for what is no mean over questions."""
+    found: dict[str, tuple[Hashable, list[float]]] = {}
+    if not isinstance(metric, Metric) or not metric.has_error or not _is_told(name, readings):
+        return {}
+    for reading in readings:
+        computed = reading.computed.get(name)
+        if computed is None:
+            return {}
+        scores = {doc_id: score for doc_id, score in computed.samples.items() if not is_failed(score)}
+        clusters = [str(score.get("cluster_id")) for score in clustered(list(scores.values()))]
+        samples = list(zip(scores, clusters, strict=True))
+        values = reading.task.family.sample_values(metric, list(scores.values()), samples)
+        estimate = metric.estimate(list(scores.values())).value
+        if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
+            return {}
+        for question, (cluster, value) in values.items():
+            known, held = found.get(question, (cluster, []))
+            found[question] = (max(known, cluster, key=_members), [*held, value])
+    return found
+
+
+def _members(cluster: Hashable) -> tuple[int, str]:
+    """Return the order in which a whole pair comes after one of which a repeat lacks an answer."""
+    return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
+
+
+def _score(
+    metric: Declaration,
+    values: Sequence[float],
+    voted: Mapping[str, Score],
+    questions: Mapping[str, tuple[Hashable, Sequence[float]]],
+) -> RepeatedScore:
     ordered = sorted(values)  # sums of floats depend on their order
     known = not any(map(math.isnan, values))
-    mean = math.fsum(ordered) / len(ordered) if known else math.nan
+    average = math.fsum(ordered) / len(ordered) if known else math.nan
     spread = statistics.stdev(ordered) if known and len(ordered) > 1 else math.nan
-    name = metric.name
-    return RepeatedScore(name, tuple(ordered), mean, spread, voted.get(name), metric.is_share(*ordered))
+    name, share = metric.name, metric.is_share(*ordered)
+    whole = RepeatedScore(name, tuple(ordered), average, spread, voted.get(name), share)
+    if not questions or math.isnan(average):
+        return whole
+    means = [mean(held) for _, held in questions.values()]
+    found = mean_error(means, [cluster for cluster, _ in questions.values()])
+    low, high = interval(average, found.error, found.degrees, share, found.effective)
+    repeated = [(one, held) for one, (_, held) in zip(means, questions.values(), strict=True) if len(held) > 1]
+    within = mean([math.fsum((value - one) ** 2 for value in held) / (len(held) - 1) for one, held in repeated])
+    replies = mean([1 / len(held) for _, held in questions.values()]) * within
+    between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
+    return replace(whole, error=found.error, low=low, high=high, between=between, within=within)
 
 
 def _majority_values(name: str, readings: Sequence[TaskReading], by_id: Mapping[str, SampleScore]) -> dict[str, Score]:

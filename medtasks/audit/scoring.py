@@ -18,22 +18,23 @@ from medtasks.errors import MedTasksError, RepliesError, warn_once
 from medtasks.extract.registry import Kind
 from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled
-from medtasks.families.paired_choice import paired_answers
+from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
     Declaration,
     Estimate,
-    Metric,
     PanelResult,
+    Role,
     Score,
     Scores,
+    evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, ScoredPair, complete_pairs, count
+from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import interval
+from medtasks.stats.intervals import FEW_CLUSTERS, interval
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -45,14 +46,6 @@ CATEGORIES = "categories"
 _MAIN = "accuracy"
 OF_ANSWERS = frozenset({_MAIN, "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
-_SOLVED: Metric[ScoredPair] = Metric(
-    "set_accuracy", of=lambda pair: float(pair.solved), clusters=(lambda pair: pair.first.pair_id,)
-)
-_RIGHT: Metric[PairedAnswer] = Metric(
-    "individual_accuracy",
-    of=lambda answer: float(answer.correct),
-    clusters=(lambda answer: answer.pair_id, lambda answer: answer.image_id),
-)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
 # Columns that are shown as what they are, and a patient's, which is shown nowhere.
 _READ = (
@@ -83,6 +76,7 @@ def score_replies(
     rows = {}
     for name, (rule, scores) in rows_of(task, asked, replies).items():
         row, panels = rule_scores(task, rule, scores, asked, metrics), panel_results(metrics, scores)
+        warn(row.few_clusters, ())
         if not task.family.paired:
             warn(said_of(task, asked, scores, metrics), () if compares_reports else panels)
         of_reports = panels if compares_reports else []
@@ -177,16 +171,29 @@ def rule_scores(
     """
     reasons = count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
-    table = tuple(with_interval(one, one.estimate(scores)) for one in metrics or task.metrics)
+    estimates = evaluate(metrics or task.metrics, scores)
+    table = tuple(with_interval(one, estimates[one.name]) for one in metrics or task.metrics)
     stopped = any(score.get("stops") for score in scores)
     why = next(said_of(task, columns, scores), "") if stopped else ""
     undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
+    few = tuple(few_clusters(metrics or task.metrics, estimates))
     if not task.family.paired:
-        return RuleScores("", rule, "", table, reasons, by_group(task, columns, scores), failures=undefined)
+        groups = by_group(task, columns, scores)
+        return RuleScores("", rule, "", table, reasons, groups, failures=undefined, few_clusters=few)
     answers = paired_answers(task.metrics[0].selection(scores))
     counts = count(answers)
-    groups = {CATEGORIES: _categories(answers, counts)}
-    return RuleScores("", rule, "", table, reasons, groups, _outcomes(answers), failures=undefined, categories=counts)
+    return RuleScores(
+        "",
+        rule,
+        "",
+        table,
+        reasons,
+        {CATEGORIES: _categories(answers, counts)},
+        _outcomes(answers),
+        failures=undefined,
+        categories=counts,
+        few_clusters=few,
+    )
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
@@ -199,10 +206,7 @@ def _categories(answers: Sequence[PairedAnswer], counts: Mapping[str, Counts]) -
     pairs = complete_pairs(answers)
     groups = []
     for name in sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name)):
-        here: Any = [one for one in answers if name in one.categories]
-        both: Any = [pair for pair in pairs for one in (pair.first, pair.second) if name in one.categories]
-        scores = (with_interval(_SOLVED, _SOLVED.estimate(both)), with_interval(_RIGHT, _RIGHT.estimate(here)))
-        groups.append(Group(name, counts[name].images, scores))
+        groups.append(Group(name, counts[name].images, _category_scores(name, answers, pairs)))
     return tuple(groups)
 
 
@@ -233,6 +237,42 @@ def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Seque
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
     yield from filter(None, warnings)
+
+
+def _category_scores(
+    name: str, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]
+) -> tuple[ReportedScore, ReportedScore]:
+    here = [one for one in answers if name in one.categories]
+    images_of = {pair: sum(name in one.categories for one in (pair.first, pair.second)) for pair in pairs}
+    solved = mean_over_pairs(
+        "set_accuracy",
+        lambda pair: float(pair.solved),
+        units=lambda _: pairs,
+        weights=lambda units: [float(images_of[pair]) for pair in units],
+    )
+    right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
+    return with_interval(solved, solved.estimate(())), with_interval(right, right.estimate(()))
+
+
+def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
+    """Return a sentence on the main metrics whose intervals rest on few effective clusters, if there are any.
+
+    Source of the number: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees
+    of freedom plus one.
+    """
+    compared = [metric for metric in metrics if metric.is_compared]
+    main = [metric.name for metric in compared if metric.role is Role.MAIN] or [metric.name for metric in compared]
+    few = {
+        name: degrees + 1
+        for name in main
+        if (degrees := estimates[name].degrees) is not None and degrees + 1 < FEW_CLUSTERS
+    }
+    if not few:
+        return []
+    return [
+        f"Few clusters: the samples are worth {min(few.values()):.1f} patients, images or pairs of equal size, so that "
+        f"intervals of {', '.join(few)} are rough."
+    ]
 
 
 def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
@@ -275,7 +315,7 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
 def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
     """Return the estimate of a metric with its 95 % interval."""
     share = metric.is_share(estimate.value)
-    low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
+    low, high = interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
     has_error = estimate.clusters is not None
     return ReportedScore(
         metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error

@@ -16,7 +16,7 @@ from medtasks.audit.report.words import p_value
 from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
 from medtasks.runs.model_names import model_title
-from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
+from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
         out.print(
             f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
         )
+    if any(test.result.test == DYADIC for test in tests):
+        out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
     if tests:
         number = sum(not test.same_as for task in comparisons.tasks.values() for test in task.comparisons)
         out.print(

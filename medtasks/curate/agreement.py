@@ -87,7 +87,9 @@ def _agreement(
     found = values_with_errors(table, units, lambda counts: {"kappa": weighted_kappa(counts, weights)})
     value, error = found.get("kappa", math.nan), found.get("kappa_stderr", math.nan)
     number = len(set(units))
-    low, high = interval(value, error if error >= 0 else math.nan, number, share=False) if common else (math.nan,) * 2
+    low, high = (
+        interval(value, error if error >= 0 else math.nan, number - 1, share=False) if common else (math.nan,) * 2
+    )
     return Agreement(
         what=what,
         reviewers=pair,

@@ -20,7 +20,7 @@ from medtasks.errors import MedTasksError
 from medtasks.stats.bootstrap import RESAMPLES, SEED
 from medtasks.stats.intervals import LEVEL, interval
 from medtasks.stats.rank_correlation import rank_correlation, rank_correlation_interval
-from medtasks.stats.standard_error import clustered_standard_error, connected_components
+from medtasks.stats.standard_error import clustered_error, connected_components
 
 ALL = "all"
 SIMILARITIES = ("gap", "sim_med")
@@ -143,7 +143,8 @@ def gap_bins(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> li
             if members := ordered[start:end]:
                 values, groups = [errors[one] for one in members], [clusters[one] for one in members]
                 share = math.fsum(values) / len(values)
-                ends = interval(share, clustered_standard_error(values, groups), len(set(groups)), share=True)
+                known = clustered_error(values, groups)
+                ends = interval(share, known.error, known.degrees, share=True, effective=known.effective)
                 gap = math.fsum(pairs[one].gap for one in members) / len(members)
                 found.append(GapBin(model, gap, len(members), share, *ends))
     return found

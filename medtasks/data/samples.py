@@ -71,10 +71,11 @@ class Sample:
 
     @property
     def cluster_id(self) -> str:
-        """What errors are clustered by: the patient, else the image, else the document itself.
+        """Cluster of errors and tests: the patient, else the image, else the document itself.
 
         A document that stands for a question several times says itself what it belongs to, in ``unit_id``. Scores end
-        up in the harness's samples file, so what identifies a patient is hashed.
+        up in the harness's samples file, so what identifies a patient is hashed. Where patients share images,
+        :func:`medtasks.stats.standard_error.joined_clusters` joins them.
 
         Example:
             >>> Sample({"doc_id": "7", "patient_id": "p9"}).cluster_id == Sample({"patient_id": "p9"}).cluster_id
@@ -82,8 +83,13 @@ class Sample:
             >>> Sample({"doc_id": "7", "image_id": "scan", "patient_id": None}).cluster_id
             'image-59ad1b2fc74287de'
         """
-        for kind in _CLUSTERS:
-            value = self.document.get(f"{kind}_id")
-            if value is not None:
-                return f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"
-        return "unknown"
+        return next((key for kind in _CLUSTERS if (key := self._hashed_id(kind)) is not None), "unknown")
+
+    @property
+    def patient_image(self) -> str | None:
+        """The image of a known patient, which other patients may share; None where the cluster is none of a patient."""
+        return self._hashed_id("image") if self.cluster_id.startswith("patient-") else None
+
+    def _hashed_id(self, kind: str) -> str | None:
+        value = self.document.get(f"{kind}_id")
+        return None if value is None else f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"

@@ -28,7 +28,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from medtasks.data.option_lines import relettered
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import MedTasksError
 from medtasks.stats.standard_error import connected_components
@@ -81,9 +81,10 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 
     A MedTasksError says that no document has options and a right one.
     """
+    own = [Sample(document).cluster_id for document in documents]
     changed = [
         {**_rotation(document, number), "unit_id": cluster}
-        for document, cluster in zip(documents, clusters or map(_cluster, documents), strict=True)
+        for document, cluster in zip(documents, clusters or own, strict=True)
         for number in range(len(document["options"]) if _keyed(document) else 0)
     ]
     if not changed:
@@ -148,11 +149,6 @@ def _rotated_key(document: Mapping[str, Any], number: int, options: int) -> dict
     if "answers" in document:
         return {"answers": sorted(moved[one] for one in document["answers"])}
     return {"answer": moved[document["answer"]]}
-
-
-def _cluster(document: Mapping[str, Any]) -> str:
-    kinds = ("patient", "image", "doc")
-    return next(f"{kind} {document[f'{kind}_id']}" for kind in kinds if document.get(f"{kind}_id") is not None)
 
 
 def images_of(document: Document) -> Shown:

@@ -105,7 +105,7 @@ class Classification(TaskFamily):
             CorpusMetric(name, selection=answered, panel=_CLASSES, description=description)
             for name, description in zip(MULTICLASS_METRICS, _MULTICLASS, strict=True)
         ),
-        replace(INVALID_RATE, all_clusters=True),
+        INVALID_RATE,
         *SAMPLE_COUNTS,
     )
     # What single samples have; the metrics above are means over classes.
@@ -158,10 +158,9 @@ class MultiLabel(TaskFamily):
             CorpusMetric(name, selection=judged, panel=_LABELS, description=description)
             for name, description in zip(MULTILABEL_METRICS, _MULTILABEL, strict=True)
         ),
-        replace(INVALID_RATE, selection=judged, all_clusters=True),
+        replace(INVALID_RATE, selection=judged),
         judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics.",
-            all_clusters=True,
         ),
         *LABELLED_SAMPLE_COUNTS,
     )

@@ -6,7 +6,7 @@ ask this object; nothing else looks at what columns a document has.
 
 import math
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
@@ -30,7 +30,8 @@ from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.texts import text_values
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, Scores
+from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
+from medtasks.stats.standard_error import joined_clusters
 
 FENCED = "_fenced"
 """What stands behind a rule's name in scores of replies that the judge got between marks."""
@@ -189,7 +190,8 @@ class TaskFamily(ABC):
         """
         if row.reasoned and reply.text is not None and not reply.failed:
             return self._reasoned(sample, reply, replace(row, reasoned=False))
-        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id, **self._score(sample, reply, row)}
+        image = {} if sample.patient_image is None else {PATIENT_IMAGE: sample.patient_image}
+        score = {"sample": sample.doc_id, "cluster_id": sample.cluster_id, **image, **self._score(sample, reply, row)}
         score["rule"] = f"{score['rule']}{FENCED}" if row.fenced else score["rule"]
         score["reason"] = str(score["reason"])
         if reply.cut:
@@ -226,12 +228,12 @@ class TaskFamily(ABC):
         return scores
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
-        """Return what makes samples independent of one another, shape (samples,)."""
-        return [sample.cluster_id for sample in samples]
+        """Return the clusters of tests and of calibration, shape (samples,), which are those of errors."""
+        return joined_clusters([sample.cluster_id for sample in samples], [sample.patient_image for sample in samples])
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
-    ) -> dict[str, tuple[str, float]]:
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+    ) -> dict[str, tuple[Hashable, float]]:
         """Return what single samples are worth under a metric, for tests that pair the samples of two runs.
 
         Scores have shape (samples,), as have the ids with clusters of :meth:`independent_clusters`. The result has

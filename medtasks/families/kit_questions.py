@@ -110,7 +110,9 @@ class _OpenAccuracy(Metric[Score]):
         found, valued = super().estimate(scores), self.values(scores)
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
             return found
-        return Estimate(found.value / len(valued), found.error / len(valued), found.clusters)
+        error = found.error / len(valued)
+        effective = None if error else found.effective
+        return Estimate(found.value / len(valued), error, found.clusters, found.degrees, effective)
 
 
 _RIGHT = _field("right")

@@ -5,8 +5,7 @@ together. In free-form mode the model answers without options, and a judge says 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.own_datasets import access_of
@@ -26,10 +25,10 @@ from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row,
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, counting
-from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, distinct_answers
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, clustered, counting
+from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
 from medtasks.metrics.report_scores import mean
-from medtasks.stats.standard_error import connected_components
+from medtasks.stats.standard_error import Dyad, connected_components
 
 
 def paired_answers(scores: Scores) -> list[PairedAnswer]:
@@ -38,12 +37,12 @@ def paired_answers(scores: Scores) -> list[PairedAnswer]:
         PairedAnswer(
             one["pair_id"],
             one["position"],
-            one["image_id"],
+            str(one.get("cluster_id") or one["image_id"]),
             one["target"],
             one["value"],
             tuple(one["categories"]),
         )
-        for one in scores
+        for one in clustered(scores)
     )
 
 
@@ -66,41 +65,62 @@ def _incomplete_warning(scores: Scores) -> str:
     )
 
 
+Answers = tuple[PairedAnswer, ...]
+"""One or two answers to one pair."""
+
+
+def mean_over_pairs(name: str, of: Callable[[ScoredPair], float | None], **declared: Any) -> Metric[ScoredPair]:
+    """Return a mean over complete pairs, which are dyads of images."""
+    images = (lambda pair: pair.first.image_id, lambda pair: pair.second.image_id)
+    return Metric(name, of=of, clusters=images, **{"units": _pairs, **declared})
+
+
+def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared: Any) -> Metric[Answers]:
+    """Return a mean over answers, with errors over the dyads of images that answers to one pair make together."""
+    return Metric(
+        name,
+        of=lambda answers: mean([float(of(one)) for one in answers]),
+        clusters=(lambda answers: answers[0].image_id, lambda answers: answers[-1].image_id),
+        weights=lambda units: [float(len(answers)) for answers in units],
+        **{"units": lambda scores: answers_by_pair(paired_answers(scores)), **declared},
+    )
+
+
 def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
-    """Set accuracy and confusion are means over pairs; the others over answers that share a pair or an image."""
-    of_pairs: dict[str, Any] = {"selection": selection, "units": _pairs, "clusters": (lambda pair: pair.first.pair_id,)}
-    of_answers: dict[str, Any] = {
-        "selection": selection,
-        "units": paired_answers,
-        "clusters": (lambda answer: answer.pair_id, lambda answer: answer.image_id),
-    }
     return (
-        Metric(
+        mean_over_pairs(
             "set_accuracy",
+            lambda pair: float(pair.solved),
+            selection=selection,
             role=Role.MAIN,
             warning=_incomplete_warning,
             description="Share of pairs with both images answered rightly.",
-            of=lambda pair: float(pair.solved),
-            **of_pairs,
         ),
-        Metric(
+        mean_over_answers(
             "individual_accuracy",
+            lambda answer: answer.correct,
+            selection=selection,
             role=Role.MAIN,
             description="Share of images answered rightly; an invalid reply is wrong.",
-            of=lambda answer: float(answer.correct),
-            **of_answers,
         ),
         # Without a valid pair it is NaN. The reference guards its division by printing 0 there, which would make a
         # model that never gives a valid answer look like the least confused one; no published row has that case.
-        Metric(
+        mean_over_pairs(
             "confusion",
-            False,
+            lambda pair: float(pair.confused) if pair.valid else None,
+            higher_is_better=False,
+            selection=selection,
             role=Role.ASIDE,
             description="Share of pairs in which both images got the same answer, of pairs with two valid replies.",
-            of=lambda pair: float(pair.confused) if pair.valid else None,
-            **of_pairs,
         ),
-        replace(INVALID_RATE, role=Role.ASIDE, of=lambda answer: float(answer.value is None), **of_answers),
+        mean_over_answers(
+            INVALID_RATE.name,
+            lambda answer: answer.value is None,
+            higher_is_better=False,
+            selection=selection,
+            role=Role.ASIDE,
+            description=INVALID_RATE.description,
+        ),
         counting(
             "incomplete_pairs",
             _incomplete,
@@ -141,20 +161,26 @@ class PairedChoice(TaskFamily):
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
-        keys = [[("pair", one.document["pair_id"]), ("image", one.document["image_id"])] for one in samples]
+        images = super().independent_clusters(samples)
+        keys = [(("pair", one.document["pair_id"]), image) for one, image in zip(samples, images, strict=True)]
         return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
-    ) -> dict[str, tuple[str, float]]:
-        """Return what pairs are worth under set accuracy, and single samples under everything else."""
-        if metric.name == "set_accuracy":
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+    ) -> dict[str, tuple[Hashable, float]]:
+        """Return the values of pairs under a mean over pairs, else those of single samples; clusters are dyads."""
+        dyads = {
+            answers[0].pair_id: Dyad(answers[0].pair_id, answers[0].image_id, answers[-1].image_id)
+            for answers in answers_by_pair(paired_answers(scores))
+        }
+        if metric.name in ("set_accuracy", "confusion"):
             pairs: Sequence[tuple[Any, float]] = metric.values(scores)
-            return {pair.first.pair_id: (pair.first.pair_id, value) for pair, value in pairs}
-        known = {(one["pair_id"], one["position"]): sample for one, sample in zip(scores, samples, strict=True)}
-        answers: Sequence[tuple[Any, float]] = metric.values(scores)
-        valued = ((known[one.pair_id, one.position], value) for one, value in answers)
-        return {doc_id: (cluster, value) for (doc_id, cluster), value in valued}
+            return {pair.first.pair_id: (dyads[pair.first.pair_id], value) for pair, value in pairs}
+        return {
+            doc_id: (dyads[score["pair_id"]], value)
+            for score, (doc_id, _) in zip(scores, samples, strict=True)
+            for _, value in metric.values([score])
+        }
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""

@@ -5,7 +5,7 @@ question may be answered on different ranks, so nothing is decided about a quest
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
@@ -67,7 +67,6 @@ def _mean_over_questions(name: str, description: str, *, higher_is_better: bool 
         of=lambda question: question.values.get(name),
         units=_questions,
         clusters=(lambda question: question.cluster,),
-        all_clusters=True,
     )
 
 
@@ -103,8 +102,8 @@ class RotatedChoice(TaskFamily):
         return {**_rotation(sample), "target": target, "value": value, "right": float(value == target), **stops}
 
     def sample_values(
-        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
-    ) -> dict[str, tuple[str, float]]:
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
+    ) -> dict[str, tuple[Hashable, float]]:
         """Return what single rotations are worth, each as if its question was asked in no other."""
         return {
             doc_id: (cluster, value)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 from medtasks.metrics.report_scores import mean
-from medtasks.stats.standard_error import clustered_standard_error, two_way_standard_error
+from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
 Scores = Sequence[Score]
@@ -45,14 +45,18 @@ STDERR = "_stderr"  # ending of the name under which a metric's standard error s
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a metric gives for some scores: its value, where a whole number is a count, and its standard error.
+    """Value of a metric for some scores, where a whole number is a count, and its standard error.
 
-    NaN is what is not defined. ``clusters`` is the number of independent ones behind the error; None without an error.
+    NaN is what is not defined. ``clusters`` is the number of independent ones of which the error is; None without an
+    error. ``degrees`` of freedom and the ``effective`` number of independent answers are those of the interval
+    (:func:`medtasks.stats.intervals.interval`), None where they are not known.
     """
 
     value: float
     error: float = math.nan
     clusters: int | None = None
+    degrees: float | None = None
+    effective: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,20 +88,35 @@ def cluster_of(score: Mapping[str, Any]) -> Hashable:
     return cast(Hashable, score["cluster_id"])
 
 
+PATIENT_IMAGE = "patient_image"
+"""Field of scores whose cluster is a patient: the image, by which several patients may be connected."""
+
+
+def clustered(scores: Scores) -> Scores:
+    """Return scores in which patients that share an image have one cluster."""
+    if not any(PATIENT_IMAGE in score for score in scores):
+        return scores
+    own = [str(score.get("cluster_id")) for score in scores]
+    shared = [
+        score.get(PATIENT_IMAGE) if cluster.startswith("patient-") else None
+        for score, cluster in zip(scores, own, strict=True)
+    ]
+    clusters = joined_clusters(own, shared)
+    return [{**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)]
+
+
 @dataclass(frozen=True)
 class Metric(Declaration, Generic[U]):
     """A mean over samples, or over units that several samples make together; by default each score is one.
 
-    ``clusters`` are what a unit shares with others that are not independent of it; of two kinds, errors are clustered
-    by both. ``weights`` tell how often each unit counts. With ``all_clusters`` an interval counts the clusters of all
-    scores, also of those without a value.
+    ``clusters`` are what a unit shares with others that are not independent of it; two make it a dyad, as a pair is
+    of its images, which other dyads may share in either place. ``weights`` tell how often each unit counts.
     """
 
     of: Callable[[U], float | None] = field(kw_only=True)  # None where the metric says nothing about a unit
     units: Callable[[Scores], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
     clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (cluster_of,)), kw_only=True)
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
-    all_clusters: bool = field(default=False, kw_only=True)
 
     def values(self, scores: Scores) -> list[tuple[U, float]]:
         """Return the units that have a value, with it."""
@@ -105,7 +124,7 @@ class Metric(Declaration, Generic[U]):
 
     def estimate(self, scores: Scores) -> Estimate:
         """Return value and standard error."""
-        units = self.units(self.selection(scores))
+        units = self.units(clustered(self.selection(scores)))
         weights = [1.0] * len(units) if self.weights is None else self.weights(units)
         valued = [
             (value, weight, unit)
@@ -113,23 +132,15 @@ class Metric(Declaration, Generic[U]):
             if (value := self.of(unit)) is not None and weight
         ]
         values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
-        clusters = [[_known(key(unit), place) for place, (*_, unit) in enumerate(valued)] for key in self.clusters]
         value = mean(values) if self.weights is None else weighted_mean(values, by)
         if not self.has_error:
             return Estimate(value)
-        if self.weights is not None:
-            values = _weighted_deviations(values, by, value)
-        error = (
-            two_way_standard_error(values, *clusters)
-            if len(clusters) > 1
-            else clustered_standard_error(values, *clusters)
-        )
-        counted = (
-            {_known(score.get("cluster_id"), place) for place, score in enumerate(scores)}
-            if self.all_clusters
-            else set(clusters[0])
-        )
-        return Estimate(value, error, len(counted))
+        keys = [[_known(key(unit), place) for place, (*_, unit) in enumerate(valued)] for key in self.clusters]
+        if len(keys) > 1:
+            found = dyadic_error(values, list(zip(*keys, strict=True)), by)
+        else:
+            found = clustered_error(values, keys[0], by)
+        return Estimate(value, found.error, found.clusters, found.degrees, found.effective)
 
 
 def _known(cluster: Hashable, place: int) -> Hashable:
@@ -146,15 +157,6 @@ def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
     """
     total = math.fsum(by)
     return math.fsum(value * weight for value, weight in zip(values, by, strict=True)) / total if total else math.nan
-
-
-def _weighted_deviations(values: Sequence[float], by: Sequence[float], around: float) -> list[float]:
-    """Return values whose mean has the standard error of the weighted mean, which is a ratio.
-
-    Source: Liang and Zeger (1986), as for :func:`~medtasks.stats.standard_error.clustered_standard_error`.
-    """
-    scale = len(by) / math.fsum(by) if by else 0.0
-    return [(value - around) * weight * scale for value, weight in zip(values, by, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ class Panel(Generic[R]):
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""
-        return _computed(self, frozenset(Counter(map(self.row, scores)).items()))
+        return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
 
 
 @lru_cache(maxsize=8)
@@ -225,8 +227,10 @@ class CorpusMetric(Declaration):
         found = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
         if not self.has_error:
             return Estimate(found.value)
-        clusters = {_known(score.get("cluster_id"), place) for place, score in enumerate(scores)}
-        return Estimate(found.value, found.error, len(clusters))
+        clusters = [_known(score.get("cluster_id"), place) for place, score in enumerate(clustered(chosen))]
+        sizes = clustered_error([0.0] * len(clusters), clusters)
+        effective = None if found.error > 0 else float(sizes.clusters)
+        return Estimate(found.value, found.error, sizes.clusters, sizes.degrees, effective)
 
 
 AnyMetric = Metric[Any] | CorpusMetric

@@ -16,8 +16,8 @@ TOTAL = "total"
 class PairedAnswer:
     """The scored answer to one image of a pair.
 
-    ``position`` is 1 or 2; pairs may share images. ``target`` and ``value`` are letters; an invalid reply has no value.
-    ``categories`` are medical areas of the image.
+    ``position`` is 1 or 2; pairs may share images. ``image_id`` is the patient where one is known. ``target`` and
+    ``value`` are letters; an invalid reply has no value. ``categories`` are medical areas of the image.
     """
 
     pair_id: str
@@ -130,6 +130,14 @@ def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
         if slot not in chosen or (answer.value or "") > (chosen[slot].value or ""):
             chosen[slot] = answer
     return [chosen[slot] for slot in sorted(chosen)]
+
+
+def answers_by_pair(answers: Sequence[PairedAnswer]) -> list[tuple[PairedAnswer, ...]]:
+    """Return the one or two answers to each pair, sorted by pair id."""
+    by_pair: dict[str, list[PairedAnswer]] = defaultdict(list)
+    for answer in sorted(answers, key=lambda one: (one.pair_id, one.position)):
+        by_pair[answer.pair_id].append(answer)
+    return [tuple(held) for held in by_pair.values()]
 
 
 def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:

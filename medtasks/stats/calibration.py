@@ -30,7 +30,7 @@ import numpy as np
 
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
 from medtasks.stats.intervals import interval
-from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.stats.standard_error import clustered_error
 
 Sample = tuple[float, float, float]  # confidence, how right the answer is (0 to 1), and its Brier score
 
@@ -209,12 +209,14 @@ def calibration(
     answers = Answers.of(rows, units)
     drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
-    error = clustered_standard_error(answers.right.tolist(), answers.unit.tolist())
+    known = clustered_error(answers.right.tolist(), answers.unit.tolist())
     ece, aurc = answers.calibration_error(), answers.risk_coverage_area()
     return Calibration(
         samples=len(rows),
         left_out=left_out,
-        accuracy=Measure(accuracy, *interval(accuracy, error, answers.units, share=True)),
+        accuracy=Measure(
+            accuracy, *interval(accuracy, known.error, known.degrees, share=True, effective=known.effective)
+        ),
         confidence=_mean(answers.confidence),
         ece=Measure(ece, *error_interval(ece, drawn)),
         brier=Measure(brier, *percentiles(drawn.brier)),

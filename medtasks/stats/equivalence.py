@@ -9,12 +9,14 @@ Right and wrong answers: the score test of Tango (1998), Statistics in Medicine 
 It takes the variance that fits the difference it tests, so that models that never differed on a few samples are not
 called equivalent: with a margin of 1 point that takes 270 independent samples, where an exact test takes 299. Samples
 of one unit count as the number of independent ones that would have the same standard error (Kish, 1965), as in
-:mod:`medtasks.stats.intervals`; as more than units only where many units differ.
+:mod:`medtasks.stats.intervals`; as more than units only where many units differ. The standard error is that of clusters
+or dyads, and the quantile that of Student's t for its degrees of freedom (:mod:`medtasks.stats.standard_error`).
 
-Other values: Student's t with the clustered standard error. Where only few units differ at all, their spread says too
+Other values: Student's t with the same standard error. Where only few units differ at all, their spread says too
 little, and the error is at least that of Tango's test for the margin.
 
-Simulated at the margin (``tests/stats/test_equivalence.py``), at most 8 % are called equivalent, where 5 % should be.
+Simulated at the margin, at most 6 % are called equivalent on pairs that share images (``benchmarks/intervals.py``),
+and at most 8 % in clusters (``tests/stats/test_equivalence.py``), where 5 % should be.
 """
 
 import math
@@ -23,8 +25,9 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
 
-from medtasks.stats.paired import ALPHA, POWER
-from medtasks.stats.standard_error import clustered_standard_error, mean_standard_error
+from medtasks.stats.intervals import t_quantile
+from medtasks.stats.paired import ALPHA, POWER, exceeding
+from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units
 
 MARGIN = 0.01
 """One percentage point: about what the published tables of a benchmark are rounded to, and well below the standard
@@ -33,6 +36,7 @@ SCORE_TEST = "score test (Tango)"
 STUDENT = "Student's t of units"
 
 _FEW = 50  # units that differ
+_HARDLY_ANY = 8  # as for shares (:mod:`medtasks.stats.standard_error`)
 _HALVINGS = 60
 _NO_SPREAD = 1e-12
 
@@ -74,19 +78,20 @@ def equivalence(
             f"{len(units)}, {margin}"
         )
     differences = [after - before for before, after in zip(first, second, strict=True)]
-    number, samples, mean = len(set(units)), len(differences), math.fsum(differences) / len(differences)
+    units = separate_units(units)
+    known, samples, mean = mean_error(differences, units), len(differences), math.fsum(differences) / len(differences)
     reach = max(1.0, max(*first, *second) - min(*first, *second))
     if {*first, *second} <= {0.0, 1.0}:
-        share = _effective(differences, units) / samples
+        share = _effective(differences, units, known) / samples
         gained, lost = (sum(sign * one > 0 for one in differences) for sign in (1, -1))
         test, statistic = SCORE_TEST, partial(tango_statistic, share * gained, share * lost, share * samples)
     else:
-        error = _error(differences, units, margin, reach)
+        error = _error(differences, units, known, margin, reach)
         test, statistic = STUDENT, partial(_student, mean, error)
-    low, high = _interval(statistic, number, reach)
-    p = max(_above(statistic(-margin), number), _above(-statistic(margin), number))
-    variance = clustered_standard_error(differences, units) ** 2 * samples
-    return Equivalence(margin, low, high, test, p, _needed(variance, samples, number, mean, margin, reach))
+    low, high = _interval(statistic, known.degrees, reach)
+    p = max(exceeding(statistic(-margin), known.degrees), exceeding(-statistic(margin), known.degrees))
+    needed = _needed(known.error**2 * samples, samples, known.clusters, mean, margin, reach)
+    return Equivalence(margin, low, high, test, p, needed)
 
 
 def _student(mean: float, error: float, true: float) -> float:
@@ -112,17 +117,21 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     return math.copysign(math.inf, distance) if abs(distance) > _NO_SPREAD else 0.0
 
 
-def _effective(differences: Sequence[float], units: Sequence[Hashable]) -> float:
+def _effective(differences: Sequence[float], units: Sequence[Hashable], known: MeanError) -> float:
     """Return how many independent samples would have the same standard error.
 
-    At most as many as units where few of these differ: that does not show how the samples of a unit hang together.
+    At most as many as units where few of these differ, and of dyads no more than their degrees of freedom stand for
+    where hardly any does: that does not show how samples that share something hang together.
     """
-    number = len(set(units))
-    clustered, single = clustered_standard_error(differences, units), mean_standard_error(differences)
-    if number == len(differences) or not (clustered > _NO_SPREAD and single > _NO_SPREAD):
-        return float(number)
-    size = (single / clustered) ** 2 * len(differences)
-    return size if _changed(differences, units) >= _FEW else min(float(number), size)
+    changed, limit, single = _changed(differences, units), float(known.clusters), mean_standard_error(differences)
+    in_dyads = any(isinstance(unit, Dyad) for unit in units)
+    if in_dyads and changed < _HARDLY_ANY:
+        limit = min(limit, known.degrees + 1)
+    independent = not in_dyads and known.clusters == len(differences)
+    if independent or not (known.error > _NO_SPREAD and single > _NO_SPREAD):
+        return limit
+    size = (single / known.error) ** 2 * len(differences)
+    return size if changed >= _FEW else min(limit, size)
 
 
 def _changed(differences: Sequence[float], units: Sequence[Hashable]) -> int:
@@ -130,20 +139,21 @@ def _changed(differences: Sequence[float], units: Sequence[Hashable]) -> int:
     return len({unit for unit, difference in zip(units, differences, strict=True) if abs(difference) > _NO_SPREAD})
 
 
-def _error(differences: Sequence[float], units: Sequence[Hashable], margin: float, reach: float) -> float:
-    """Return the clustered standard error, where few units differ at least that of Tango's test at the margin.
+def _error(
+    differences: Sequence[float], units: Sequence[Hashable], known: MeanError, margin: float, reach: float
+) -> float:
+    """Return the standard error, where few units differ at least that of Tango's test at the margin.
 
     ``reach`` is the largest possible difference: values that rarely differ, and then by all of it, vary the most.
     """
-    error, number = clustered_standard_error(differences, units), len(set(units))
-    if _changed(differences, units) >= min(_FEW, number) or margin >= reach:
-        return error
-    return max(error, math.sqrt(margin * (reach - margin) / number))
+    if _changed(differences, units) >= min(_FEW, known.clusters) or margin >= reach:
+        return known.error
+    return max(known.error, math.sqrt(margin * (reach - margin) / known.clusters))
 
 
-def _interval(statistic: Callable[[float], float], units: int, reach: float) -> tuple[float, float]:
+def _interval(statistic: Callable[[float], float], degrees: float, reach: float) -> tuple[float, float]:
     """Return the true differences, from ``-reach`` to ``reach``, that neither one-sided test rejects."""
-    limit = _quantile(1 - ALPHA, units)
+    limit = t_quantile(1 - ALPHA, degrees)
     if math.isnan(limit) or math.isnan(statistic(0.0)):
         return math.nan, math.nan
 
@@ -172,23 +182,6 @@ def _needed(variance: float, samples: int, units: int, observed: float, margin: 
         return math.ceil(needed)
     left = margin - abs(observed)
     return max(samples + 1, math.ceil((level + _normal(POWER)) ** 2 * variance / left**2)) if left > 0 else None
-
-
-def _above(statistic: float, units: int) -> float:
-    """Return the probability of a larger statistic if there is no difference from the one tested."""
-    if math.isnan(statistic) or units < 2:
-        return math.nan
-    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy.stats takes seconds to import
-
-    return float(stdtr(units - 1, -statistic))
-
-
-def _quantile(probability: float, units: int) -> float:
-    if units < 2:
-        return math.nan
-    from scipy.special import stdtrit
-
-    return float(stdtrit(units - 1, probability))
 
 
 def _normal(probability: float) -> float:

@@ -3,77 +3,74 @@
 A share gets the interval of Wilson (1927) for the number of independent answers that would have the same standard
 error, the *effective sample size* ``p (1 - p) / error ** 2`` (Kish, "Survey Sampling", 1965). Survey statistics uses it
 for shares of clustered samples: Korn and Graubard (1998), Survey Methodology 24, who also correct for the few units
-behind the error; Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3, who find Wilson's the most
+of the error; Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3, who find Wilson's the most
 reliable of seven such intervals. It never leaves [0, 1], and says something also where every answer is right.
 
-Any other score gets Student's interval, ``value +- t * error``.
+Any other score gets Student's interval, ``value +- t * error``. Degrees of freedom and bounds of the effective size
+come from :mod:`medtasks.stats.standard_error`.
 
-Simulated coverage (``tests/stats/test_intervals.py``) is 92 to 98 % for shares of 5 to 95 % over 40 or more units, also
-of clustered answers, of answers to pairs that share images and of pairs, and for continuous scores. It is about 90 %
-for 40 very skewed values, such as log-normal ones, and up to 99 % for the individual accuracy of a model that confuses
-most pairs, because the two-way error never falls below that of independent answers.
+Simulated coverage (``benchmarks/intervals.py``) is 93 to 98 % for set accuracy, confusion and individual accuracy on
+MediConfusion's graph of shared images, and at least 91 % for shares of clusters of very unequal size; it is about 90 %
+for 40 very skewed values, such as log-normal ones (``tests/stats/test_intervals.py``).
 """
 
 import math
 from statistics import NormalDist
 
 LEVEL = 0.95
+FEW_CLUSTERS = 10
+"""Effective clusters, degrees of freedom plus one, below which an interval is said to rest on few of them."""
 _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but rounding
 
 
-def interval(value: float, error: float, units: int | None, share: bool) -> tuple[float, float]:
+def interval(
+    value: float, error: float, degrees: float | None, share: bool, effective: float | None = None
+) -> tuple[float, float]:
     """Return the ends of the 95 % interval of a score.
 
-    The error is clustered where samples are not independent. ``units`` is the number of independent units behind it,
-    such as patients or pairs; the quantile is that of Student's t for one less, the normal one where it is None, not
-    known. A ``share`` is a fraction of samples, or a mean of values between 0 and 1.
+    ``degrees`` are those of freedom of Student's t; where they are not known, None, the quantile is the normal one. A
+    ``share`` is a fraction of samples, or a mean of values between 0 and 1; ``effective`` is its effective sample size
+    where that is known, else it follows from the error.
 
-    Ends are NaN for an undefined value or error, for fewer than two units, and where all units agree so that the error
-    says nothing: but for shares with a known number of units, which then count as independent answers. Raises a
-    ValueError for a share that is not between 0 and 1, or a negative error.
+    Ends are NaN for an undefined value or error, without a degree of freedom, and where the error is 0 and says
+    nothing: but for shares with a known effective size. Raises a ValueError for a share that is not between 0 and 1, or
+    a negative error.
 
     Example:
-        >>> [round(end, 3) for end in interval(0.5, 0.0792, 40, share=True)]
+        >>> [round(end, 3) for end in interval(0.5, 0.0792, 39, share=True)]
         [0.347, 0.653]
-        >>> [round(end, 3) for end in interval(1.0, 0.0, 40, share=True)]
+        >>> [round(end, 3) for end in interval(1.0, 0.0, 39, share=True, effective=40)]
         [0.907, 1.0]
-        >>> [round(end, 2) for end in interval(3.5, 0.2, 100, share=False)]
+        >>> [round(end, 2) for end in interval(3.5, 0.2, 99, share=False)]
         [3.1, 3.9]
     """
     if error < 0 or (share and (value < -_NO_SPREAD or value > 1 + _NO_SPREAD)):
         raise ValueError(f"expected a share between 0 and 1 and an error of at least 0, but got {value} and {error}")
-    if not (math.isfinite(value) and math.isfinite(error)) or (units is not None and units < 2):
+    known = math.isfinite(value) and math.isfinite(error)
+    if not known or (degrees is not None and not degrees > 0):
         return math.nan, math.nan
-    quantile = _quantile(units)
-    if share:
-        return _wilson(min(max(value, 0.0), 1.0), error, units, quantile)
-    if error <= _NO_SPREAD * abs(value):
-        return math.nan, math.nan
-    return value - quantile * error, value + quantile * error
-
-
-def _wilson(share: float, error: float, units: int | None, quantile: float) -> tuple[float, float]:
-    """Return Wilson's interval for the effective sample size.
-
-    It depends on quantile and sample size only through ``quantile ** 2 / size``, so that Student's quantile in place of
-    the normal one is the same as Korn and Graubard's factor on the size.
-    """
-    spread = share * (1 - share)
-    if error > _NO_SPREAD and spread > 0:
-        size = spread / error**2
-    elif units is not None:
-        size = float(units)
-    else:
-        return math.nan, math.nan
+    quantile = t_quantile((1 + LEVEL) / 2, degrees)
+    if not share:
+        if error <= _NO_SPREAD * abs(value):
+            return math.nan, math.nan
+        return value - quantile * error, value + quantile * error
+    value = min(max(value, 0.0), 1.0)
+    spread = value * (1 - value)
+    if effective is None:
+        if error <= _NO_SPREAD or spread <= 0:
+            return math.nan, math.nan
+        effective = spread / error**2
+    # Student's quantile in place of the normal one is the same as Korn and Graubard's factor on the size.
     square = quantile**2
-    middle = (share * size + square / 2) / (size + square)
-    half = quantile * math.sqrt(spread * size + square / 4) / (size + square)
-    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
+    middle = (value * effective + square / 2) / (effective + square)
+    half = quantile * math.sqrt(spread * effective + square / 4) / (effective + square)
+    return max(0.0, min(value, middle - half)), min(1.0, max(value, middle + half))
 
 
-def _quantile(units: int | None) -> float:
-    if units is None:
-        return NormalDist().inv_cdf((1 + LEVEL) / 2)
+def t_quantile(probability: float, degrees: float | None) -> float:
+    """Return the quantile of Student's t, or of the normal distribution where the degrees of freedom are None."""
+    if degrees is None:
+        return NormalDist().inv_cdf(probability)
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy.stats takes seconds to import
 
-    return float(stdtrit(units - 1, (1 + LEVEL) / 2))
+    return float(stdtrit(degrees, probability))

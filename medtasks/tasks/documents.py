@@ -122,7 +122,7 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
         return changes[task.variant](documents)
     family = task_file(str(task.base)).family
     samples = [Sample(document) for document in documents]
-    return rotated(documents, family.independent_clusters(samples) if family.paired else None)
+    return rotated(documents, family.independent_clusters(samples))
 
 
 def _base_documents(task: TaskFile) -> list[dict[str, Any]]:

@@ -10,17 +10,19 @@ import pytest
 from loguru import logger
 
 from medtasks.audit.baselines import baselines
-from medtasks.audit.scoring import score_replies, scores_of
+from medtasks.audit.scoring import rows_of, score_replies, scores_of
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import blind, rotated
 from medtasks.extract import chexbert_labels
+from medtasks.extract.failure import failed_reply
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler
 from medtasks.hooks import pairs
 from medtasks.metrics.metric import evaluate
+from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.runs.saved_replies import FOLDER_NAME
 from medtasks.tasks.task_files import task_file, task_files
@@ -521,3 +523,23 @@ def test_guessing_flips_more_often_the_more_options_there_are():
     ]
     assert values == pytest.approx([1 / 2, 8 / 9, 63 / 64])
     assert not any(map(math.isnan, values))
+
+
+def test_the_best_constant_is_tested_against_the_run_question_by_question(sample_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+    task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
+    replies = {one["doc_id"]: Reply.of_text("AB"[place % 3 == 0]) for place, one in enumerate(documents)}
+    replies[documents[0]["doc_id"]] = Reply.of_text(failed_reply("no memory"))
+    rows = rows_of(task, documents, replies)
+    of_run = {name: dict(zip(replies, scores, strict=True)) for name, (_, scores) in rows.items()}
+    found = baselines(task, documents, of_run)
+    tested = {row: (one.name, *test) for one in found for row, test in one.tests.items()}
+    assert tested.keys() == task.rows.keys()
+    for row, (constant, metric, test) in tested.items():
+        assert metric == "individual_accuracy"  # constants solve no pair
+        values = {one.name: one.scores[row][metric] for one in found if one.name != "random answer"}
+        assert values[constant] == max(values.values())
+        assert test.samples == 31  # one has no reply
+        answered = {doc_id: reply for doc_id, reply in replies.items() if not reply.failed}
+        assert test.second == score_replies(task, documents, answered)[row].categories[TOTAL].individual_accuracy
+    assert all(one.tests == {} for one in baselines(task, documents))

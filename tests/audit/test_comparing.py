@@ -26,13 +26,14 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import Source, check_fingerprints
-from medtasks.stats.paired import MCNEMAR, SIGN_FLIP, holm
+from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, holm
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
 
 from .. import tiny_multimedeval
 from ..made_up_runs import write_run
+from ..stats import error_matrices
 
 
 def texts(documents, reply):
@@ -78,30 +79,22 @@ def questions():
     ]
 
 
-def test_pairs_by_mcnemar_and_answers_by_connected_pairs(documents):
+def test_pairs_and_answers_have_the_same_units(documents):
+    """Pairs that share images are dyads under every metric; pairs that share none are independent."""
     task = task_file("mediconfusion")
     runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
-    found = by_metric(compare_runs(task, documents, runs))
-    assert list(found) == ["set_accuracy", "individual_accuracy"]
-    pairs, answers = found["set_accuracy"].result, found["individual_accuracy"].result
-    assert (pairs.samples, pairs.units, pairs.test) == (16, 16, MCNEMAR)
-    assert (answers.samples, answers.test) == (32, SIGN_FLIP)
-    for name, run in runs.items():
-        total = score_replies(task, documents, run)["robust"].categories[TOTAL]
-        assert (pairs.first if name == "A" else pairs.second) == total.set_accuracy
-        assert (answers.first if name == "A" else answers.second) == total.individual_accuracy
-
-
-def test_pairs_that_share_a_picture_are_one_unit(documents):
-    runs = {"A": model(documents, 0.5, 1), "B": model(documents, 0.8, 2)}
-
-    def units(shared):
-        linked = [{**d, "image_id": shared.get(d["doc_id"], d["doc_id"])} for d in documents]
-        return by_metric(compare_runs(task_file("mediconfusion"), linked, runs))["individual_accuracy"].result.units
-
-    assert units({}) == 16
-    assert units({"90001/1": "x", "90002/2": "x"}) == 15
-    assert units({"90001/1": "x", "90002/2": "x", "90002/1": "y", "90009/1": "y"}) == 14  # a chain
+    tests = {}
+    for kind, docs in (("shared", documents), ("apart", [{**d, "image_id": d["doc_id"]} for d in documents])):
+        found = by_metric(compare_runs(task, docs, runs))
+        assert list(found) == ["set_accuracy", "individual_accuracy"]
+        pairs, answers = found["set_accuracy"].result, found["individual_accuracy"].result
+        assert (pairs.samples, pairs.units, answers.samples, answers.units) == (16, 16, 32, 16)
+        tests[kind] = (pairs.test, answers.test)
+        for name, run in runs.items():
+            total = score_replies(task, docs, run)["robust"].categories[TOTAL]
+            assert (pairs.first if name == "A" else pairs.second) == total.set_accuracy
+            assert (answers.first if name == "A" else answers.second) == total.individual_accuracy
+    assert tests == {"shared": (DYADIC, DYADIC), "apart": (MCNEMAR, SIGN_FLIP)}
 
 
 def test_golden_mediconfusion_two_models_of_known_difference(test_data):
@@ -118,7 +111,12 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
     for rule in ("reference", "robust"):
         sets, answers = by_metric(found, rule).values()
         assert sets.result.samples == 176
-        assert sets.result.p == scipy.stats.binomtest(gained, gained + lost).pvalue
+        assert sets.result.mcnemar == scipy.stats.binomtest(gained, gained + lost).pvalue
+        images = {pair: [d["image_id"] for d in documents if d["pair_id"] == pair] for pair in pairs}
+        differences = [solved["B"][pair] - float(solved["A"][pair]) for pair in pairs]
+        error, degrees = error_matrices.dyadic(differences, list(images.values()))
+        expected = 2 * scipy.stats.t.sf(sets.result.difference / error, degrees)
+        assert sets.result.p == pytest.approx(expected)
         assert sets.result.p < 0.01
         assert sets.result.difference == pytest.approx((gained - lost) / 176)
         assert answers.result.samples == 352

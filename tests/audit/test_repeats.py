@@ -19,9 +19,11 @@ from medtasks.harness.repeats import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
+from medtasks.stats.intervals import interval
 from medtasks.tasks.task_files import task_file
 
 from ..recorded_runs import TINY, in_this_process, medtasks, record
+from ..stats import error_matrices
 
 TASK = "mediconfusion_think"
 REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
@@ -80,6 +82,31 @@ def test_mean_spread_and_majority():
     assert not math.isnan(accuracy.majority.low)
     found = row([reading(right), reading(right), reading(wrong)])
     assert values(found)["set_accuracy"].majority.value == 1
+
+
+def test_the_mean_has_an_interval_over_questions_that_were_averaged_first():
+    chance = random.Random(5)
+    documents = load_documents("mediconfusion")
+    replies = [[f"<think>.</think>{chance.choice('AB')}" for _ in documents] for _ in range(4)]
+    found = values(row([reading(one) for one in replies]))
+    right = {
+        (one["pair_id"], one["position"]): [float(given[place].endswith(one["answer"])) for given in replies]
+        for place, one in enumerate(documents)
+    }
+    images = {pair: [one["image_id"] for one in documents if one["pair_id"] == pair] for pair, _ in right}
+    single = [[right[pair, 1][k] * right[pair, 2][k] for k in range(4)] for pair in images]
+    answers = [[(right[pair, 1][k] + right[pair, 2][k]) / 2 for k in range(4)] for pair in images]
+    for name, by_pair in (("set_accuracy", single), ("individual_accuracy", answers)):
+        error, degrees = error_matrices.dyadic([sum(held) / 4 for held in by_pair], list(images.values()))
+        score = found[name]
+        assert score.error == pytest.approx(error)
+        ends = interval(score.mean, error, degrees, share=True, effective=score.mean * (1 - score.mean) / error**2)
+        assert (score.low, score.high) == pytest.approx(ends)
+    within = statistics.fmean(statistics.variance(held) for held in single)
+    means = [statistics.fmean(held) for held in single]
+    assert found["set_accuracy"].within == pytest.approx(within)
+    assert found["set_accuracy"].between == pytest.approx(max(0.0, statistics.variance(means) - within / 4))
+    assert math.isnan(found["incomplete_pairs"].error)  # no mean over questions
 
 
 def test_failures_and_empty_answers_are_no_votes():

@@ -13,6 +13,7 @@ import pytest
 from openpyxl import load_workbook
 
 from medtasks.data.home import home
+from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
@@ -20,7 +21,7 @@ from medtasks.families.kit_questions import protocol_of
 from medtasks.harness.filters import ChooseWith, ReadWith
 from medtasks.metrics.classification import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.medevalkit_texts import MEASURES
-from medtasks.metrics.metric import CorpusMetric
+from medtasks.metrics.metric import CorpusMetric, clustered
 
 from ..task_families import (
     CASES,
@@ -240,6 +241,35 @@ def test_errors_are_clustered_by_patient_and_values_are_not(one):
     names = [metric.name for metric in one.family.metrics]
     found, expected = (values_of(one.family, scores) for scores in (by_patient, by_image))
     assert [found[name] for name in names] == pytest.approx([expected[name] for name in names], nan_ok=True)
+
+
+def shared_between_patients(one: MadeUp) -> list[dict[str, Any]]:
+    """Documents of as many patients as questions or pairs, of whom the first two share an image."""
+    documents = [{**doc, "unit_id": None} for doc in one.documents]
+    questions = list(dict.fromkeys(doc.get("pair_id") or doc.get("rotation_of") or doc["doc_id"] for doc in documents))
+    numbers = [questions.index(doc.get("pair_id") or doc.get("rotation_of") or doc["doc_id"]) for doc in documents]
+    return [
+        {**doc, "patient_id": f"p{n}", "image_id": "atlas" if n < 2 else f"i{n}"}
+        for doc, n in zip(documents, numbers, strict=True)
+    ]
+
+
+@every_family
+def test_patients_that_share_an_image_are_one_cluster_of_errors_and_of_tests(one):
+    """Errors are those of documents whose patients were joined by hand, and tests take the same clusters."""
+    documents = shared_between_patients(one)
+    by_hand = [{**doc, "patient_id": "p0" if doc["image_id"] == "atlas" else doc["patient_id"]} for doc in documents]
+    found, expected, without = (
+        [score_of(one.family, doc, reply, one.family.extractor) for doc, reply in zip(docs, one.replies, strict=True)]
+        for docs in (documents, by_hand, [{**doc, "image_id": None} for doc in documents])
+    )
+    values = [values_of(one.family, scores) for scores in (found, expected)]
+    assert values[0] == pytest.approx(values[1], nan_ok=True)
+    assert len({score["cluster_id"] for score in clustered(found)}) == len({doc["patient_id"] for doc in documents}) - 1
+    assert len({score["cluster_id"] for score in clustered(without)}) == len({doc["patient_id"] for doc in documents})
+    of_tests = one.family.independent_clusters([Sample(doc) for doc in documents])
+    of_errors = [score["cluster_id"] for score in clustered(found)]
+    assert len(set(zip(of_tests, of_errors, strict=True))) == len(set(of_tests)) == len(set(of_errors))
 
 
 # ---- failed samples ----

@@ -69,10 +69,12 @@ def computed(monkeypatch):
 def test_a_score_has_numbers_only():
     doc = document(0, patient_id="p100", image_id="scan7", details="age 55, smokes", options=["Nevus", "Melanoma"])
     found = score_of(CLASSIFICATION, doc, "Mr. Doe has a melanoma", REFERENCE)
-    cluster = found.pop("cluster_id")
+    cluster, image = found.pop("cluster_id"), found.pop("patient_image")
     assert found == {"sample": "1", "classes": 2, "target": 0, "value": 1, "reason": "ok", "rule": REFERENCE}
     assert cluster.startswith("patient-")
-    assert not [word for word in ("Doe", "elanoma", "smokes", "p100", "scan7") if word in json.dumps(found) + cluster]
+    assert not [
+        word for word in ("Doe", "elanoma", "smokes", "p100", "scan7") if word in json.dumps(found) + cluster + image
+    ]
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,21 @@ def judge(monkeypatch):
 
 
 def knowledge(reply, number=1, rule=STRICT, family=KNOWLEDGE_QUESTIONS, **more):
-    return score_of(family, {**QUESTION, "doc_id": f"q/{number}", "patient_id": f"p{number}", **more}, reply, rule)
+    return score_of(
+        family,
+        {**QUESTION, "doc_id": f"q/{number}", "patient_id": f"p{number}", "image_id": f"i{number}", **more},
+        reply,
+        rule,
+    )
 
 
 def report(reply, number=1, rule=STRICT, family=COMPONENT_REPORTS, **more):
-    return score_of(family, {**REPORT, "doc_id": f"r/{number}", "patient_id": f"p{number}", **more}, reply, rule)
+    return score_of(
+        family,
+        {**REPORT, "doc_id": f"r/{number}", "patient_id": f"p{number}", "image_id": f"i{number}", **more},
+        reply,
+        rule,
+    )
 
 
 def saved(module, doc, *replies):

@@ -63,10 +63,10 @@ def values(items):
 
 def test_a_score_has_numbers_only():
     found = score("edema", number=7, image_id="scan7", patient_id="p100")
-    cluster = found.pop("cluster_id")
+    cluster, image = found.pop("cluster_id"), found.pop("patient_image")
     assert found == {"sample": "7", "target": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0], "reason": "ok", "rule": HEAD}
     assert cluster.startswith("patient-")
-    assert not [word for word in ("dema", "p100", "scan7") if word in json.dumps(found) + cluster]
+    assert not [word for word in ("dema", "p100", "scan7") if word in f"{json.dumps(found)}{cluster}{image}"]
 
 
 def test_values_are_those_of_the_metrics():

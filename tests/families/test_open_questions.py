@@ -30,7 +30,7 @@ def values(scores):
 def test_a_score_says_nothing_of_the_patient():
     found = score("Mr. Doe has pneumonia", "Pneumonia of Mr. Doe", patient_id="p100", image_id="scan7")
     facts = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
-    assert set(found) == {"sample", "cluster_id", *facts, "reason", "rule"}
+    assert set(found) == {"sample", "cluster_id", "patient_image", *facts, "reason", "rule"}
     written = json.dumps(found).lower()
     assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
 

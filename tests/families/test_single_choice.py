@@ -8,6 +8,7 @@ import pytest
 from medtasks.data.samples import Sample
 from medtasks.families.choice import GROUPED_CHOICE, LEVELS, SINGLE_CHOICE
 
+from ..stats import error_matrices
 from ..task_families import score_of, values_of
 
 
@@ -27,9 +28,8 @@ def test_metrics_of_single_questions():
     found = values_of(SINGLE_CHOICE, choices((1, "A", "A"), (1, "A", "B"), (2, "B", "?"), (3, "B", "B")))
     assert found["accuracy"] == 0.5
     assert found["invalid_rate"] == 0.25
-    # Deviations from the mean, summed by image: 0, -0.5, 0.5.
-    assert found["accuracy_stderr"] == pytest.approx(math.sqrt(3 / 2 * 0.5) / 4)
-    assert found["invalid_rate_stderr"] == pytest.approx(math.sqrt(3 / 2 * (0.5**2 + 0.75**2 + 0.25**2)) / 4)
+    for name, of_samples in (("accuracy", [1, 0, 0, 1]), ("invalid_rate", [0, 0, 1, 0])):
+        assert found[f"{name}_stderr"] == pytest.approx(error_matrices.clustered(of_samples, [1, 1, 2, 3])[0])
 
 
 def test_without_image_ids_every_sample_is_for_itself():

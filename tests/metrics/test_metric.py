@@ -18,6 +18,8 @@ from medtasks.metrics.metric import (
     weighted_mean,
 )
 
+from ..stats import error_matrices
+
 
 def scores_of(*rows):
     """Scores of (cluster, value)."""
@@ -32,20 +34,12 @@ def drawn(seed, number=60, clusters=12):
     ]
 
 
-def variance(values, clusters):
-    """Of the mean: squared sums of deviations by cluster, with G / (G - 1)."""
-    mean, sums = sum(values) / len(values), defaultdict(float)
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] += value - mean
-    groups = len(sums)
-    return groups / (groups - 1) * sum(one**2 for one in sums.values()) / len(values) ** 2
-
-
 def value_of(score):
     return score["value"]
 
 
 VALUE = Metric("value", of=value_of)
+ONE_CLUSTER = {"error": math.nan, "degrees": math.nan, "effective": math.nan}
 
 
 def test_mean_and_error_over_clusters():
@@ -53,19 +47,18 @@ def test_mean_and_error_over_clusters():
     values, clusters = [one["value"] for one in scores], [one["cluster_id"] for one in scores]
     found = VALUE.estimate(scores)
     assert found.value == pytest.approx(sum(values) / 60)
-    assert found.error == pytest.approx(math.sqrt(variance(values, clusters)))
+    assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(values, clusters))
     assert found.clusters == len(set(clusters))
 
 
-def test_error_over_two_kinds_of_clusters():
+def test_error_over_dyads():
     scores = drawn(2)
     values, first, second = ([one[name] for one in scores] for name in ("value", "cluster_id", "image"))
     found = Metric("value", of=value_of, clusters=(lambda one: one["cluster_id"], lambda one: one["image"]))
-    both = variance(values, first) + variance(values, second)
-    expected = both - variance(values, list(zip(first, second, strict=True)))
-    expected = max(expected, variance(values, first), variance(values, second))
-    assert found.estimate(scores).error == pytest.approx(math.sqrt(expected))
-    assert found.estimate(scores).clusters == len(set(first))
+    estimate = found.estimate(scores)
+    expected = error_matrices.dyadic(values, list(zip(first, second, strict=True)))
+    assert (estimate.error, estimate.degrees) == pytest.approx(expected)
+    assert estimate.clusters == len(scores)
 
 
 def test_samples_without_a_cluster_are_each_their_own():
@@ -76,8 +69,8 @@ def test_samples_without_a_cluster_are_each_their_own():
 
 
 def test_nothing_and_one_cluster():
-    assert repr(VALUE.estimate([])) == repr(Estimate(math.nan, math.nan, 0))
-    assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(Estimate(0.5, math.nan, 1))
+    assert repr(VALUE.estimate([])) == repr(Estimate(math.nan, clusters=0, **ONE_CLUSTER))
+    assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(Estimate(0.5, clusters=1, **ONE_CLUSTER))
 
 
 def test_units_without_a_value_count_nowhere():
@@ -85,8 +78,6 @@ def test_units_without_a_value_count_nowhere():
     valued = [one for one in scores if one["value"] is not None]
     assert VALUE.estimate(scores) == VALUE.estimate(valued)
     assert VALUE.values(scores) == [(valued[0], 1.0), (valued[1], 0.0)]
-    every = Metric("value", of=value_of, all_clusters=True)
-    assert every.estimate(scores) == Estimate(0.5, VALUE.estimate(valued).error, 4)
 
 
 def test_a_selection_comes_first():
@@ -114,7 +105,7 @@ def test_units_that_are_pairs():
     )
     found = solved.estimate(scores[:-1])
     assert (found.value, found.clusters) == (1 / 3, 3)
-    assert solved.estimate(scores).error == pytest.approx(math.sqrt(variance([1, 0, 0, 1], "abcd")))
+    assert solved.estimate(scores).error == pytest.approx(math.sqrt(1 / 3 / 4))
 
 
 def test_weights_are_those_of_a_ratio():
@@ -124,15 +115,12 @@ def test_weights_are_those_of_a_ratio():
     values, clusters = [one["value"] for one in scores], [one["cluster_id"] for one in scores]
     total = sum(weights)
     mean = sum(value * weight for value, weight in zip(values, weights, strict=True)) / total
-    sums = defaultdict(float)
-    for value, weight, cluster in zip(values, weights, clusters, strict=True):
-        if weight:
-            sums[cluster] += weight * (value - mean)
-    groups = len(sums)
     assert found.value == pytest.approx(mean)
-    assert found.error == pytest.approx(math.sqrt(groups / (groups - 1) * sum(one**2 for one in sums.values())) / total)
-    equal = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(scores)
-    assert (equal.value, equal.error) == pytest.approx((VALUE.estimate(scores).value, VALUE.estimate(scores).error))
+    counted = [row for row in zip(values, clusters, weights, strict=True) if row[-1]]
+    assert (found.error, found.degrees) == pytest.approx(error_matrices.clustered(*zip(*counted, strict=True)))
+    twice = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(scores)
+    assert twice.value == pytest.approx(VALUE.estimate(scores).value)
+    assert twice.error == pytest.approx(VALUE.estimate(scores).error, rel=0.02)  # sizes matter little
     assert math.isnan(weighted_mean([1.0], [0.0]))
 
 
@@ -171,9 +159,9 @@ def test_metrics_of_a_panel(panel):
     most = CorpusMetric("most", panel=made, of=lambda one: one["value"] if one["sample"] else None)
     bare, absent = CorpusMetric("most", has_error=False, panel=made), CorpusMetric("absent", panel=made)
     scores = scores_of(("a", 0.5), ("a", 0.75), (None, 0.25))
-    assert most.estimate(scores) == Estimate(0.75, 0.25, 2)
+    assert most.estimate(scores) == Estimate(0.75, 0.25, 2, 1.5)
     assert repr(bare.estimate(scores)) == repr(Estimate(0.75))
-    assert repr(absent.estimate(scores)) == repr(Estimate(math.nan, math.nan, 2))
+    assert repr(absent.estimate(scores)) == repr(Estimate(math.nan, math.nan, 2, 1.5, 2.0))
     assert most.values(scores) == [(scores[1], 0.75), (scores[2], 0.25)]
     assert bare.values(scores) == []
     assert math.isnan(most.estimate([]).value)

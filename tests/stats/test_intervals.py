@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.metrics.metric import evaluate
 from medtasks.stats.intervals import interval
-from medtasks.stats.standard_error import clustered_standard_error, mean_standard_error, two_way_standard_error
+from medtasks.stats.standard_error import clustered_error, mean_standard_error
 
 DRAWS = 600  # the simulated coverage of a true 95 % has a standard error of 0.9 %
 
@@ -24,6 +24,11 @@ def within(value, ends):
     return ends[0] <= value <= ends[1]
 
 
+def of_independent(value, error, units):
+    """The interval of a share of independent answers."""
+    return interval(value, error, units - 1, share=True, effective=None if error > 0 else units)
+
+
 @pytest.mark.parametrize("units", [40, 176, 352])
 @pytest.mark.parametrize("share", [0.05, 0.25, 0.5, 0.9])
 def test_coverage_of_independent_answers_without_simulation(units, share):
@@ -31,7 +36,7 @@ def test_coverage_of_independent_answers_without_simulation(units, share):
     coverage = 0.0
     for right in range(units + 1):
         value = right / units
-        ends = interval(value, math.sqrt(value * (1 - value) / (units - 1)), units, share=True)
+        ends = of_independent(value, math.sqrt(value * (1 - value) / (units - 1)), units)
         coverage += scipy.stats.binom.pmf(right, units, share) * within(share, ends)
     assert nominal([coverage])
 
@@ -42,53 +47,33 @@ def test_coverage_of_independent_answers(units, share):
     random = np.random.default_rng(1)
     right = (random.random((DRAWS, units)) < share).astype(float)
     covered = [
-        within(share, interval(float(row.mean()), mean_standard_error(row.tolist()), units, share=True))
-        for row in right
+        within(share, of_independent(float(row.mean()), mean_standard_error(row.tolist()), units)) for row in right
     ]
     assert nominal(covered)
 
 
-@pytest.mark.parametrize(("share", "spread", "pictures"), [(0.5, 0.2, 228), (0.8, 0.09, 228), (0.3, 0.1, 100)])
-def test_coverage_of_answers_to_pairs_that_share_pictures(share, spread, pictures):
-    """Each pair and each picture makes its answers more or less likely right; the mean over both is the truth."""
-    random = np.random.default_rng(2)
-    pairs = np.repeat(np.arange(176), 2)
-    covered = []
-    for _ in range(DRAWS):
-        picture = random.integers(0, pictures, 352)
-        of_pair, of_picture = random.uniform(-spread, spread, 176), random.uniform(-spread, spread, pictures)
-        right = (random.random(352) < share + of_pair[pairs] + of_picture[picture]).astype(float)
-        error = two_way_standard_error(right.tolist(), pairs.tolist(), picture.tolist())
-        covered.append(within(share, interval(float(right.mean()), error, 176, share=True)))
-    assert nominal(covered)
-
-
 @pytest.mark.parametrize("confused", [0.3, 0.7])
-def test_coverage_of_set_and_individual_accuracy(confused):
+@pytest.mark.parametrize("images", [352, 228])
+def test_coverage_of_set_and_individual_accuracy(confused, images):
     """Confused pairs have exactly one right answer, so that answers of a pair are negatively correlated."""
     random = np.random.default_rng(3)
-    both, pairs = 0.6, [str(pair) for pair in range(176) for _ in range(2)]
-    of_answers, of_pairs = confused / 2 + (1 - confused) * both, (1 - confused) * both
-    sets, clustered, two_way = [], [], []
+    both, metrics = 0.6, PAIRED_CHOICE.metrics[:2]
+    truth = {"individual_accuracy": confused / 2 + (1 - confused) * both, "set_accuracy": (1 - confused) * both}
+    covered = {name: [] for name in truth}
     for _ in range(DRAWS):
-        first = [random.random() < confused for _ in range(176)]
-        said = [("AA" if same else "AB" if random.random() < both else "BA") for same in first]
-        letters = [letter for reply in said for letter in reply]
+        order = random.permutation(np.arange(352) % images)  # without an effect of their own
+        same = random.random(176) < confused
+        said = np.where(same, "AA", np.where(random.random(176) < both, "AB", "BA"))
         scores = [
-            {"pair_id": pair, "position": place % 2 + 1, "image_id": f"image {place}", "categories": ()}
-            | {"target": "AB"[place % 2], "value": letters[place]}
-            for place, pair in enumerate(pairs)
+            {"pair_id": str(pair), "position": place + 1, "image_id": str(order[2 * pair + place]), "categories": ()}
+            | {"target": "AB"[place], "value": said[pair][place]}
+            for pair in range(176)
+            for place in (0, 1)
         ]
-        errors = {name: mean.error for name, mean in evaluate(PAIRED_CHOICE.metrics[:2], scores).items()}
-        right = [float(score["value"] == score["target"]) for score in scores]
-        solved, share = said.count("AB") / 176, float(np.mean(right))
-        sets.append(within(of_pairs, interval(solved, errors["set_accuracy"], 176, share=True)))
-        by_pair = clustered_standard_error(right, pairs)
-        clustered.append(within(of_answers, interval(share, by_pair, 176, share=True)))
-        two_way.append(within(of_answers, interval(share, errors["individual_accuracy"], 176, share=True)))
-    assert nominal(sets)
-    assert nominal(clustered)
-    assert np.mean(two_way) >= 0.92  # its error is never less than that of independent answers
+        for name, found in evaluate(metrics, scores).items():
+            ends = interval(found.value, found.error, found.degrees, share=True, effective=found.effective)
+            covered[name].append(within(truth[name], ends))
+    assert all(map(nominal, covered.values()))
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(1, 1), (2, 6), (6, 0.7)])
@@ -101,8 +86,9 @@ def test_coverage_of_shares_clustered_by_patient(patients, right, wrong):
         number = random.integers(1, 9, patients)
         patient = np.repeat(np.arange(patients), number)
         answers = (random.random(len(patient)) < random.beta(right, wrong, patients)[patient]).astype(float)
-        error = clustered_standard_error(answers.tolist(), patient.tolist())
-        covered.append(within(truth, interval(float(answers.mean()), error, patients, share=True)))
+        found = clustered_error(answers.tolist(), patient.tolist())
+        ends = interval(float(answers.mean()), found.error, found.degrees, share=True, effective=found.effective)
+        covered.append(within(truth, ends))
     assert nominal(covered)
 
 
@@ -120,7 +106,7 @@ def test_coverage_of_continuous_scores(units, share, truth, draw):
     random = np.random.default_rng(5)
     covered = []
     for row in draw(random, (2 * DRAWS, units)):
-        covered.append(within(truth, interval(float(row.mean()), mean_standard_error(row.tolist()), units, share)))
+        covered.append(within(truth, interval(float(row.mean()), mean_standard_error(row.tolist()), units - 1, share)))
     assert nominal(covered)
 
 
@@ -129,7 +115,7 @@ def test_is_wilsons_interval_with_students_quantile(right, units):
     """Against statsmodels' formula as scipy has it; scipy's quantile is normal, so the size is scaled to it."""
     value = right / units
     error = math.sqrt(value * (1 - value) / units)
-    ends = interval(value, error, units, share=True)
+    ends = of_independent(value, error, units)
     factor = (scipy.stats.norm.ppf(0.975) / scipy.stats.t.ppf(0.975, units - 1)) ** 2
     size = units * factor
     middle = (value * size + 1.9208) / (size + 3.8415)  # as printed in textbooks, z = 1.96
@@ -146,7 +132,7 @@ def test_normal_quantile_where_the_units_are_not_known():
 def test_students_interval_of_other_scores():
     values = [3.0, 5.5, 4.0, 7.5, 6.0]
     expected = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
-    assert interval(float(np.mean(values)), mean_standard_error(values), 5, share=False) == pytest.approx(expected)
+    assert interval(float(np.mean(values)), mean_standard_error(values), 4, share=False) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -156,7 +142,7 @@ def test_students_interval_of_other_scores():
         (math.nan, 0.1, 9),
         (0.5, math.nan, 9),
         (0.5, math.inf, 9),
-        (0.5, 0.1, 1),
+        (0.5, 0.1, math.nan),
         (0.5, 0.1, 0),
         (math.nan, math.nan, None),
     ],
@@ -166,13 +152,13 @@ def test_nothing_is_said_without_value_error_or_two_units(value, error, units, s
 
 
 def test_all_units_agree():
-    low, high = interval(1.0, 0.0, 40, share=True)
+    low, high = interval(1.0, 0.0, 39, share=True, effective=40)
     assert 0.90 < low < 0.92
     assert high == 1
-    assert interval(0.0, 0.0, 40, share=True) == pytest.approx((0, 1 - low))
-    assert all(map(math.isnan, interval(1.0, 0.0, None, share=True)))
-    assert all(map(math.isnan, interval(3.0, 0.0, 40, share=False)))
-    low, high = interval(0.5, 1e-17, 176, share=True)  # always A: exactly one answer of each pair is right
+    assert interval(0.0, 0.0, 39, share=True, effective=40) == pytest.approx((0, 1 - low))
+    assert all(map(math.isnan, interval(1.0, 0.0, 39, share=True)))
+    assert all(map(math.isnan, interval(3.0, 0.0, 39, share=False, effective=40)))
+    low, high = interval(0.5, 1e-17, 175, share=True, effective=176)  # always A: one answer of each pair is right
     assert (low, high) == pytest.approx((0.427, 0.573), abs=0.002)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from medtasks.stats.paired import (
     DRAWS,
+    DYADIC,
     MCNEMAR,
     SIGN_FLIP,
     agresti_min_interval,
@@ -21,6 +22,9 @@ from medtasks.stats.paired import (
     sign_flip_interval,
     sign_flip_test,
 )
+from medtasks.stats.standard_error import Dyad
+
+from . import error_matrices
 
 RUNS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 0.25, 1.0]), st.integers(0, 20)),
@@ -176,6 +180,40 @@ def test_answers_of_one_unit_are_not_independent():
     found = compare_paired(first, second, [number // 10 for number in range(100)])
     assert (found.test, found.p, found.units, found.samples) == (SIGN_FLIP, 1.0, 10, 100)
     assert found.mcnemar == pytest.approx(2 / 2**10)
+
+
+CHAIN = [Dyad(f"p{n}", f"i{n}", f"i{n + 1}") for n in range(40)]
+
+
+def test_pairs_that_share_images_have_a_dyadic_t_test():
+    random = np.random.default_rng(5)
+    first, second = (random.integers(0, 2, 40).astype(float).tolist() for _ in range(2))
+    found = compare_paired(first, second, CHAIN)
+    error, degrees = error_matrices.dyadic(np.subtract(second, first), [(one.first, one.second) for one in CHAIN])
+    assert (found.test, found.samples, found.units) == (DYADIC, 40, 40)
+    assert found.p == pytest.approx(2 * scipy.stats.t.sf(abs(found.difference) / error, degrees))
+    ends = scipy.stats.t.interval(0.95, degrees, found.difference, error)
+    assert (found.low, found.high) == pytest.approx(ends)
+    quantiles = scipy.stats.t.ppf([0.975, 0.8], degrees)
+    assert found.detectable == pytest.approx(quantiles.sum() * error)
+
+
+def test_pairs_that_share_no_image_are_compared_as_independent_ones():
+    first, second = [0.0, 1.0, 1.0, 0.0] * 10, [1.0, 1.0, 0.0, 1.0] * 10
+    apart = [Dyad(f"p{n}", f"i{n}", f"j{n}") for n in range(40)]
+    assert compare_paired(first, second, apart) == compare_paired(first, second, [one.name for one in apart])
+
+
+def test_dyads_without_a_spread():
+    same = compare_paired([1.0, 0.0] * 20, [1.0, 0.0] * 20, CHAIN)
+    assert (same.difference, same.p) == (0.0, 1.0)
+    assert math.isnan(same.detectable)
+    assert 0.02 < same.high == -same.low < 0.2
+    all_gained = compare_paired([0.0] * 40, [1.0] * 40, CHAIN)
+    assert 0 < all_gained.p < 0.001
+    star = compare_paired([0.0] * 3, [1.0, 0.0, 1.0], [Dyad(f"p{n}", "hub", f"i{n}") for n in range(3)])
+    assert star.p == 1.0
+    assert all(map(math.isnan, (star.low, star.high, star.detectable)))
 
 
 def test_one_sample_says_nothing():

@@ -1,4 +1,4 @@
-"""Standard errors, against formulas written out as loops and against the bootstrap."""
+"""Standard errors, against formulas written out with whole matrices and against the bootstrap."""
 
 import math
 
@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.stats.standard_error import clustered_standard_error, mean_standard_error, two_way_standard_error
+from medtasks.stats.standard_error import (
+    Dyad,
+    clustered_error,
+    clustered_standard_error,
+    dyadic_error,
+    mean_error,
+    mean_standard_error,
+    separate_units,
+)
+
+from . import error_matrices
 
 VALUES = st.lists(st.sampled_from([0.0, 1.0, 0.25]), min_size=2, max_size=30)
-
-
-def sandwich(values, clusters):
-    """Liang and Zeger's variance of a mean as a double loop over pairs of values of one cluster."""
-    mean, total = sum(values) / len(values), 0.0
-    for i, first in enumerate(values):
-        for j, second in enumerate(values):
-            if clusters[i] == clusters[j]:
-                total += (first - mean) * (second - mean)
-    groups = len(set(clusters))
-    return groups / (groups - 1) * total / len(values) ** 2
 
 
 def simulated(seed, groups=60, size=5, spread=1.5):
@@ -31,14 +30,26 @@ def simulated(seed, groups=60, size=5, spread=1.5):
     return (random.random(len(clusters)) < chance[clusters]).astype(float), clusters
 
 
-@given(data=st.data(), values=VALUES)
-def test_clustered_is_the_sandwich(data, values):
+@given(data=st.data(), values=VALUES, weighted=st.booleans())
+def test_clustered_is_what_matrices_give(data, values, weighted):
     clusters = data.draw(st.lists(st.integers(0, 5), min_size=len(values), max_size=len(values)))
-    if len(set(clusters)) < 2:
-        assert math.isnan(clustered_standard_error(values, clusters))
-    else:
-        expected = math.sqrt(max(sandwich(values, clusters), 0))
-        assert clustered_standard_error(values, clusters) == pytest.approx(expected, abs=1e-7)
+    weights = [1.0 + place % 3 for place in range(len(values))] if weighted else None
+    found = clustered_error(values, clusters, weights)
+    error, degrees = error_matrices.clustered(values, clusters, weights)
+    assert found.error == pytest.approx(error, nan_ok=True, abs=1e-7)
+    assert found.degrees == pytest.approx(degrees, nan_ok=True)
+    assert found.clusters == len(set(clusters))
+
+
+@given(data=st.data(), values=VALUES, weighted=st.booleans())
+def test_dyadic_is_what_matrices_give(data, values, weighted):
+    members = st.tuples(st.integers(0, 12), st.integers(0, 12))
+    pairs = data.draw(st.lists(members, min_size=len(values), max_size=len(values)))
+    weights = [1.0 + place % 2 for place in range(len(values))] if weighted else None
+    found = dyadic_error(values, pairs, weights)
+    error, degrees = error_matrices.dyadic(values, pairs, weights)
+    assert found.error == pytest.approx(error, nan_ok=True, abs=1e-7)
+    assert found.degrees == pytest.approx(degrees, nan_ok=True)
 
 
 @given(values=VALUES)
@@ -47,18 +58,53 @@ def test_singletons_give_the_simple_error(values):
     expected = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
     assert mean_standard_error(values) == pytest.approx(expected)
     names = [("image", n) for n in range(len(values))]
-    assert clustered_standard_error(values, names) == pytest.approx(expected)
-    assert two_way_standard_error(values, names, range(len(values))) == pytest.approx(expected)
+    apart = [(f"a{n}", f"b{n}") for n in range(len(values))]
+    for found in (clustered_error(values, names), dyadic_error(values, apart)):
+        assert found.error == pytest.approx(expected)
+        assert found.degrees == pytest.approx(max(len(values) - 1, 1.0), abs=0.51)  # at least 1.5 of clusters
 
 
 @given(data=st.data(), values=VALUES, seed=st.randoms(use_true_random=False))
-def test_order_and_names_of_clusters_do_not_matter(data, values, seed):
+def test_order_and_names_do_not_matter(data, values, seed):
     draw = st.lists(st.integers(0, 5), min_size=len(values), max_size=len(values))
     rows = list(zip(values, data.draw(draw), data.draw(draw), strict=True))
-    expected = two_way_standard_error(*zip(*rows, strict=True))
+
+    def errors(rows):
+        kept = [value for value, *_ in rows]
+        return clustered_error(kept, [one for _, one, _ in rows]), dyadic_error(kept, [both for _, *both in rows])
+
+    before = errors(rows)
     seed.shuffle(rows)
-    renamed = [(value, f"pair {first}", -second) for value, first, second in rows]
-    assert two_way_standard_error(*zip(*renamed, strict=True)) == pytest.approx(expected, nan_ok=True, abs=1e-12)
+    assert repr(errors(rows)) == repr(before)
+    renamed = errors([(value, f"image {second}", f"image {first}") for value, first, second in rows])
+    assert renamed[1].error == pytest.approx(before[1].error, nan_ok=True, abs=1e-12)
+
+
+@given(data=st.data(), values=VALUES)
+def test_samples_of_dyads_are_taken_together(data, values):
+    """Two answers to a pair of images count as their mean, twice."""
+    number = data.draw(st.integers(1, len(values)))
+    dyads = [
+        Dyad(f"p{place % number}", f"i{place % number}", f"i{place % number * 7 % 5}") for place in range(len(values))
+    ]
+    means = [values[place::number] for place in range(number)]
+    pairs = [(dyad.first, dyad.second) for dyad in dyads[:number]]
+    expected = dyadic_error([sum(held) / len(held) for held in means], pairs, [float(len(held)) for held in means])
+    assert mean_error(values, dyads).error == pytest.approx(expected.error, nan_ok=True, abs=1e-12)
+
+
+def test_dyads_that_share_nothing_are_independent_units():
+    apart = [Dyad("p1", "a", "b"), Dyad("p2", "c", "d"), Dyad("p1", "a", "b")]
+    assert separate_units(apart) == ["p1", "p2", "p1"]
+    sharing = [*apart, Dyad("p3", "d", "e")]
+    assert separate_units(sharing) == sharing
+    assert separate_units(["x", "y"]) == ["x", "y"]
+
+
+def test_the_members_of_a_dyad_have_no_order():
+    values, pairs = [1.0, 0.0, 1.0, 1.0], [("a", "b"), ("b", "c"), ("d", "a"), ("x", "y")]
+    turned = [pair if place % 2 else pair[::-1] for place, pair in enumerate(pairs)]
+    assert dyadic_error(values, pairs) == dyadic_error(values, turned)
 
 
 @pytest.mark.parametrize("values", [[], [1.0]])
@@ -69,13 +115,14 @@ def test_fewer_than_two_values_have_no_error(values):
 
 def test_one_cluster_has_no_error():
     assert math.isnan(clustered_standard_error([0.0, 1.0, 1.0], ["a", "a", "a"]))
-    assert math.isnan(two_way_standard_error([0.0, 1.0, 1.0], ["a", "a", "a"], [1, 2, 3]))
-    assert math.isnan(two_way_standard_error([0.0, 1.0, 1.0], [1, 2, 3], ["a", "a", "a"]))
+    assert math.isnan(dyadic_error([0.0, 1.0, 1.0], [("a", "b"), ("a", "c"), ("d", "a")]).error)
 
 
 def test_one_cluster_per_value():
     with pytest.raises(ValueError, match="2 for 3"):
         clustered_standard_error([0.0, 1.0, 1.0], ["a", "b"])
+    with pytest.raises(ValueError, match="1 for 2"):
+        dyadic_error([0.0, 1.0], [("a", "b")])
 
 
 def test_equal_values_have_error_zero():
@@ -97,22 +144,3 @@ def test_clustered_agrees_with_the_bootstrap_over_clusters(seed):
     error = clustered_standard_error(values.tolist(), clusters.tolist())
     assert error == pytest.approx(bootstrap, rel=0.1)
     assert error > 1.15 * mean_standard_error(values.tolist())
-
-
-def test_two_way_is_the_sum_of_both_less_their_intersection():
-    random = np.random.default_rng(0)
-    first, second = np.repeat(np.arange(40), 5), np.tile(np.arange(20), 10)
-    values = random.normal(size=40)[first] + random.normal(size=20)[second]
-    both = list(zip(first, second, strict=True))
-    expected = sandwich(values, first) + sandwich(values, second) - sandwich(values, both)
-    assert expected > max(sandwich(values, first), sandwich(values, second))
-    assert two_way_standard_error(values, first.tolist(), second.tolist()) == pytest.approx(math.sqrt(expected))
-
-
-def test_two_way_falls_back_to_the_larger_one_way_error():
-    values = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]  # one right and one wrong answer in each pair: no variance between pairs
-    pairs, images = [1, 1, 2, 2, 3, 3], [1, 2, 3, 4, 5, 6]
-    assert sandwich(values, pairs) == 0
-    assert two_way_standard_error(values, pairs, images) == pytest.approx(math.sqrt(sandwich(values, images)))
-    values, images = [1.0, 0.0, 0.0, 1.0], [1, 2, 1, 2]
-    assert two_way_standard_error(values, [1, 1, 2, 2], images) == 0

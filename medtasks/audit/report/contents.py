@@ -19,6 +19,7 @@ from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import Counts as PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
+from medtasks.stats.paired import PairedResult
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class RuleScores:
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     categories: Mapping[str, PairCounts] = field(default_factory=dict)  # of paired questions, "total" last
     wrong: Sequence[WrongAnswer] = ()
+    few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
 
     @property
     def estimates(self) -> dict[str, Score]:
@@ -114,6 +116,8 @@ class Baseline:
     name: str  # such as always A or most frequent answer
     describes: str  # how it answers, one sentence
     scores: Mapping[str, Mapping[str, float]]  # values by filter name and metric
+    # Of the best one by filter name: the run's scores against its own, question by question; the metric and the test.
+    tests: Mapping[str, tuple[str, PairedResult]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,12 @@ class RepeatedScore:
     spread: float  # their standard deviation; NaN for a single one
     majority: Score | None  # of the answers that most repeats gave; None where it does not follow from single samples
     share: bool  # whether it is a fraction
+    # Of the mean, from questions' means over repeats; NaN where it is no mean over questions.
+    error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    between: float = math.nan  # variance between questions, without that of replies
+    within: float = math.nan  # variance of the replies to one question
 
 
 @dataclass(frozen=True)
@@ -313,7 +323,7 @@ class RunReport:
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
     Score: ("has_error",),
-    RuleScores: ("settings", "categories", "wrong"),
+    RuleScores: ("settings", "categories", "wrong", "few_clusters"),
     TaskReport: ("pictures", "decoding", "metrics"),
 }
 

@@ -109,13 +109,20 @@ def baselines_table(task: TaskReport) -> Table:
                 values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
                 shown = (number(value, report_rows.is_share(task, metric, value)) for value in values)
                 rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
+    tests = [
+        f"This run minus {one.name}, {metric} ({rule}): "
+        f"{difference(found.difference, found.low, found.high, report_rows.is_share(task, metric, found.first))}, "
+        f"p = {p_value(found.p)} ({found.test}, on the same questions)."
+        for one in task.baselines
+        for rule, (metric, found) in one.tests.items()
+    ]
     return Table(
         label=label(task.name, "baselines"),
         caption="Baselines that see no image.",
         columns="llr" + "r" * len(task.baselines),
         headings=cells("Metric", "Rule", "This run", *(one.name for one in task.baselines)),
         rows=rows,
-        notes=(INTERVALS, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
+        notes=(INTERVALS, *tests, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
     )
 
 
@@ -177,7 +184,8 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         for one in row.scores:
             known = [value for value in one.values if not math.isnan(value)] or [math.nan]
             ends = (number(min(known), one.share), number(max(known), one.share))
-            numbers = (number(one.mean, one.share), points(one.spread, one.share), *ends)
+            whole = Score(one.metric, one.mean, one.error, one.low, one.high, one.share, higher_is_better=None)
+            numbers = (scored(whole), points(one.spread, one.share), *ends)
             rows.append(cells(name_cell(row.name), name_cell(one.metric), *numbers, scored(one.majority)))
     return Table(
         label=label(repeated.task, "repeats"),
@@ -187,8 +195,10 @@ def repeats_table(repeated: RepeatedTask) -> Table:
         rows=rows,
         notes=(
             INTERVALS,
-            f"Seeds: {', '.join(map(str, repeated.seeds))}. Spread: standard deviation over repeats. Majority: the "
-            f"answer that most repeats gave, without failed replies and replies without an answer.",
+            f"Seeds: {', '.join(map(str, repeated.seeds))}. Interval of the mean: over questions and replies, "
+            f"each question averaged first. Spread: standard deviation over repeats, of replies to the same questions "
+            f"alone. Majority: score of the answer that most repeats gave, without failed replies and replies without "
+            f"an answer; another quantity than the mean.",
             *repeated.notes,
             *(
                 f"{row.name}: {row.samples} samples, {row.ties} ties, {row.failed_replies} failed replies, "

@@ -200,7 +200,13 @@ def _report(reading: TaskReading, rules: tuple[RuleScores, ...]) -> TaskReport:
         calibration=calibration,
         items=audit_items(reading),
         pictures=picture_files(reading),
-        missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
+        missing=(
+            *_not_asked(answered, documents),
+            *_not_recorded(reading, rules),
+            *reading.missing,
+            *lacking,
+            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.report.few_clusters),
+        ),
     )
 
 
@@ -229,7 +235,8 @@ def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Ca
         if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
             lacking.append("The baselines are those of all questions, as no samples say which were asked.")
         try:
-            found = baselines(reading.task, reading.answered or reading.documents)
+            run = {} if reading.withheld else {name: one.samples for name, one in reading.computed.items()}
+            found = baselines(reading.task, reading.answered or reading.documents, run)
         except MedTasksError as error:
             lacking.append(f"There are no baselines: {str(error).rstrip('.')}.")
     if reading.samples.replies:

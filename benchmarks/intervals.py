@@ -1,0 +1,162 @@
+"""How often intervals hold the truth, and how often tests reject it, by simulation; and what intervals cost.
+
+Prints one line per setting, a table for RESULTS.md, and exits with 1 where a limit is not kept:
+
+- set accuracy and confusion on MediConfusion's own graph of images, whose outcomes depend on the images: 93 to 98 %;
+- clustered shares over numbers, sizes and alikeness of clusters: at least 91 %;
+- paired tests of equal models, and equivalence tests of models that differ by the margin, on shared images: at most 6 %
+  of runs reject, of which half a point is chance;
+- the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
+
+    python benchmarks/intervals.py DYADIC_JSONL [RUNS_PER_SETTING]
+
+DYADIC_JSONL holds lines with ``pairs`` of image ids; the first has MediConfusion's (golden/statistics/dyadic.jsonl).
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medtasks.stats.equivalence import equivalence
+from medtasks.stats.intervals import interval
+from medtasks.stats.paired import ALPHA, compare_paired
+from medtasks.stats.standard_error import Dyad, MeanError, clustered_error, dyadic_error
+
+Floats = NDArray[np.float64]
+Found = tuple[str, float, float, float]  # setting, share of runs, and the least and most that are right
+
+CHANCE = 0.005  # Monte Carlo error allowed on a limit
+LATENT = (0.0, 0.2, 0.4, 0.8)  # part of a pair's latent ability that its two images have; correlations 0 to 0.26
+SHARES = (0.05, 0.15, 0.25, 0.5)
+CLUSTERS = ((30, 33), (176, 6), (176, 2))
+VARIATION = (0.0, 1.3, 2.9)  # coefficient of variation of cluster sizes
+
+
+class Graph:
+    """Pairs of images as published, and outcomes that depend on the images."""
+
+    def __init__(self, pairs: list[list[str]]) -> None:
+        self.pairs = [(first, second) for first, second in pairs]
+        places = {image: place for place, image in enumerate(sorted({image for pair in pairs for image in pair}))}
+        self.places = np.array([[places[image] for image in pair] for pair in self.pairs])
+        self.images = len(places)
+        self.dyads = [Dyad(str(number), *pair) for number, pair in enumerate(self.pairs)]
+
+    def ability(self, random: np.random.Generator, latent: float) -> Floats:
+        """Draw standard normal abilities of pairs; those of pairs that share an image correlate by half of latent."""
+        of_images = random.standard_normal(self.images)[self.places].sum(axis=1)
+        return np.asarray(
+            np.sqrt(latent / 2) * of_images + np.sqrt(1 - latent) * random.standard_normal(len(self.pairs))
+        )
+
+
+def holds(truth: float, values: Floats, found: MeanError) -> bool:
+    """Return whether a share's interval holds the truth."""
+    low, high = interval(float(values.mean()), found.error, found.degrees, share=True, effective=found.effective)
+    return low <= truth <= high
+
+
+def pairs_covered(graph: Graph, runs: int) -> Iterator[Found]:
+    """Yield the coverage of set accuracy, a share of all pairs, and of confusion, one of pairs with valid replies."""
+    random = np.random.default_rng(1)
+    for latent in LATENT:
+        for share in SHARES:
+            covered: dict[str, list[bool]] = {"set accuracy": [], "confusion, 10 % invalid": []}
+            for _ in range(runs):
+                values = (graph.ability(random, latent) < NormalDist().inv_cdf(share)).astype(float)
+                covered["set accuracy"].append(holds(share, values, dyadic_error(values.tolist(), graph.pairs)))
+                valid = np.flatnonzero(random.random(len(values)) < 0.9)
+                some = dyadic_error(values[valid].tolist(), [graph.pairs[place] for place in valid])
+                covered["confusion, 10 % invalid"].append(holds(share, values[valid], some))
+            for name, held in covered.items():
+                yield f"{name} {share:.0%}, latent {latent}", float(np.mean(held)), 0.93, 0.98
+
+
+def clusters_covered(runs: int) -> Iterator[Found]:
+    """Yield the coverage of clustered shares, with log-normal sizes and beta-binomial outcomes."""
+    random = np.random.default_rng(2)
+    for number, size in CLUSTERS:
+        for alike in (0.1, 0.4):
+            for share in (0.5, 0.9, 0.98):
+                for variation in VARIATION:
+                    spread = np.sqrt(np.log1p(variation**2))
+                    held = []
+                    for _ in range(runs):
+                        drawn = size * np.exp(spread * random.standard_normal(number) - spread**2 / 2)
+                        sizes = np.maximum(1, np.round(drawn).astype(int))
+                        chance = random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), number)
+                        cluster = np.repeat(np.arange(number), sizes)
+                        values = (random.random(len(cluster)) < chance[cluster]).astype(float)
+                        held.append(holds(share, values, clustered_error(values.tolist(), cluster.tolist())))
+                    name = f"{number} clusters of {size}, correlation {alike}, share {share:.0%}, CV {variation}"
+                    yield name, float(np.mean(held)), 0.91, 1.0
+
+
+def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
+    """Yield how often equal models are called different, and models that differ by the margin equivalent."""
+    random = np.random.default_rng(3)
+    for latent in LATENT:
+        for share in SHARES:
+            edge = NormalDist().inv_cdf(share)
+            rejected = []
+            for _ in range(runs):
+                both = [(graph.ability(random, latent) < edge).astype(float).tolist() for _ in range(2)]
+                rejected.append(compare_paired(both[0], both[1], graph.dyads).p < ALPHA)
+            yield f"equal models, {share:.0%}, latent {latent}", float(np.mean(rejected)), 0.0, 0.06
+        for margin in (0.05, 0.1):
+            for lost in (0.0, 0.05):
+                shown = []
+                for _ in range(runs):
+                    ability = graph.ability(random, latent)
+                    gains = ability < NormalDist().inv_cdf(margin + lost)
+                    losses = ability > NormalDist().inv_cdf(1 - lost) if lost else np.zeros(len(ability), dtype=bool)
+                    second = np.where(gains, 1.0, np.where(losses, 0.0, 1.0)).tolist()
+                    first = np.where(gains, 0.0, 1.0).tolist()
+                    shown.append(equivalence(first, second, graph.dyads, margin).shown)
+                name = f"margin {margin:.0%} true, {lost:.0%} lost, latent {latent}"
+                yield name, float(np.mean(shown)), 0.0, 0.06
+
+
+def seconds(graph: Graph) -> float:
+    """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
+    random = np.random.default_rng(4)
+    values, patients = random.integers(0, 2, 25_000).astype(float), random.integers(0, 4_000, 25_000).tolist()
+    solved = random.integers(0, 2, len(graph.pairs)).astype(float)
+    began = time.perf_counter()
+    holds(0.5, values, clustered_error(values.tolist(), patients))
+    holds(0.5, solved, dyadic_error(solved.tolist(), graph.pairs))
+    return time.perf_counter() - began
+
+
+def main(path: str, runs: int = 1000) -> int:
+    """Simulate everything and print it; return the exit status."""
+    with Path(path).open(encoding="utf-8") as lines:
+        case: dict[str, Any] = json.loads(next(lines))
+    graph, broken = Graph(case["pairs"]), 0
+    parts = {
+        "pairs that share images": pairs_covered(graph, runs),
+        "clustered shares": clusters_covered(runs),
+        "tests on shared images": tests_rejecting(graph, runs),
+    }
+    for name, part in parts.items():
+        rates = []
+        for setting, rate, least, most in part:
+            wrong = not least - CHANCE <= rate <= most + CHANCE
+            broken += wrong
+            rates.append(rate)
+            print(f"{rate:6.1%}  {setting}{'   NOT within limits' if wrong else ''}", flush=True)
+        print(f"| {name} | {len(rates)} settings of {runs} runs | {min(rates):.1%} to {max(rates):.1%} |", flush=True)
+    taken = seconds(graph)
+    print(f"intervals of 25,000 samples and of {len(graph.pairs)} pairs: {taken:.2f} s")
+    return int(broken > 0 or taken > 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *map(int, sys.argv[2:])))
