@@ -106,9 +106,7 @@ def assert_equal(metrics, found):
     assert found.estimates["scored_samples"].value == total["total"]
     for part, column in GROUPS.items():
         groups = {
-            name: (group.questions, group.scores[0].value)
-            for name, group in found.groups[column].items()
-            if part in metrics
+            group.name: (group.questions, group.scores[0].value) for group in found.groups[column] if part in metrics
         }
         assert groups == {
             name: (one["total"], pytest.approx(one["acc"], rel=1e-9)) for name, one in metrics.get(part, {}).items()
@@ -132,7 +130,7 @@ def test_golden_medevalkit_mmmu_validation(golden):
         found = score("medevalkit_mmmu", documents, case["replies"], "subject")
         results = dict(case["results"])
         assert found.estimates["accuracy"].value == pytest.approx(results.pop("total")["acc"], rel=1e-9)
-        groups = {name: (group.questions, group.scores[0].value) for name, group in found.groups["subject"].items()}
+        groups = {group.name: (group.questions, group.scores[0].value) for group in found.groups["subject"]}
         assert groups == {
             name: (one["num_example"], pytest.approx(one["acc"], rel=1e-9)) for name, one in results.items()
         }
