@@ -8,13 +8,20 @@ import typer
 
 from medtasks.cli.output import say, say_columns
 from medtasks.curate.drafts import Outcome, check_not_all_failed, read_drafts, tally
-from medtasks.curate.reviews import current, read_reviews
+from medtasks.curate.review.reviews import current, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
+from medtasks.data.catalogue import Access
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 
 StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
 
+StudyName = Annotated[
+    str | None, typer.Option("--name", help="Name of the dataset and tasks to be; by default that of the folder.")
+]
+AccessLevel = Annotated[
+    Access, typer.Option("--access", help="Who may see images and reports: no credentialed ones leave this machine.")
+]
 MaxRequests = Annotated[
     int | None,
     typer.Option(min=0, help="Most requests to send; the next run goes on. MEDTASKS_JUDGE_MAX_REQUESTS."),

@@ -6,10 +6,10 @@ import typer
 
 from medtasks.cli.curate import MaxRequests, StudyFolder, say_drafted
 from medtasks.cli.curate_hallucination import draft_and_say
-from medtasks.curate.categories import categorize, found_categories, given_categories
 from medtasks.curate.drafts import Outcome
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pair_drafts import draft_pairs
+from medtasks.curate.pairs.categories import categorize, found_categories, given_categories
+from medtasks.curate.pairs.pair_drafts import draft_pairs
 from medtasks.curate.study import StudyKind, read_study
 from medtasks.errors import MedTasksError
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from medtasks.cli.curate import MaxRequests, say_drafted
+from medtasks.cli.curate import AccessLevel, MaxRequests, StudyName, say_drafted
 from medtasks.cli.output import say, say_columns
-from medtasks.curate.balance import balanced, yes_no
-from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.hallucination_drafting import draft_hallucination, figures
-from medtasks.curate.hallucination_study import Knowledge, made_study, planned_study
+from medtasks.curate.drafts import read_drafts
+from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
+from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
 from medtasks.curate.llm import open_llm
-from medtasks.curate.study import Study, StudyKind, read_images
+from medtasks.curate.review.acceptance import balanced, yes_no
+from medtasks.curate.study import StudyKind, read_images
 from medtasks.data.catalogue import Access
 from medtasks.judges.client import Judge
 
@@ -39,12 +39,8 @@ def hallucination(
     ],
     kind: Annotated[Kind, typer.Option(help="What the questions are about.")],
     out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study; one begun before goes on.")],
-    name: Annotated[
-        str | None, typer.Option(help="Name of the tasks to be, if not that of the folder of the study.")
-    ] = None,
-    access: Annotated[
-        Access, typer.Option(help="Who may read the reports; credentialed ones go to no LLM on another machine.")
-    ] = Access.CREDENTIALED,
+    name: StudyName = None,
+    access: AccessLevel = Access.CREDENTIALED,
     knowledge: Annotated[
         list[Path] | None,
         typer.Option(
@@ -63,27 +59,18 @@ def hallucination(
     planned = planned_study(reports, out, StudyKind(kind), name, access, texts)
     llm = open_llm(planned, max_requests)
     study = made_study(out, planned, texts)
-    _say_images(out, study)
-    draft_and_say(out, study.kind, llm)
-
-
-def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
-    """Draft what a study lacks, and say what came of it."""
-    counts = draft_hallucination(folder, kind, llm)
-    _say_labels(read_drafts(folder))
-    say_drafted(folder, counts)
-
-
-def _say_images(folder: Path, study: Study) -> None:
-    images = read_images(folder).values()
+    images = read_images(out).values()
     asked = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
     say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {asked}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
+    draft_and_say(out, study.kind, llm)
 
 
-def _say_labels(drafts: dict[str, Draft]) -> None:
-    """Say of which types the drafts are, and how often which answer is right."""
+def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
+    """Draft what a study lacks, and print by type the number of drafts and of their right answers."""
+    counts = draft_hallucination(folder, kind, llm)
+    drafts = read_drafts(folder)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
     for about in sorted({draft.hallucination or "" for draft in drafts.values()}):
         chosen = {item: draft for item, draft in drafts.items() if (draft.hallucination or "") == about}
@@ -96,3 +83,4 @@ def _say_labels(drafts: dict[str, Draft]) -> None:
         say_columns(rows)
     for reason, count in balanced(drafts)[1].items():
         say(f"{reason}: {count} questions, which publishing leaves out to have as many of both")
+    say_drafted(folder, counts)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from medtasks.cli.curate import AccessLevel, StudyName
 from medtasks.cli.output import say, say_columns
 from medtasks.data.catalogue import Access
 
@@ -21,12 +22,8 @@ def pairs(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study, which is made.")],
-    name: Annotated[
-        str | None, typer.Option(help="Of the dataset and tasks that it becomes; by default that of the folder.")
-    ] = None,
-    access: Annotated[
-        Access, typer.Option(help="Who may see the images: of credentialed ones nothing leaves this machine.")
-    ] = Access.CREDENTIALED,
+    name: StudyName = None,
+    access: AccessLevel = Access.CREDENTIALED,
     encoder: Annotated[
         str | None, typer.Option(help=f"Medical encoder: {_ENCODER}.", show_default="BiomedCLIP")
     ] = None,
@@ -57,10 +54,10 @@ def pairs(
     Two images of one group (patient, study, article) are never a pair. Embeddings are kept: a run that was interrupted
     goes on where it stopped.
     """
-    from medtasks.curate.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pair_search import MOST_PAIRS
-    from medtasks.curate.pair_study import PairOptions, make_pair_study
-    from medtasks.curate.similarity import Limits
+    from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS
+    from medtasks.curate.pairs.pair_study import PairOptions, make_pair_study
+    from medtasks.curate.pairs.similarity import Limits
     from medtasks.curate.study import checked_name, read_images
 
     options = PairOptions(

@@ -10,12 +10,10 @@ from medtasks.audit.tables import NOT_DEFINED
 from medtasks.cli.curate import MaxRequests
 from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns, write_json
 from medtasks.curate.drafts import Outcome
-from medtasks.curate.failure_modes import FILE, write_failure_modes
-from medtasks.curate.known_pairs import KnownPairs, pairs_of_study, published_pairs
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pair_results import PairState, read_models
-from medtasks.curate.pattern_figure import write_gap_figure
-from medtasks.curate.patterns import Association, Patterns, find_patterns
+from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
+from medtasks.curate.pairs.pattern_figure import write_gap_figure
+from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.prepared import provenance
 from medtasks.data.privacy import hidden_id, is_private
@@ -58,7 +56,9 @@ def patterns(
     if not results:
         if figure or json_file:
             raise MedTasksError("--figure and --json show results of models; name runs with --results")
-        _write_modes(known, max_requests, file or Path(FILE if published else Path(name) / FILE))
+        path = file or Path(FILE if published else Path(name) / FILE)
+        counts = write_failure_modes(known, open_llm(known.study, max_requests), path)
+        say(f"{path}: {counts[Outcome.DRAFTED]} of {counts.total()} requests answered")
         return
     pairs = {pair_id: one.pair for pair_id, one in known.pairs.items()}
     dataset = published_as or known.study.name
@@ -72,37 +72,25 @@ def patterns(
         say(f"Left out: {task}: {cause}")
 
 
-def _write_modes(known: KnownPairs, max_requests: int | None, path: Path) -> None:
-    counts = write_failure_modes(known, open_llm(known.study, max_requests), path)
-    say(f"{path}: {counts[Outcome.DRAFTED]} of {counts.total()} requests answered")
-
-
 def _show(found: Patterns, top: int) -> None:
-    models = found.models
+    models, counts = found.models, found.counts
     for letter, one in models.items():
         say(f"{letter}: {one.model}, {one.task} ({one.rule}), {one.run}")
     say("")
-    counts = found.counts
     say_columns([("pairs", *models), *((state, *(str(counts[one][state]) for one in models)) for state in PairState)])
     if first := list(found.pairs)[:top]:
         say(f"\nMost confusing {len(first)} of {len(found.pairs)} pairs:")
-        hide = is_private(found.name)
-        rows = [
-            (_shown(one, hide), f"{found.pairs[one].gap:.3f}", *(model.states[one] for model in models.values()))
-            for one in first
-        ]
-        say_columns([("pair", "gap", *models), *rows])
+        rows: list[tuple[str, ...]] = [("pair", "gap", *models)]
+        for pair_id in first:
+            shown = hidden_id("pair", pair_id) if is_private(found.name) else pair_id
+            states = (model.states[pair_id] for model in models.values())
+            rows.append((shown, f"{found.pairs[pair_id].gap:.3f}", *states))
+        say_columns(rows)
     say("\nRank correlation with similarity, 95 % interval; above 0: the more, the higher it is")
-    head = ("model", "of", "with", "pairs", "clusters", "correlation", "interval")
-    say_columns([head, *map(_row, found.associations)])
+    rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
+    for each in found.associations:
+        ends = NOT_DEFINED if math.isnan(each.low) else f"{each.low:+.2f} to {each.high:+.2f}"
+        value = NOT_DEFINED if math.isnan(each.correlation) else f"{each.correlation:+.2f}"
+        rows.append((each.model, each.outcome, each.by, str(each.pairs), str(each.clusters), value, ends))
+    say_columns(rows)
     print_state_of_data({found.name: provenance(found.name)})
-
-
-def _shown(pair_id: str, hide: bool) -> str:
-    return hidden_id("pair", pair_id) if hide else pair_id
-
-
-def _row(one: Association) -> tuple[str, ...]:
-    ends = NOT_DEFINED if math.isnan(one.low) else f"{one.low:+.2f} to {one.high:+.2f}"
-    value = NOT_DEFINED if math.isnan(one.correlation) else f"{one.correlation:+.2f}"
-    return one.model, one.outcome, one.by, str(one.pairs), str(one.clusters), value, ends

@@ -13,9 +13,8 @@ import typer
 from medtasks.audit.tables import number_table
 from medtasks.cli.curate import StudyFolder
 from medtasks.cli.output import say, show
-from medtasks.curate.reviewer_file import ReviewerFile, opened
-from medtasks.curate.reviews import read_reviews
-from medtasks.curate.study import Study, read_images, read_study
+from medtasks.curate.review.reviews import ReviewerFile, opened, read_reviews
+from medtasks.curate.study import read_images, read_study
 from medtasks.errors import MedTasksError
 
 
@@ -35,14 +34,19 @@ def review(
 
     Nothing leaves the machine. Each reviewer has a file of their own, written after every key.
     """
-    from medtasks.curate.review_sheet import write_sheet
-    from medtasks.curate.review_sheet_reading import read_sheet
+    from medtasks.curate.drafts import read_drafts
+    from medtasks.curate.review.agreement import agreements
+    from medtasks.curate.review.review_sheet import read_sheet, write_sheet
 
-    study = read_study(folder)
     if spreadsheet and read:
         raise MedTasksError("--spreadsheet writes and --read reads; take one of them")
+    study = read_study(folder)
     if not agreement:
-        with opened(folder, reviewer or _login_name()) as file:
+        try:
+            name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
+        except (KeyError, OSError):
+            raise MedTasksError("your login name is not known here; say with --reviewer whose file it is") from None
+        with opened(folder, name) as file:
             if spreadsheet:
                 write_sheet(file, spreadsheet)
                 say(f"drafts in {spreadsheet}: {len(file.drafts)}; keep it as safe as the study")
@@ -52,18 +56,19 @@ def review(
             else:
                 _serve(file, port, shuffle, open_page)
             say(f"{file.summary()}; {file.path}")
-    _print_agreement(folder, study, asked=agreement)
-
-
-def _login_name() -> str:
-    try:
-        return re.sub(r"[^\w-]", "-", getpass.getuser())
-    except (KeyError, OSError):
-        raise MedTasksError("your login name is not known here; say with --reviewer whose file it is") from None
+    found = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
+    if not found and agreement:
+        say("There are no two reviewers yet whose agreement could be told.")
+    for pair in dict.fromkeys(one.reviewers for one in found):
+        of_pair = [one for one in found if one.reviewers == pair]
+        rows = [(one.what, str(one.questions), *one.figures) for one in of_pair]
+        show(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
+        for sentence in dict.fromkeys(one.remark for one in of_pair if one.remark):
+            say(sentence)
 
 
 def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
-    from medtasks.curate.review_server import doorway, listening
+    from medtasks.curate.review.review_server import doorway, listening
 
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
@@ -73,17 +78,3 @@ def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bo
         if open_page:
             webbrowser.open(door.as_uri())
         server.serve_forever(poll_interval=0.2)
-
-
-def _print_agreement(folder: Path, study: Study, asked: bool) -> None:
-    from medtasks.curate.agreement import agreements
-    from medtasks.curate.drafts import read_drafts
-
-    found = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
-    if not found and asked:
-        say("There are no two reviewers yet whose agreement could be told.")
-    for pair in dict.fromkeys(one.reviewers for one in found):
-        rows = [(one.what, str(one.questions), *one.figures) for one in found if one.reviewers == pair]
-        show(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
-        for sentence in dict.fromkeys(one.remark for one in found if one.reviewers == pair and one.remark):
-            say(sentence)

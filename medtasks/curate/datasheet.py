@@ -5,16 +5,15 @@ It lies in the dataset's folder and in the study's, as ``datasheet.json`` and, f
 
 import dataclasses
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.agreement import agreements, clusters_of
 from medtasks.curate.drafts import Draft, Outcome, read_drafted, tally
-from medtasks.curate.reviews import Review, current
+from medtasks.curate.review.agreement import agreements, clusters_of
+from medtasks.curate.review.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import OPTIONS
@@ -72,11 +71,21 @@ def datasheet(
     folder: Path, study: Study, about: Publication, manifest: Manifest, images: Mapping[str, StudyImage]
 ) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
-    lines = read_drafted(folder)
-    asked = [line for line in lines.values() if line.outcome is not Outcome.SKIPPED]
+    asked = [line for line in read_drafted(folder).values() if line.outcome is not Outcome.SKIPPED]
     shown = [images[image_id] for image_id in {name for draft in about.kept.values() for name in draft.images}]
     clusters = len(set(clusters_of(about.kept, images).values()))
     licences = Counter(image.licence or _UNSTATED for image in shown)
+    of_pairs = study.kind is StudyKind.PAIRS
+    labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
+    for draft in about.kept.values():
+        is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
+        for answer in draft.answers if draft.options else ():
+            labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
+    caveats = (*_CAVEATS, *((_OF_PAIRS, shared_by_pairs(study.kind, len(about.kept), clusters)) if of_pairs else ()))
+    agreement = json.loads(
+        json.dumps([dataclasses.asdict(one) for one in agreements(about.reviews, about.drafts, images)]),
+        parse_constant=lambda _: None,  # NaN, which JSON does not have
+    )
     return {
         "schema_version": VERSION,
         "name": about.settings.name,
@@ -98,40 +107,25 @@ def datasheet(
         ],
         "min_score": about.settings.min_score,
         "wording": about.settings.wording,
-        "balance": about.settings.balance if study.kind is not StudyKind.PAIRS else None,
+        "balance": None if of_pairs else about.settings.balance,
         OPTIONS: about.settings.options,
         "drafts": len(about.drafts),
         "published": len(about.kept),
         "left_out": dict(sorted(about.left_out.items())),
-        "labels": _labels(about.kept.values()),
+        "labels": dict(sorted(labels.items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
-        "agreement": [_finite(dataclasses.asdict(one)) for one in agreements(about.reviews, about.drafts, images)],
-        "caveats": _caveats(study.kind, len(about.kept), clusters),
+        "agreement": agreement,
+        "caveats": list(filter(None, caveats)),
     }
 
 
-def _caveats(kind: StudyKind, published: int, clusters: int) -> list[str]:
-    of_pairs = (_OF_PAIRS, shared_by_pairs(kind, published, clusters)) if kind is StudyKind.PAIRS else ()
-    return [*_CAVEATS, *filter(None, of_pairs)]
-
-
 def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
-    """Return what it means for standard errors that pairs share images or patients; empty where they do not."""
+    """Return the effect on standard errors of pairs that share images or patients; empty if none do."""
     return _SHARED.format(published, clusters) if kind == StudyKind.PAIRS and clusters < published else ""
 
 
-def _labels(drafts: Iterable[Draft]) -> dict[str, int]:
-    """Return how often each letter is the answer, or Yes and No; nothing for open questions."""
-    found: Counter[str] = Counter()
-    for draft in drafts:
-        is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
-        for answer in draft.answers if draft.options else ():
-            found[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
-    return dict(sorted(found.items()))
-
-
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
-    """Return what one reviewer did; the mean is over questions, the share over drafts."""
+    """Return the record of one reviewer; the mean is over questions, the share over drafts."""
     scored = [(item, scores) for item, one in current(review, about.drafts).items() if (scores := one.scores)]
     values = [score for _, scores in scored for score in scores]
     passing = sum(min(scores) >= about.settings.min_score for _, scores in scored)
@@ -142,11 +136,6 @@ def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
         "share_reaching_the_score": passing / len(scored) if scored else None,
         "share_published": sum(item in about.kept for item, _ in scored) / len(scored) if scored else None,
     }
-
-
-def _finite(facts: Mapping[str, Any]) -> dict[str, Any]:
-    plain = json.loads(json.dumps(facts))
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in plain.items()}
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
@@ -192,14 +181,11 @@ def _said(value: object) -> str:
 
 
 def _rows_of(records: Sequence[Mapping[str, Any]]) -> str:
-    if not records:
-        return ""
-    return _table([name.replace("_", " ") for name in records[0]], [list(one.values()) for one in records])
+    """Return records of the same keys as a table; empty for none."""
+    rows = [list(one.values()) for one in records]
+    return _table([name.replace("_", " ") for name in records[0]], rows) if records else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    def line(cells: Iterable[object]) -> str:
-        plain = (_said(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in cells)
-        return f"| {' | '.join(plain)} |"
-
-    return "\n".join([line(head), line("---" for _ in head), *map(line, rows)])
+    cells = [[_said(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

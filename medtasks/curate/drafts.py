@@ -1,13 +1,13 @@
-"""What the LLM was asked for and what it gave, on disk as it comes, so that nothing is asked for twice.
+"""Journal of what the LLM drafted, written as it comes, so that nothing is asked for twice.
 
-A *request* is what one image or pair is worth: one or more questions, or the reason why there are none. Requests that
-ended with an answer of the LLM are final; those that the endpoint failed are asked again by the next run.
+A *request* is for one image or pair: it ends with questions, or with the reason why there are none. Requests that the
+LLM answered are final; those that the endpoint failed are sent again by the next run.
 """
 
 import enum
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -20,9 +20,8 @@ from medtasks.data.home import append_whole
 from medtasks.data.journal import digest_of
 from medtasks.errors import MedTasksError
 
-_DIGITS = 16
 LONGEST = 10_000
-"""Characters of a question, option or answer that an LLM may write; longer ones come of a model that broke."""
+"""Most characters of a question, option or answer; longer ones come from a model that broke."""
 
 
 class Outcome(enum.StrEnum):
@@ -54,7 +53,7 @@ class Draft(Record):
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits of what a reviewer judges: images, wording, answers."""
-        return digest_of(self.images, self.question, self.options, self.answers)[:_DIGITS]
+        return digest_of(self.images, self.question, self.options, self.answers)[:16]
 
 
 class Drafted(Record):
@@ -70,6 +69,10 @@ class Drafted(Record):
     drafts: tuple[Draft, ...] = ()
 
 
+Job = tuple[str, Callable[[], Drafted]]
+"""Digest of what decides about the reply to a request, and the call that sends it."""
+
+
 def read_drafted(folder: Path) -> dict[str, Drafted]:
     """Return the last line of each request of a study, in the order of first mention."""
     return {line.request: line for line in read_lines(folder / DRAFTS, Drafted)}
@@ -83,53 +86,59 @@ def category_request(image_id: str) -> str:
 def read_drafts(folder: Path) -> dict[str, Draft]:
     """Return the questions of a study that no rule rejected, by item id, with the categories of their images."""
     lines = read_drafted(folder)
-    drafts = [draft for line in lines.values() for draft in line.drafts if draft.outcome is Outcome.DRAFTED]
+    drafts = {draft.item_id: draft for line in lines.values() for draft in line.drafts}
+    drafts = {item: draft for item, draft in drafts.items() if draft.outcome is Outcome.DRAFTED}
     categories = {request: line.categories for request, line in lines.items() if line.categories}
-    if not categories:
-        return {draft.item_id: draft for draft in drafts}
-    return {
-        draft.item_id: draft.model_copy(
-            update={"categories": tuple(categories.get(category_request(image), ()) for image in draft.images)}
-        )
-        for draft in drafts
-    }
+    for item, draft in drafts.items() if categories else ():
+        areas = tuple(categories.get(category_request(image), ()) for image in draft.images)
+        drafts[item] = draft.model_copy(update={"categories": areas})
+    return drafts
 
 
-def draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]], threads: int) -> Counter[Outcome]:
-    """Do what the journal of a study does not hold yet, several at a time, and return how many came to what.
+def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Outcome]:
+    """Do the jobs that the journal of a study does not hold yet, several at a time, and count all outcomes.
 
-    ``jobs`` are by request: the digest of what decides about the reply, and what asks. What was drafted by another LLM
-    or prompt stays, with a warning: reviews may rest on it. Replies come in any order, and at the end the journal is in
-    that of the jobs, so that the same study is read and published the same. Errors that a job raises end it once those
-    under way are on disk; a MedTasksError says that the journal cannot be written, or that another process drafts.
+    Drafts of another LLM or prompt stay, with a warning: reviews may rest on them. At the end the journal is in the
+    order of the jobs, so that the same study is read and published the same. An error in a job is raised once those
+    under way are on disk; a MedTasksError says that the journal cannot be written or that another process drafts.
     """
-    try:
-        with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
-            return _draft_all(folder, jobs, threads)
-    except filelock.Timeout:
-        raise MedTasksError(f"another process drafts questions in {folder}; run this again when it has ended") from None
-
-
-def _draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]], threads: int) -> Counter[Outcome]:
-    _drop_torn_line(folder / DRAFTS)
-    known = read_drafted(folder)
+    path = folder / DRAFTS
     counts: Counter[Outcome] = Counter()
     todo, others = {}, 0
-    for request, (asked, job) in jobs.items():
-        line = known.get(request)
-        if line is not None and (line.drafts or (line.asked == asked and line.outcome is not Outcome.FAILED)):
-            counts[line.outcome] += 1
-            others += line.asked != asked
-        else:
-            todo[request] = job
-    if others:
-        logger.warning(
-            "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move {} away.",
-            others,
-            folder / DRAFTS,
-        )
+    try:
+        with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
+            if path.is_file() and not (written := path.read_bytes()).endswith(b"\n"):
+                os.truncate(path, written.rfind(b"\n") + 1)  # a torn line would make the next one unreadable
+            known = read_drafted(folder)
+            for request, (asked, job) in jobs.items():
+                line = known.get(request)
+                if line is not None and (line.drafts or (line.asked == asked and line.outcome is not Outcome.FAILED)):
+                    counts[line.outcome] += 1
+                    others += line.asked != asked
+                else:
+                    todo[request] = job
+            if others:
+                logger.warning(
+                    "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move "
+                    "{} away.",
+                    others,
+                    path,
+                )
+            _run(folder, todo, threads, counts)
+            lines = read_drafted(folder)
+            ordered = {request: line for request, line in lines.items() if request not in jobs}
+            ordered |= {request: lines[request] for request in jobs if request in lines}
+            if list(ordered) != list(lines):
+                write_lines(path, ordered.values())
+    except filelock.Timeout:
+        raise MedTasksError(f"another process drafts questions in {folder}; run this again when it has ended") from None
+    return counts
+
+
+def _run(folder: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, counts: Counter[Outcome]) -> None:
+    """Do jobs in threads, and journal and count their lines as they come."""
     with ThreadPoolExecutor(threads) as workers:
-        running = [workers.submit(job) for job in todo.values()]
+        running = [workers.submit(job) for job in jobs.values()]
         try:
             for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
                 counts[done.result().outcome] += 1
@@ -139,25 +148,8 @@ def _draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]
             logger.warning("Finishing the requests that are under way; their replies are kept.")
             raise
         finally:
-            for one in running:
-                one.cancel()
-    _sort(folder, list(jobs))
-    return counts
-
-
-def _sort(folder: Path, requests: Sequence[str]) -> None:
-    """Put the lines of some requests of a journal in their order, behind all others."""
-    lines = read_drafted(folder)
-    known = {request: lines[request] for request in requests if request in lines}
-    ordered = [*(request for request in lines if request not in known), *known]
-    if ordered != list(lines):
-        write_lines(folder / DRAFTS, [lines[request] for request in ordered])
-
-
-def _drop_torn_line(path: Path) -> None:
-    """Take away a last line without an end, which the next one would make unreadable."""
-    if path.is_file() and not (written := path.read_bytes()).endswith(b"\n"):
-        os.truncate(path, written.rfind(b"\n") + 1)
+            for future in running:
+                future.cancel()
 
 
 def append_line(folder: Path, line: Drafted) -> None:

@@ -1,24 +1,34 @@
-"""The LLM that drafts questions: an OpenAI-compatible endpoint, asked as judges are, with the same guard.
+"""Asking an LLM for drafts: prompts, captions and the endpoint, which ``MEDTASKS_JUDGE_*`` name as they do judges.
 
-``MEDTASKS_JUDGE_BASE_URL``, ``MEDTASKS_JUDGE_MODEL`` and the other variables of judges name it. Replies that can be
-read are kept on disk like verdicts.
+The prompts are in TOML files of this package: those of the papers letter by letter, and corrected wordings. A prompt
+has ``version``, ``source``, ``system`` and ``user``, with the marks of its paper (``**CAPTION OF IMAGE 1**``,
+``{report}``) for the texts of an image or pair. A prompt on several of them has a ``block``, repeated for each.
+
+The published prompts do not fence off captions. A caption is therefore sent as one line, and not at all if it seems to
+give orders or to bring a draft of its own; and no draft counts before an expert has read it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from functools import cache
+from typing import Any, Generic, TypeVar
 
-from medtasks.curate.drafts import Outcome
-from medtasks.curate.prompts import Prompt
+from medtasks.curate.drafts import Drafted, Job, Outcome
 from medtasks.curate.study import Study
+from medtasks.data.journal import digest_of
+from medtasks.data.packaged import packaged_facts
 from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.cache import VerdictCache, default_cache_folder
 from medtasks.judges.client import BAD_FORMAT, Judge, Role, Verdict
+from medtasks.judges.fence import addresses_judge
 from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
 
 T = TypeVar("T")
 
+SHORTEST = 100
+"""Characters; shorter captions tell too little of the image (MediConfusion, section 2)."""
+_LIKE_A_DRAFT = re.compile(r"\b(?:question|option ?[12ab]|image ?[12])\s*:", re.IGNORECASE)
 _REFUSAL = re.compile(
     r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
     r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
@@ -34,59 +44,152 @@ _DRAFTING = Role(
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """What an LLM says that will not."""
+class Prompt:
+    """One prompt with its marks."""
+
+    name: str
+    version: int  # raised when the texts change
+    source: str  # where it is published
+    system: str
+    user: str
+    block: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name and version, as a journal records them."""
+        return f"{self.name} v{self.version}"
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Return the user's part with the value of each mark; KeyError for a mark that the prompt does not have.
+
+        Example:
+            >>> Prompt("p", 1, "", "", "Report: {report}").filled({"{report}": "No {report}."})
+            'Report: No {report}.'
+        """
+        return _filled(self.user, values)
+
+    def with_blocks(self, blocks: Sequence[Mapping[str, str]]) -> str:
+        """Return the user's part, followed by the block filled from each mapping.
+
+        Example:
+            >>> Prompt("p", 1, "", "", "Categorize:", " Caption 0;").with_blocks([{"0": "0"}, {"0": "1"}])
+            'Categorize: Caption 0; Caption 1;'
+        """
+        return self.user + "".join(_filled(self.block, values) for values in blocks)
+
+    def asked(self, values: Mapping[str, str], llm: str) -> str:
+        """Return the digest of the request to an ``llm`` (its model and temperature)."""
+        return digest_of(self.label, self.system, self.filled(values), llm)[:32]
 
 
-def refusal(reply: str) -> Refusal | None:
-    """Return a refusal if a reply begins like one, behind its reasoning.
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for mark in values:
+        if mark not in text:
+            raise KeyError(mark)
+    marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
+    return re.sub(marks, lambda match: values[match[0]], text)
+
+
+@cache
+def prompts_in(file: str) -> Mapping[str, Prompt]:
+    """Return the prompts of ``<file>.toml`` of this package by name."""
+    return {name: Prompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
+
+
+def one_line(text: str) -> str:
+    """Return a caption in one line, as prompts show it and rules count it."""
+    return " ".join(text.split())
+
+
+def why_not_sent(text: str) -> str:
+    """Return why no question is drafted from a caption; empty if one is.
 
     Example:
-        >>> refusal("I'm sorry, but I can't help with that."), refusal("Question: Is there a mass?")
-        (Refusal(), None)
+        >>> why_not_sent("Axial CT.")
+        'a caption is shorter than 100 characters'
     """
-    return Refusal() if _REFUSAL.match(without_thoughts(reply) or "") else None
+    shown = one_line(text)
+    if len(shown) < SHORTEST:
+        return f"a caption is shorter than {SHORTEST} characters"
+    if addresses_judge(shown) or _LIKE_A_DRAFT.search(shown):
+        return "a caption seems to address the LLM"
+    return ""
+
+
+def refuses(reply: str) -> bool:
+    """Return whether a reply begins with a refusal, after its reasoning.
+
+    Example:
+        >>> refuses("I'm sorry, but I can't help with that."), refuses("Question: Is there a mass?")
+        (True, False)
+    """
+    return bool(_REFUSAL.match(without_thoughts(reply) or ""))
 
 
 def free_text(reply: str) -> str | None:
-    """Return what a reply says, without reasoning; None for one that says nothing or refuses."""
-    said = (without_thoughts(reply) or "").strip()
-    return None if not said or refusal(said) else said
+    """Return a reply without reasoning; None for an empty one or a refusal."""
+    text = (without_thoughts(reply) or "").strip()
+    return None if not text or refuses(text) else text
 
 
 @dataclass(frozen=True)
 class Asked(Generic[T]):
-    """What came of one request."""
+    """Result of one request."""
 
-    value: T | None  # what was read from the reply; there is one exactly where it was drafted
+    value: T | None  # read from the reply; not None exactly if the outcome is DRAFTED
     outcome: Outcome
-    reason: str = ""  # why there is none, one phrase or sentence without sample text
+    reason: str = ""  # for no value: one phrase or sentence without sample text
 
 
 def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) -> Asked[T]:
-    """Ask for a reply that ``read`` can read, again where it cannot and is no refusal; nothing raises.
+    """Ask for a reply that ``read`` can read, again if it cannot and it is no refusal; nothing raises.
 
     ``user`` is the prompt's user part with its marks filled.
     """
 
-    def read_or_refused(reply: str) -> T | Refusal | None:
+    def read_or_refused(reply: str) -> tuple[T | None] | None:
         text = reply.encode(errors="replace").decode()  # half a surrogate pair could not be written down
-        found = read(text)
-        return refusal(text) if found is None else found
+        value = read(text)
+        return None if value is None and not refuses(text) else (value,)
 
-    verdict: Verdict[T | Refusal] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
-    if isinstance(verdict.value, Refusal):
-        return Asked(None, Outcome.REFUSED, "the LLM would not")
+    verdict: Verdict[tuple[T | None]] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
     if verdict.value is not None:
-        return Asked(verdict.value, Outcome.DRAFTED)
+        (value,) = verdict.value
+        return Asked(None, Outcome.REFUSED, "the LLM would not") if value is None else Asked(value, Outcome.DRAFTED)
     outcome = Outcome.MALFORMED if verdict.failure == BAD_FORMAT else Outcome.FAILED
     return Asked(None, outcome if verdict.sent else Outcome.NOT_ASKED, verdict.failure or "")
+
+
+def job_of(
+    llm: Judge,
+    request: str,
+    prompt: Prompt,
+    values: Mapping[str, str],
+    read: Callable[[str], Mapping[str, Any] | None],
+) -> Job:
+    """Return the job that sends a prompt; ``read`` returns the fields of its journal line that a reply decides."""
+    label = llm_label(llm)
+    digest = prompt.asked(values, label)
+
+    def job() -> Drafted:
+        asked = ask(llm, prompt, prompt.filled(values), read)
+        return Drafted(
+            request=request,
+            asked=digest,
+            outcome=asked.outcome,
+            reason=asked.reason,
+            llm=label,
+            prompt=prompt.label,
+            **(asked.value or {}),
+        )
+
+    return digest, job
 
 
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:
     """Return the LLM that the environment names, cleared for the captions and reports of a study.
 
-    It sends at most ``max_requests``, where that is given in place of the environment's. Errors are those of
+    ``max_requests`` replaces that of the environment. Errors are those of
     :func:`~medtasks.judges.settings.settings_from_environment` and :func:`~medtasks.judges.settings.check_access`.
     """
     settings = settings_from_environment(what="drafting needs an LLM")

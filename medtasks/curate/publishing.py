@@ -4,7 +4,6 @@ Publishing a study again replaces what it was published as before; the dataset's
 """
 
 import functools
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.acceptance import UNSCORED, accepted
-from medtasks.curate.balance import balanced
 from medtasks.curate.datasheet import MARKDOWN, Publication, Settings, as_markdown, datasheet
 from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.reviews import read_reviews
+from medtasks.curate.review.acceptance import UNSCORED, accepted, balanced
+from medtasks.curate.review.reviews import read_reviews
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
+    ImagePair,
     Study,
     StudyImage,
     StudyKind,
@@ -29,13 +28,24 @@ from medtasks.curate.study import (
     read_study,
     write_private,
 )
-from medtasks.curate.study_documents import FORMS, document
 from medtasks.data.decoding import LINEAR
 from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
+from medtasks.data.medheval.gold import YES_NO
+from medtasks.data.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.data.own_datasets import DATASHEET, own_dataset_info
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.samples import letter, option_index
+from medtasks.data.schema import (
+    CLOSED_QUESTION,
+    COMPONENT_REPORT,
+    CURATED_PAIR,
+    OPEN_QUESTION,
+    Columns,
+    Document,
+    new_document,
+)
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
@@ -46,8 +56,41 @@ _COMMAND, _OPTION = "medtasks curate publish", "--as"
 
 
 @dataclass(frozen=True)
+class Form:
+    """Columns and tasks that studies of one kind are published with."""
+
+    about: str  # its questions, in a few words
+    columns: Columns
+    tasks: Mapping[str, str]  # published task that each runs like, by what stands behind the dataset's name
+    group: str | None = None  # published group that aggregates them
+    grouped: tuple[str, ...] = ()  # which of them are in it
+
+
+def _closed(about: str, model: str) -> Form:
+    return Form(about, CLOSED_QUESTION, {"": model, "_ll": f"{model}_ll"})
+
+
+FORMS: Mapping[StudyKind, Form] = {
+    StudyKind.PAIRS: Form(
+        "Confusing pairs",
+        CURATED_PAIR,
+        {ending: f"mediconfusion{ending}" for ending in ("", "_gd", "_ps", "_ff")},
+        "mediconfusion_all",
+        ("", "_gd", "_ps"),
+    ),
+    StudyKind.VISUAL_CLOSED: _closed("Questions on what images show", "medheval_visual_mm"),
+    StudyKind.VISUAL_OPEN: Form("Reports on images", COMPONENT_REPORT, {"": "medheval_visual_report"}),
+    StudyKind.KNOWLEDGE_CLOSED: _closed("Questions on medical knowledge", "medheval_knowledge_closed"),
+    StudyKind.KNOWLEDGE_OPEN: Form(
+        "Open questions on medical knowledge", OPEN_QUESTION, {"": "medheval_knowledge_open"}
+    ),
+    StudyKind.CONTEXTUAL: _closed("Questions on notes against images", "medheval_context"),
+}
+
+
+@dataclass(frozen=True)
 class Published:
-    """What became of a study."""
+    """A published study."""
 
     manifest: Manifest
     tasks: tuple[str, ...]
@@ -66,9 +109,9 @@ def publish_study(
 ) -> Published:
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
 
-    ``wording`` is the reviewer whose words count where reviewers differ, ``balance`` leaves out what one label has too
-    much of (hallucination studies). A MedTasksError says that nothing is reviewed or good enough, that the name is
-    taken, that a review is of another study, or that an image has changed.
+    ``wording`` is the reviewer whose words count where reviewers differ; ``balance`` leaves out the surplus of one
+    label (hallucination studies). MedTasksError: nothing is reviewed or good enough, the name is taken, a review is of
+    another study, or an image has changed.
     """
     study = read_study(folder)
     chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
@@ -80,22 +123,16 @@ def publish_study(
     about = _reviewed(folder, study, Settings(chosen, min_score, wording, balance))
     manifest, sheet = _prepare(folder, study, about, allow_incomplete)
     for one, model in tasks.items():
-        write_task_file(one, _task(model, one, chosen, form.about), _COMMAND)
+        config = task_copy(model, one, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
+        # Not of the paper's own questions and images, with which Med-Flamingo's solved examples come.
+        metadata = {key: value for key, value in config["metadata"].items() if key != "checked_against"}
+        settings = {family: own for family, own in config[SETTINGS].items() if "demonstrations" not in own}
+        write_task_file(one, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
     for one, model in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
-        write_task_file(
-            one, group_copy(model, one, [chosen + ending for ending in form.grouped], description), _COMMAND
-        )
+        copy = group_copy(model, one, [chosen + ending for ending in form.grouped], description)
+        write_task_file(one, copy, _COMMAND)
     return Published(manifest, tuple(tasks), tuple(groups), sheet)
-
-
-def _task(model: str, name: str, dataset: str, about: str) -> dict[str, Any]:
-    """Return what a task of a study says: what its model does, but nothing of the paper's own questions and images."""
-    config = task_copy(model, name, dataset, f"{about} of a study of your own, asked and scored as {model}")
-    metadata = {key: value for key, value in config["metadata"].items() if key != "checked_against"}
-    # The images of Med-Flamingo's solved examples come with the paper's questions.
-    settings = {family: own for family, own in config[SETTINGS].items() if "demonstrations" not in own}
-    return {**config, "metadata": metadata, SETTINGS: settings}
 
 
 def _refuse_other_data(name: str, folder: Path, study: Study) -> None:
@@ -113,16 +150,24 @@ def _refuse_other_data(name: str, folder: Path, study: Study) -> None:
 
 
 def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
-    """Return what is published of a study; a MedTasksError says why that is nothing."""
+    """Return the questions to publish; MedTasksError if there are none, with the reason."""
     drafts, reviews = read_drafts(folder), read_reviews(folder, study)
     if settings.wording is not None and settings.wording not in {review.reviewer for review in reviews}:
         raise MedTasksError(f"'{settings.wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
-    _check_images(folder, study, drafts)
+    images, pairs = read_images(folder).keys(), {pair.pair_id for pair in read_pairs(folder)}
+    of_pairs = study.kind is StudyKind.PAIRS
+    if lost := sum(
+        not images >= set(draft.images) or (of_pairs and draft.item_id not in pairs) for draft in drafts.values()
+    ):
+        raise SourceError(
+            f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
+            f"not list; bring these files back, or make the study again in another folder"
+        )
     kept, left_out = accepted(drafts, reviews, settings.min_score, settings.wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
         raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
-    if kept and settings.balance and study.kind is not StudyKind.PAIRS:
+    if kept and settings.balance and not of_pairs:
         even, surplus = balanced(kept)
         kept = {item: draft for item, draft in kept.items() if item in even}
         left_out += surplus
@@ -130,37 +175,26 @@ def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
         why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
         raise MedTasksError(
             f"nothing of '{study.name}' reaches {settings.min_score} and can be published ({why}); score more drafts, "
-            f"or lower --min-score" + (", or add --no-balance" if study.kind is not StudyKind.PAIRS else "")
+            f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
     return Publication(settings, kept, left_out, drafts, reviews)
-
-
-def _check_images(folder: Path, study: Study, drafts: Mapping[str, Draft]) -> None:
-    images, pairs = read_images(folder).keys(), {pair.pair_id for pair in read_pairs(folder)}
-    lost = [
-        draft
-        for draft in drafts.values()
-        if not images >= set(draft.images) or (study.kind is StudyKind.PAIRS and draft.item_id not in pairs)
-    ]
-    if lost:
-        raise SourceError(
-            f"{len(lost)} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and "
-            f"{folder / PAIRS} do not list; bring these files back, or make the study again in another folder"
-        )
 
 
 def _prepare(
     folder: Path, study: Study, about: Publication, allow_incomplete: bool
 ) -> tuple[Manifest, Mapping[str, Any]]:
-    sheets: list[Mapping[str, Any]] = []
+    """Prepare the dataset and write its datasheet, next to it and into the study."""
+    sheet: dict[str, Any] = {}
+    files: dict[str, str] = {}
     lost: list[str] = []
     known = read_images(folder)
 
     def enclose(work: Path, manifest: Manifest) -> None:
         kept = {item: draft for item, draft in about.kept.items() if item not in lost}
         left_out = Counter({**about.left_out, _NO_IMAGE: len(lost)})
-        sheets.append(datasheet(folder, study, replace(about, kept=kept, left_out=+left_out), manifest, known))
-        for file, text in _files(sheets[-1]).items():
+        sheet.update(datasheet(folder, study, replace(about, kept=kept, left_out=+left_out), manifest, known))
+        files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", MARKDOWN: as_markdown(sheet)})
+        for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
     recipe = Recipe(
@@ -173,13 +207,9 @@ def _prepare(
     )
     info = own_dataset_info(about.settings.name, folder.resolve(), study.access, study.kind)
     manifest = prepare_recipe(info, recipe, Options(folder, allow_incomplete=allow_incomplete))
-    for file, text in _files(sheets[-1]).items():
+    for file, text in files.items():
         write_private(folder / file, text)
-    return manifest, sheets[-1]
-
-
-def _files(sheet: Mapping[str, Any]) -> dict[str, str]:
-    return {DATASHEET: json.dumps(sheet, indent=2) + "\n", MARKDOWN: as_markdown(sheet)}
+    return manifest, sheet
 
 
 def _rows(
@@ -190,19 +220,18 @@ def _rows(
     images: ImageStore,
     lost: list[str],
 ) -> Iterator[Row]:
-    """Yield the documents in the order of the study's pairs or images, whatever order they were drafted in.
-
-    What cannot be shown is added to ``lost``.
-    """
+    """Yield the documents in the order of the study's pairs or images, and add drafts without an image to ``lost``."""
     pairs = {pair.pair_id: pair for pair in read_pairs(folder)}
     lines = {image_id: line for line, image_id in enumerate(known, 1)}
     places = {name: place for place, name in enumerate(pairs if study.kind is StudyKind.PAIRS else known)}
 
     @functools.cache
     def stored(image_id: str) -> StoredImage | str:
-        found = _stored(known[image_id], images)
-        # By its line: an id may tell who a patient is.
-        return f"the image in line {lines[image_id]} of {IMAGES} {found}" if isinstance(found, str) else found
+        try:
+            return images.add_bytes(known[image_id].read())
+        except UnreadableImage as error:
+            # By its line: an id may tell who a patient is.
+            return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
 
     def place(draft: Draft) -> tuple[int, int, str]:
         number = draft.item_id.rpartition("/")[2]
@@ -220,17 +249,47 @@ def _rows(
             yield Row(IMAGES, document(study, draft, position, about, pairs.get(draft.item_id)), [image])
 
 
-def _stored(image: StudyImage, images: ImageStore) -> StoredImage | str:
-    """Store an image of a study; return why it cannot be used, without its name, if it cannot."""
-    try:
-        data = Path(image.file).read_bytes()
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    if hashlib.sha256(data).hexdigest() != image.sha256:
-        return "has changed since the study was made"
-    try:
-        return images.add_bytes(data)
-    except UnreadableImage as error:
-        return f"is broken ({error})"
+def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:
+    """Return the columns of one question but for dataset and image file.
+
+    ``position`` is that of the image in the draft, from 0; ``pair`` that of a study of pairs. Options are listed as
+    most of the published ones are.
+    """
+    if pair is not None:
+        return new_document(
+            CURATED_PAIR,
+            f"{pair.pair_id}/{position + 1}",
+            pair_id=pair.pair_id,
+            position=position + 1,
+            image_id=image.image_id,
+            question=draft.question,
+            options=list(draft.options),
+            answer=draft.answers[position],
+            categories=list(draft.categories[position]) if draft.categories else [],
+            licence=image.licence,
+            sim_med=pair.sim_med,
+            sim_gen=pair.sim_gen,
+        )
+    (answer,) = draft.answers
+    columns = FORMS[study.kind].columns
+    if columns is CLOSED_QUESTION:
+        right = draft.options[option_index(answer)]
+        is_binary = sorted(draft.options) == sorted(YES_NO)
+        options = YES_NO if is_binary else draft.options
+        listed = ", ".join(f"{letter(index)}. {text}" for index, text in enumerate(options))
+        content: dict[str, Any] = {
+            "kind": BINARY if is_binary else MULTI_CHOICE,
+            "choices": "" if is_binary else listed,
+            "options": list(options),
+            "answer": letter(options.index(right)),
+            "gold": right,
+            "flags": [],
+            "hallucination": draft.hallucination,
+            "source": study.name,
+        }
+    elif columns is OPEN_QUESTION:
+        content = {"answer": answer}
+    else:
+        content = {"report": answer, **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS}}
+    about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
+    return new_document(columns, draft.item_id, **about, **content)

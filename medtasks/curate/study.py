@@ -5,7 +5,7 @@
 ``images.jsonl``       its images, one :class:`StudyImage` per line; the files stay where they are
 ``pairs.jsonl``        chosen pairs, one :class:`ImagePair` per line (studies of pairs only)
 ``drafts.jsonl``       journal of what the LLM was asked, see :mod:`medtasks.curate.drafts`
-``reviews/*.json``     one file per reviewer, see :mod:`medtasks.curate.reviews`
+``reviews/*.json``     one file per reviewer, see :mod:`medtasks.curate.review.reviews`
 =====================  =================================================================================================
 
 All files are readable by their owner only: captions and reports may be a patient's. A study is credentialed unless its
@@ -13,9 +13,10 @@ owner says otherwise.
 """
 
 import enum
+import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,10 +25,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from medtasks.data.catalogue import Access
 from medtasks.data.home import written_whole
 from medtasks.data.journal import digest_of
+from medtasks.data.json_tables import json_lines
+from medtasks.data.source_files import SourceFile
+from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.tables import SourceRow
 from medtasks.errors import MedTasksError, SourceError
 
 STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"
-_DIGITS = 16
+_OPTIONS = {  # by their keys in a study's record, if they are called otherwise
+    "list": "list of images",
+    "medical_encoder": "--encoder",
+    "near_duplicates": "--keep-near-duplicates",
+    "reports": "file of reports",
+}
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -60,6 +70,16 @@ class StudyImage(Record):
     licence: str | None = None
     context: Mapping[str, Any] = {}  # what a prompt shows besides: notes, metadata, bounding boxes, question pairs
 
+    def read(self) -> bytes:
+        """Return the bytes of the file; UnreadableImage, which names no file, if it is not that of the study."""
+        try:
+            data = Path(self.file).read_bytes()
+        except OSError as error:
+            raise UnreadableImage(f"its file cannot be read ({error.strerror or type(error).__name__})") from None
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise UnreadableImage("its file has changed since the study was made")
+        return data
+
 
 class ImagePair(Record):
     """Two images that one encoder takes for alike and another does not."""
@@ -88,7 +108,7 @@ class Study(Record):
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that change with what made the study; its review files carry them."""
-        return digest_of(self.model_dump(mode="json"))[:_DIGITS]
+        return digest_of(self.model_dump(mode="json"))[:16]
 
     def write(self, folder: Path) -> None:
         """Write it into its folder, which is made."""
@@ -173,13 +193,40 @@ def checked_name(text: str, option: str = "--name") -> str:
     return text
 
 
-def is_text(value: Any) -> bool:
-    """Return whether UTF-8 has all characters of a value of JSON types, so that a study can hold it."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
+    """Yield the rows of a user's JSONL file; SourceError for a line without ``columns``, or that UTF-8 cannot hold."""
+    for row in json_lines(SourceFile(path), columns).rows():
+        try:
+            json.dumps(row.values, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise row.error("it holds half a surrogate pair, which is no text") from None
+        yield row
+
+
+def begun(folder: Path, planned: Study) -> Study | None:
+    """Return the study in a folder, None for a new one; MedTasksError if it was not made as ``planned``.
+
+    Facts that are known only once it is made, such as counts, are not compared.
+    """
+    if not (folder / STUDY).exists():
+        return None
+    study = read_study(folder, planned.kind)
+    recorded = {"name": study.name, "access": study.access, **study.made_with}
+    for key, now in {"name": planned.name, "access": planned.access, **planned.made_with}.items():
+        before = recorded.get(key)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            before = {part: before.get(part) for part in now}
+        if before != now:
+            shown = [
+                f"{value['name']}, {value['digest'][:8]}" if isinstance(value, Mapping) else str(value)
+                for value in (before, now)
+            ]
+            raise MedTasksError(
+                f"{folder} was made with another {_OPTIONS.get(key, '--' + key.replace('_', '-'))} ({shown[0]}, now "
+                f"{shown[1]}), and a study is not changed once it is made; give --out a new folder, what was computed "
+                f"is kept"
+            )
+    return study
 
 
 def check_own_folder(folder: Path, source: Path) -> None:

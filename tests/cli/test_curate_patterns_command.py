@@ -6,7 +6,7 @@ import pytest
 
 from medtasks.curate.drafts import Outcome
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pair_drafts import draft_pairs
+from medtasks.curate.pairs.pair_drafts import draft_pairs
 from medtasks.curate.study import PAIRS, ImagePair, Study, StudyKind, write_lines
 from medtasks.data.catalogue import Access
 from medtasks.data.store import load_documents

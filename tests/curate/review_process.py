@@ -8,7 +8,7 @@ from pathlib import Path
 
 _REUSABLE = """
 import runpy
-from medtasks.curate.review_server import ReviewServer
+from medtasks.curate.review.review_server import ReviewServer
 ReviewServer.allow_reuse_address = True
 runpy.run_module("medtasks.cli.main", run_name="__main__")
 """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from medtasks.curate.drafts import Draft, read_drafted, read_drafts
-from medtasks.curate.reviews import ItemReview, Judgement, Review
+from medtasks.curate.review.reviews import ItemReview, Judgement, Review
 from medtasks.curate.study import DRAFTS, IMAGES, StudyKind, read_images, read_study, write_lines
 from medtasks.data.catalogue import Access
 

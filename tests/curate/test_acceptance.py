@@ -2,9 +2,9 @@
 
 import pytest
 
-from medtasks.curate.acceptance import DISAGREED, TOO_LOW, UNSCORED, accepted
 from medtasks.curate.drafts import Draft
-from medtasks.curate.reviews import Judgement, Review
+from medtasks.curate.review.acceptance import DISAGREED, TOO_LOW, UNSCORED, accepted
+from medtasks.curate.review.reviews import Judgement, Review
 
 from .reviewed_study import scored
 

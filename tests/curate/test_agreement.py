@@ -4,10 +4,9 @@ import random
 import numpy as np
 import pytest
 
-from medtasks.curate.agreement import agreements, weighted_kappa
 from medtasks.curate.drafts import Draft
-from medtasks.curate.judging import unjudged
-from medtasks.curate.reviews import Judgement, Review
+from medtasks.curate.review.agreement import agreements, weighted_kappa
+from medtasks.curate.review.reviews import Judgement, Review, unjudged
 from medtasks.curate.study import StudyImage
 
 

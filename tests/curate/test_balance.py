@@ -1,5 +1,5 @@
-from medtasks.curate.balance import balanced
 from medtasks.curate.drafts import Draft
+from medtasks.curate.review.acceptance import balanced
 
 
 def draft(number, letter, options=("Yes", "No"), question="Is it?"):

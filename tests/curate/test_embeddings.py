@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.curate.embeddings import embedded, file_digests
-from medtasks.curate.encoders import Encoder
+from medtasks.curate.pairs.embeddings import embedded, file_digests
+from medtasks.curate.pairs.encoders import Encoder
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 

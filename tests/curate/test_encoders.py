@@ -10,7 +10,7 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 
-from medtasks.curate.encoders import open_encoder
+from medtasks.curate.pairs.encoders import open_encoder
 from medtasks.errors import MedTasksError
 
 from ..model_adapters import tiny_hf_models

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.curate.balance import balanced
-from medtasks.curate.hallucination_drafting import PROMPTS
-from medtasks.curate.hallucination_replies import TypedQuestion, questions_in
-from medtasks.curate.hallucination_rules import banned_phrases, drafts_of
-from medtasks.curate.prompts import prompts_in
+from medtasks.curate.hallucination.hallucination_drafting import (
+    PROMPTS,
+    TypedQuestion,
+    banned_phrases,
+    drafts_of,
+    questions_in,
+)
+from medtasks.curate.llm import prompts_in
+from medtasks.curate.review.acceptance import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"
 

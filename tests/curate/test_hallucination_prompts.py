@@ -1,8 +1,7 @@
 import pytest
 
-from medtasks.curate.hallucination_drafting import PROMPTS, with_form
-from medtasks.curate.hallucination_rules import banned_phrases
-from medtasks.curate.prompts import prompts_in
+from medtasks.curate.hallucination.hallucination_drafting import PROMPTS, banned_phrases, with_form
+from medtasks.curate.llm import prompts_in
 
 from .paper_texts import paper, squeezed
 

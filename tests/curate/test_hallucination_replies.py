@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from medtasks.curate.hallucination_replies import (
+from medtasks.curate.hallucination.hallucination_drafting import (
     Question,
     ReportQuestion,
     TypedQuestion,

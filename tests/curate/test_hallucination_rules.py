@@ -4,8 +4,13 @@ from collections import Counter
 import pytest
 
 from medtasks.curate.drafts import Outcome
-from medtasks.curate.hallucination_replies import Question, ReportQuestion, TypedQuestion, YesNoQuestion
-from medtasks.curate.hallucination_rules import drafts_of
+from medtasks.curate.hallucination.hallucination_drafting import (
+    Question,
+    ReportQuestion,
+    TypedQuestion,
+    YesNoQuestion,
+    drafts_of,
+)
 
 BANNED = re.compile(r"\b(?:report)s?\b")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.curate.image_lists import read_image_list
+from medtasks.curate.pairs.image_lists import read_image_list
 from medtasks.errors import SourceError
 
 
@@ -51,13 +51,13 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        ([row(1), row(2), row(1)], "line 3 has the id of line 1"),
-        ([row(1, caption=""), row(2), row(1)], "line 3 has the id of line 1"),
+        ([row(1), row(2), row(1)], "row 3: it has the id of list.jsonl row 1"),
+        ([row(1, caption=""), row(2), row(1)], "row 3: it has the id of list.jsonl row 1"),
         ([{"id": "a", "image": "1.png", "captoin": "x"}], "no line has a caption.*did you mean 'captoin'"),
-        ([row(1), "[1]\n"], "line 2 is no JSON object"),
-        ([row(1), '{"id": "a", \n'], "line 2 is no JSON object"),
-        ([{"image": "1.png", "caption": "x"}], "line 1 has no id"),
-        ([row(1, group=1.5)], "line 1: group must be"),
+        ([row(1), "[1]\n"], "row 2 is a list and not an object"),
+        ([row(1), '{"id": "a", \n'], "row 2 is no JSON"),
+        ([{"image": "1.png", "caption": "x"}], "row 1 lacks 'id'"),
+        ([row(1, group=1.5)], "row 1: group is .* and not a whole number"),
         ([row(1)], "holds 1 usable images"),
         ([], "holds 0 usable images"),
     ],
@@ -130,7 +130,7 @@ def test_what_is_no_list(tmp_path):
 def test_a_line_that_no_study_could_hold_is_named_before_anything_is_computed(tmp_path):
     files(tmp_path, "1.png", "2.png")
     path = lines(tmp_path / "list.jsonl", row(1), row(2, caption="half \ud83d"))
-    with pytest.raises(SourceError, match="line 2 holds half a surrogate pair"):
+    with pytest.raises(SourceError, match="row 2: it holds half a surrogate pair"):
         read_image_list(path)
     lines(path, row(1), row(2), row(3, image="x" * 300))  # a name that no file can have is that of no file
     assert read_image_list(path).left_out == {"image file missing": 1}

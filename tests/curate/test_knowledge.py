@@ -3,7 +3,13 @@ import sys
 
 import pytest
 
-from medtasks.curate.knowledge import PASSAGE, Retriever, knowledge_digest, knowledge_files, read_passages
+from medtasks.curate.hallucination.hallucination_study import (
+    PASSAGE,
+    Retriever,
+    knowledge_digest,
+    knowledge_files,
+    read_passages,
+)
 from medtasks.errors import MedTasksError, SourceError
 
 EDEMA = "Pulmonary edema is fluid in the air spaces of the lung."

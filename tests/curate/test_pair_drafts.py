@@ -4,11 +4,10 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.categories import categorize, found_categories, headings
 from medtasks.curate.drafts import Outcome, read_drafted, read_drafts, tally
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pair_drafts import draft_of, draft_pairs
-from medtasks.curate.pair_replies import PairReply
+from medtasks.curate.pairs.categories import categorize, found_categories, headings
+from medtasks.curate.pairs.pair_drafts import PairReply, draft_of, draft_pairs
 from medtasks.curate.study import DRAFTS, ImagePair, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeRefused, MedTasksError, SourceError

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.curate.categories import given_categories
-from medtasks.curate.prompts import prompts_in
+from medtasks.curate.llm import prompts_in
+from medtasks.curate.pairs.categories import given_categories
 
 from .paper_texts import paper, squeezed
 

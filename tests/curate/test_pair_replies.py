@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from medtasks.curate.captions import one_line, why_not_sent
-from medtasks.curate.pair_replies import PairReply, broken_rules, chosen, read_pair_reply
+from medtasks.curate.llm import one_line, why_not_sent
+from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules, chosen, read_pair_reply
 
 PLAIN = "Question: Which side?\nOption1: Left\nOption2: Right\nImage1: Left\nImage2: Right"
 READ = PairReply("Which side?", ("Left", "Right"), ("Left", "Right"))

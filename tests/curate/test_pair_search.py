@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from medtasks.curate.pair_search import _drawn, best_per_image, find_pairs
-from medtasks.curate.similarity import Limits
+from medtasks.curate.pairs.pair_search import _drawn, best_per_image, find_pairs
+from medtasks.curate.pairs.similarity import Limits
 
 COUNT = 3000
 

@@ -5,9 +5,17 @@ import random
 
 import pytest
 
-from medtasks.curate.pair_results import ModelPairs, PairState, most_confusing, pair_states
-from medtasks.curate.pattern_figure import gap_figure, write_gap_figure
-from medtasks.curate.patterns import associations, find_patterns, gap_bins, outcome_of
+from medtasks.curate.pairs.pattern_figure import gap_figure, write_gap_figure
+from medtasks.curate.pairs.patterns import (
+    ModelPairs,
+    PairState,
+    associations,
+    find_patterns,
+    gap_bins,
+    most_confusing,
+    outcome_of,
+    pair_states,
+)
 from medtasks.curate.study import ImagePair
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason

@@ -9,10 +9,8 @@ import time
 import pytest
 
 from medtasks.curate.drafts import read_drafted
-from medtasks.curate.judging import unjudged
-from medtasks.curate.review_server import doorway
-from medtasks.curate.reviewer_file import opened
-from medtasks.curate.reviews import Judgement, read_reviews
+from medtasks.curate.review.review_server import doorway
+from medtasks.curate.review.reviews import Judgement, opened, read_reviews, unjudged
 from medtasks.curate.study import DRAFTS, StudyKind, read_study, write_lines
 
 from ..audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser

@@ -15,9 +15,9 @@ import urllib.request
 import pytest
 from PIL import Image
 
-from medtasks.curate import reviews
-from medtasks.curate.review_server import LARGEST_BODY, listening
-from medtasks.curate.reviewer_file import opened
+from medtasks.curate.review import reviews
+from medtasks.curate.review.review_server import LARGEST_BODY, listening
+from medtasks.curate.review.reviews import opened
 from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError
 

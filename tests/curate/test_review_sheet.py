@@ -6,10 +6,8 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.curate.drafts import read_drafted
-from medtasks.curate.review_sheet import write_sheet
-from medtasks.curate.review_sheet_reading import read_sheet
-from medtasks.curate.reviewer_file import opened
-from medtasks.curate.reviews import Judgement
+from medtasks.curate.review.review_sheet import read_sheet, write_sheet
+from medtasks.curate.review.reviews import Judgement, opened
 from medtasks.curate.study import DRAFTS, StudyKind, write_lines
 from medtasks.errors import MedTasksError, SourceError
 

@@ -3,9 +3,17 @@ import stat
 
 import pytest
 
-from medtasks.curate.judging import problems, remarks, settled, unjudged
-from medtasks.curate.reviewer_file import ChangedElsewhere, Unfit, opened
-from medtasks.curate.reviews import Judgement, read_reviews
+from medtasks.curate.review.reviews import (
+    ChangedElsewhere,
+    Judgement,
+    Unfit,
+    opened,
+    problems,
+    read_reviews,
+    remarks,
+    settled,
+    unjudged,
+)
 from medtasks.curate.study import DRAFTS, StudyKind
 from medtasks.errors import MedTasksError
 

@@ -1,8 +1,8 @@
 """What a question of a study is in the dataset."""
 
 from medtasks.curate.drafts import Draft
+from medtasks.curate.publishing import document
 from medtasks.curate.study import Study, StudyImage, StudyKind
-from medtasks.curate.study_documents import document
 
 
 def test_yes_and_no_that_a_reviewer_has_turned_around():

@@ -1,14 +1,14 @@
-"""How far reviewers agree: Cohen's kappa of scores and aspects, with an interval over what was sampled."""
+"""Agreement of reviewers: Cohen's kappa of scores and aspects, with a clustered interval."""
 
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.reviews import ASPECTS, HIGHEST, LOWEST, PASSING, ItemReview, Judgement, Review, current
+from medtasks.curate.review.reviews import ASPECTS, HIGHEST, LOWEST, PASSING, ItemReview, Review, current
 from medtasks.curate.study import StudyImage
 from medtasks.stats.bootstrap import Floats, Integers, values_with_errors
 from medtasks.stats.intervals import interval
@@ -20,17 +20,17 @@ Question = tuple[str, int]  # item and place of its image
 
 @dataclass(frozen=True)
 class Agreement:
-    """What two reviewers said of one thing, on the questions of which both said something."""
+    """Agreement of two reviewers on one criterion, over the questions that both judged."""
 
     what: str  # score, score >= 5 or an aspect
     reviewers: tuple[str, str]
     questions: int
-    clusters: int  # of questions that share images or patients
-    equal: float  # share of questions of which both said the same; NaN without any
-    kappa: float  # NaN where it is not defined: both said one and the same of all
+    clusters: int  # groups of questions that share images or patients
+    equal: float  # share of questions judged the same; NaN without any
+    kappa: float  # NaN if undefined: both judged all questions the same
     low: float  # ends of its 95 % interval; NaN where they are not defined
     high: float
-    constant: tuple[str, ...]  # reviewers who said the same of all
+    constant: tuple[str, ...]  # reviewers who judged all questions the same
 
     @property
     def figures(self) -> tuple[str, str, str]:
@@ -66,20 +66,32 @@ def agreements(
     said = {review.reviewer: current(review, drafts) for review in reviews}
     clusters = clusters_of(drafts, images)
     return [
-        _agreement(what, pair, said, clusters)
+        _agreement(what, pair, [_classes(what, said[reviewer]) for reviewer in pair], clusters)
         for pair in itertools.combinations(said, 2)
         for what in (SCORE, PASSES, *ASPECTS)
     ]
 
 
+def _classes(what: str, said: Mapping[str, ItemReview]) -> dict[Question, int]:
+    """Return the class, from 0, that a reviewer put each question in."""
+    classes = {}
+    for item, review in said.items():
+        for place, one in enumerate(review.judgements):
+            value = getattr(one, what if what in ASPECTS else "score")
+            if value is not None:
+                classes_of_score = {SCORE: value - LOWEST, PASSES: value >= PASSING}
+                classes[item, place] = int(classes_of_score.get(what, value))
+    return classes
+
+
 def _agreement(
-    what: str, pair: tuple[str, str], said: Mapping[str, Mapping[str, ItemReview]], clusters: Mapping[str, Hashable]
+    what: str, pair: tuple[str, str], said: Sequence[Mapping[Question, int]], clusters: Mapping[str, Hashable]
 ) -> Agreement:
-    first, second = (dict(_values(what, said[reviewer])) for reviewer in pair)
+    first, second = said
     common = [question for question in first if question in second]
     classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
     places = np.arange(classes, dtype=np.float64)
-    weights = (places[:, np.newaxis] - places) ** 2  # of two classes it is 0 for the same and 1 for the other
+    weights = (places[:, np.newaxis] - places) ** 2  # for two classes 0 for the same and 1 for the other
     table = np.zeros((len(common), classes * classes), dtype=np.int64)
     for row, question in zip(table, common, strict=True):
         row[first[question] * classes + second[question]] = 1
@@ -87,9 +99,9 @@ def _agreement(
     found = values_with_errors(table, units, lambda counts: {"kappa": weighted_kappa(counts, weights)})
     value, error = found.get("kappa", math.nan), found.get("kappa_stderr", math.nan)
     number = len(set(units))
-    low, high = (
-        interval(value, error if error >= 0 else math.nan, number - 1, share=False) if common else (math.nan,) * 2
-    )
+    error = error if error >= 0 else math.nan
+    low, high = interval(value, error, number - 1, share=False) if common else (math.nan,) * 2
+    constant = [len({values[question] for question in common}) == 1 for values in said]
     return Agreement(
         what=what,
         reviewers=pair,
@@ -99,11 +111,7 @@ def _agreement(
         kappa=value,
         low=max(low, -1.0) if low == low else low,
         high=min(high, 1.0) if high == high else high,
-        constant=tuple(
-            name
-            for name, values in zip(pair, (first, second), strict=True)
-            if len({values[question] for question in common}) == 1
-        ),
+        constant=tuple(itertools.compress(pair, constant)),
     )
 
 
@@ -126,23 +134,6 @@ def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
     chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)
-
-
-def _values(what: str, said: Mapping[str, ItemReview]) -> Iterator[tuple[Question, int]]:
-    """Yield the class of each question of which something was said, from 0."""
-    for item, review in said.items():
-        for place, one in enumerate(review.judgements):
-            if (value := _value(what, one)) is not None:
-                yield (item, place), value
-
-
-def _value(what: str, one: Judgement) -> int | None:
-    if what in ASPECTS:
-        met = getattr(one, what)
-        return None if met is None else int(met)
-    if one.score is None:
-        return None
-    return one.score - LOWEST if what == SCORE else int(one.score >= PASSING)
 
 
 def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:

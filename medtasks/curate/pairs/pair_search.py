@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.curate.similarity import CHUNK, ROUGH, Floats, Limits, Numbers, Space, rounded, slices
+from medtasks.curate.pairs.similarity import CHUNK, ROUGH, Floats, Limits, Numbers, Space, rounded, slices
 from medtasks.errors import MedTasksError
 
 EXACT_UP_TO = 20_000

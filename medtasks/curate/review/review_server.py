@@ -1,14 +1,14 @@
-"""A page on this machine in which an expert reviews a study; nothing of it can be reached from elsewhere.
+"""Local web server of the page on which an expert reviews a study.
 
-It listens on the loopback alone and answers no one who lacks the random token of its address, nor a page of another
-site whose name was bound to the loopback (DNS rebinding). The page loads nothing from outside and may not.
+It listens on the loopback interface alone and answers only requests with the random token of its address that do not
+come from another site, whose name may be bound to the loopback (DNS rebinding). The page loads nothing from outside.
 
 =============================  =====================================================================================
 ``GET  /TOKEN/``               the page; ``review_page.js`` and ``review_page.css`` next to it
 ``GET  /TOKEN/study``          drafts, texts of images, the review so far and the key of the proof, as JSON
 ``GET  /TOKEN/image?id=``      an image of the study, as models see it, in PNG
-``POST /TOKEN/save``           the review of one draft; answered with what the file holds, or why it cannot be kept;
-                               409 where it was changed elsewhere, 507 where the file cannot be written
+``POST /TOKEN/save``           the review of one draft; answered with the new state, or why it cannot be kept; 409 if
+                               it was changed elsewhere, 507 if the file cannot be written
 ``GET  /proof?NONCE``          HMAC-SHA256 of the nonce under the key, without a token
 =============================  =====================================================================================
 
@@ -33,10 +33,19 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from pydantic import ValidationError
 
-from medtasks.curate.judging import HALLUCINATIONS, remarks
-from medtasks.curate.review_images import ReviewImages
-from medtasks.curate.reviewer_file import ChangedElsewhere, ReviewerFile, Unfit
-from medtasks.curate.reviews import ASPECTS, HIGHEST, LOWEST, PASSING, ItemReview
+from medtasks.curate.review.review_images import ReviewImages
+from medtasks.curate.review.reviews import (
+    ASPECTS,
+    HALLUCINATIONS,
+    HIGHEST,
+    LOWEST,
+    PASSING,
+    ChangedElsewhere,
+    ItemReview,
+    ReviewerFile,
+    Unfit,
+    remarks,
+)
 from medtasks.curate.study import Record, write_private
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
@@ -174,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             method(*self._asked_for())
         except _Refused as refused:
-            self.close_connection = True  # a body may be left that nobody has read
+            self.close_connection = True  # a body may be left unread
             self._send(json.dumps(refused.content).encode(), "application/json", {}, refused.status)
 
     def _asked_for(self) -> tuple[str, str]:
@@ -201,44 +210,27 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self, path: str, query: str) -> None:
         if path in _PAGE:
             name, kind = _PAGE[path]
-            self._send(files("medtasks.curate").joinpath(name).read_bytes(), kind)
+            self._send(files("medtasks.curate.review").joinpath(name).read_bytes(), kind)
         elif path == "study":
             self._send(json.dumps(self.server.study()).encode(), "application/json")
         elif path == "image":
-            self._send_image("".join(parse_qs(query).get("id", [])))
+            try:
+                shown = self.server.images.shown("".join(parse_qs(query).get("id", [])))
+            except KeyError:
+                raise _Refused(404, error="the study has no such image") from None
+            except UnreadableImage as error:
+                raise _Refused(422, error=str(error)) from None
+            self._send(shown.png, "image/png", {"X-Conversions": quote("; ".join(shown.conversions))})
         elif path == _PROOF:
             proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
             self._send(proof, "application/octet-stream")
         else:
             raise _Refused(404, error="there is no such page")
 
-    def _send_image(self, image: str) -> None:
-        try:
-            shown = self.server.images.shown(image)
-        except KeyError:
-            raise _Refused(404, error="the study has no such image") from None
-        except UnreadableImage as error:
-            raise _Refused(422, error=str(error)) from None
-        self._send(shown.png, "image/png", {"X-Conversions": quote("; ".join(shown.conversions))})
-
     def _post(self, path: str, query: str) -> None:
+        length = self.headers.get("Content-Length", "")
         if path != "save":
             raise _Refused(404, error="there is no such page")
-        asked = self._saving()
-        item = asked.item
-        content = {}
-        try:
-            self.server.file.save({item: asked.said}, {item: asked.version})
-        except Unfit as unfit:  # a text is empty between two words of its editor: no error that a browser should log
-            content = {"problems": unfit.problems}
-        except ChangedElsewhere as error:
-            raise _Refused(409, error=str(error), **self.server.state(item)) from None
-        except MedTasksError as error:
-            raise _Refused(507, error=str(error)) from None
-        self._send(json.dumps(content or self.server.state(item)).encode(), "application/json")
-
-    def _saving(self) -> _Saving:
-        length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             raise _Refused(411, error="the length of the body is missing")
         if len(length) > _MOST_DIGITS or int(length) > LARGEST_BODY:
@@ -251,7 +243,16 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(400, error="the body is not what the page sends") from None
         if saving.item not in self.server.file.drafts:
             raise _Refused(404, error="the study has no such question")
-        return saving
+        content = {}
+        try:
+            self.server.file.save({saving.item: saving.said}, {saving.item: saving.version})
+        except Unfit as unfit:  # a text is empty while it is being edited: no error that a browser should log
+            content = {"problems": unfit.problems}
+        except ChangedElsewhere as error:
+            raise _Refused(409, error=str(error), **self.server.state(saving.item)) from None
+        except MedTasksError as error:
+            raise _Refused(507, error=str(error)) from None
+        self._send(json.dumps(content or self.server.state(saving.item)).encode(), "application/json")
 
     def _send(self, body: bytes, kind: str, more: Mapping[str, str] = _NO_MORE, status: int = 200) -> None:
         self.send_response(status)

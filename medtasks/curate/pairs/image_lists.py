@@ -17,11 +17,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from medtasks.curate.study import is_text
+from medtasks.curate.study import list_rows
 from medtasks.data.journal import digest_of
-from medtasks.data.safe_parsing import parse_json
+from medtasks.data.tables import SourceRow
 from medtasks.errors import SourceError, near_match
 
 KEYS = ("id", "image", "caption", "group", "licence")
@@ -38,7 +37,7 @@ class ListedImage:
     """One image of a list."""
 
     image_id: str
-    file: Path  # absolute
+    file: Path | None  # absolute; None if it is missing
     caption: str
     group: str | None = None  # patient, study or article
     licence: str | None = None
@@ -49,9 +48,14 @@ class ImageList:
     """A list of images with captions."""
 
     layout: str  # the first column of the module's table
-    images: tuple[ListedImage, ...]  # by id
-    left_out: Counter[str]  # how many of its rows for which reason
+    images: tuple[ListedImage, ...]  # by id, all with a caption and a file
+    left_out: Counter[str]  # number of other rows by reason
     unused: tuple[str, ...] = ()  # keys of its rows that mean nothing here
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of the images."""
+        return [image.file for image in self.images if image.file is not None]
 
     @property
     def digest(self) -> str:
@@ -60,54 +64,29 @@ class ImageList:
         return digest_of(rows)[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    image_id: str
-    files: tuple[Path, ...]  # where it may lie
-    caption: str
-    group: str | None
-    licence: str | None
-    where: str = ""
-
-
 def read_image_list(source: Path) -> ImageList:
-    """Return the images of a list that have a caption and a file; SourceError for one that is none, or holds none."""
+    """Return the images of a list that have a caption and a file; SourceError for one that holds fewer than two."""
     source = source.expanduser().absolute()
     unused: set[str] = set()
     layout, rows = _rows(source, unused)
     images: dict[str, ListedImage] = {}
-    places: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for row in rows:
-        if row.image_id in places:
-            if layout == "own list":
-                raise SourceError(
-                    f"{source}: {row.where} has the id of {places[row.image_id]}; give each image an id of its own"
-                )
+        if row.image_id in images:
             left_out[TWICE] += 1
-            continue
-        places[row.image_id] = row.where
-        file = next(filter(_is_there, row.files), None)
-        if not row.caption or file is None:
-            left_out[NO_CAPTION if file else NO_FILE] += 1
-        else:
-            images[row.image_id] = ListedImage(row.image_id, file, row.caption, row.group, row.licence)
-    if len(images) < 2:
+        elif not row.caption or row.file is None:
+            left_out[NO_CAPTION if row.file else NO_FILE] += 1
+        images.setdefault(row.image_id, row)
+    usable = tuple(one for _, one in sorted(images.items()) if one.caption and one.file)
+    if len(usable) < 2:
         why = "".join(f"; {count} {reason}" for reason, count in sorted(left_out.items()))
-        raise SourceError(f"{source} holds {len(images)} usable images ({layout}{why}); pairs need two")
-    return ImageList(layout, tuple(images[one] for one in sorted(images)), left_out, tuple(sorted(unused)))
+        raise SourceError(f"{source} holds {len(usable)} usable images ({layout}{why}); pairs need two")
+    return ImageList(layout, usable, left_out, tuple(sorted(unused)))
 
 
-def _is_there(file: Path) -> bool:
-    try:
-        return file.is_file()
-    except OSError:  # of a name that is too long, for example
-        return False
-
-
-def _rows(source: Path, unused: set[str]) -> tuple[str, Iterable[_Row]]:
+def _rows(source: Path, unused: set[str]) -> tuple[str, Iterable[ListedImage]]:
     if source.is_file():
-        first = next(_objects(source), ("", {}))[1]
+        first = next((row.values for row in list_rows(source)), {})
         is_pmc_oa = "id" not in first and _PMC_ID.match(str(first.get("image", "")))
         return ("PMC-OA", _pmc_oa(source)) if is_pmc_oa else ("own list", _own(source, unused))
     for data in (source / "data", source):
@@ -126,49 +105,39 @@ def _rows(source: Path, unused: set[str]) -> tuple[str, Iterable[_Row]]:
     )
 
 
-def _objects(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place and the object of each line; NaN, which JSON does not have, is nothing."""
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = parse_json(line, parse_constant=lambda _: None)
-            except ValueError:
-                row = None
-            if not isinstance(row, dict):
-                raise SourceError(f"{file}: line {number} is no JSON object; write one object per line")
-            if not is_text(row):
-                raise SourceError(f"{file}: line {number} holds half a surrogate pair, which is no text; mend it")
-            yield f"line {number}", row
+def _first_file(files: Iterable[Path]) -> Path | None:
+    for file in files:
+        try:
+            if file.is_file():
+                return file
+        except OSError:  # of a name that is too long, for example
+            continue
+    return None
 
 
-def _own(file: Path, unused: set[str]) -> Iterator[_Row]:
-    seen: set[str] = set()
-    for where, row in _objects(file):
-        seen.update(row)
-        image_id, image, group, licence = (_text(row, key, file, where) for key in ("id", "image", "group", "licence"))
-        if not image_id:
-            raise SourceError(f"{file}: {where} has no id; give each image one{near_match('id', row)}")
-        caption = row.get("caption")
-        files = (file.parent / image,) if image else ()
-        yield _Row(image_id, files, caption.strip() if isinstance(caption, str) else "", group, licence, where)
-    unused.update(seen.difference(KEYS))
-    if seen and "caption" not in seen:
-        raise SourceError(f'{file}: no line has a caption; add "caption": "..."{near_match("caption", seen)}')
+def _caption(row: SourceRow) -> str:
+    caption = row.values.get("caption")
+    return caption.strip() if isinstance(caption, str) else ""
 
 
-def _text(row: Mapping[str, Any], key: str, file: Path, where: str) -> str | None:
-    """Return a text or whole number as text; None for none."""
-    value = row.get(key)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise SourceError(f"{file}: {where}: {key} must be a text or a whole number")
-    return str(value)
+def _own(file: Path, unused: set[str]) -> Iterator[ListedImage]:
+    keys: set[str] = set()
+    places: dict[str, str] = {}
+    for row in list_rows(file, "id"):
+        keys.update(row.values)
+        image_id, image, group, licence = (
+            None if row.values.get(key) in (None, "") else row.name(key) for key in ("id", "image", "group", "licence")
+        )
+        if not image_id or image_id in places:
+            raise row.error(f"it has the id of {places[image_id]}; ids are unique" if image_id else "its id is empty")
+        places[image_id] = row.place
+        yield ListedImage(image_id, _first_file([file.parent / image] if image else []), _caption(row), group, licence)
+    unused.update(keys.difference(KEYS))
+    if keys and "caption" not in keys:
+        raise SourceError(f'{file}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')
 
 
-def _roco(captions: Iterable[Path]) -> Iterator[_Row]:
+def _roco(captions: Iterable[Path]) -> Iterator[ListedImage]:
     """Images are named by their ROCO ids, or as the first versions of ``fetch.py`` called them."""
     for file in captions:
         names: dict[str, str] = {}
@@ -184,7 +153,8 @@ def _roco(captions: Iterable[Path]) -> Iterator[_Row]:
             name = names.get(image_id, "")
             article = _PMC_ID.match(name)
             files = (folder / f"{image_id}.jpg", *([folder / name] if name else []))
-            yield _Row(image_id, files, caption, article and article[0], licences.get(image_id) or None)
+            licence = licences.get(image_id) or None
+            yield ListedImage(image_id, _first_file(files), caption, article and article[0], licence)
 
 
 def _split_lines(file: Path, columns: int) -> Iterator[list[str]]:
@@ -196,7 +166,7 @@ def _split_lines(file: Path, columns: int) -> Iterator[list[str]]:
                 yield parts + [""] * (columns - len(parts))
 
 
-def _roco_v2(tables: Iterable[Path]) -> Iterator[_Row]:
+def _roco_v2(tables: Iterable[Path]) -> Iterator[ListedImage]:
     """Articles and licences stand in ``license_information.csv``, with ID, PMCID, Attribution and Link."""
     about: dict[str, Mapping[str, str]] = {}
     for file in tables:
@@ -206,9 +176,9 @@ def _roco_v2(tables: Iterable[Path]) -> Iterator[_Row]:
         for row in _table(file, "ID"):
             known = about.get(row["ID"], {})
             article = _PMC_ID.search(" ".join(known.get(key, "") for key in ("PMCID", "Link")))
-            files = tuple(folder / f"{row['ID']}.jpg" for folder in folders)
-            caption = row.get("Caption", "")
-            yield _Row(row["ID"], files, caption, article and article[0], known.get("Attribution") or None)
+            file_of = _first_file(folder / f"{row['ID']}.jpg" for folder in folders)
+            licence = known.get("Attribution") or None
+            yield ListedImage(row["ID"], file_of, row.get("Caption", ""), article and article[0], licence)
 
 
 def _table(file: Path, key: str) -> Iterator[dict[str, str]]:
@@ -222,19 +192,13 @@ def _table(file: Path, key: str) -> Iterator[dict[str, str]]:
                 yield cells
 
 
-def _pmc_oa(file: Path) -> Iterator[_Row]:
+def _pmc_oa(file: Path) -> Iterator[ListedImage]:
     """The name of an image begins with its article."""
     folders = [file.parent / folder for folder in _PMC_OA_FOLDERS]
     folder: Path | None = None
-    for where, row in _objects(file):
-        name = str(row.get("image") or "")
+    for row in list_rows(file):
+        name = str(row.values.get("image") or "")
         folder = folder or next((folder for folder in folders if name and (folder / name).is_file()), None)
         article = _PMC_ID.match(name)
-        caption = row.get("caption")
-        yield _Row(
-            image_id=Path(name).stem or where,
-            files=(folder / name,) if folder and name else (),
-            caption=caption.strip() if isinstance(caption, str) else "",
-            group=article and article[0],
-            licence=None,
-        )
+        image = _first_file([folder / name] if folder and name else [])
+        yield ListedImage(Path(name).stem or row.place, image, _caption(row), article and article[0])

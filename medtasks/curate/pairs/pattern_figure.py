@@ -1,16 +1,12 @@
 """The error of models against the gap of pairs, as a figure for a page or a paper."""
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from medtasks.audit.report.figures import style
-from medtasks.curate.patterns import ALL, GapBin, Patterns
+from medtasks.curate.pairs.patterns import ALL, Patterns
 from medtasks.errors import MedTasksError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FORMS = ("svg", "png")
 _MEAN = "mean of the models"
@@ -42,7 +38,7 @@ def write_gap_figure(path: Path, found: Patterns) -> None:
 
 
 def gap_figure(found: Patterns) -> style.Drawing:
-    """Return the figure; a group of points is a bin of pairs, and stands at their mean gap."""
+    """Return the figure: a point for each model and bin of pairs, at the mean gap of the bin."""
     series, bins = {letter: f"{one.model}, {one.task}" for letter, one in found.models.items()}, found.bins
     series = series if len(series) <= len(style.LOOKS) else {ALL: _MEAN}
     title = f"{found.name}: does the gap of a pair predict the error?"
@@ -51,7 +47,22 @@ def gap_figure(found: Patterns) -> style.Drawing:
     figure, axes = style.new_figure(title, (), height=_HEIGHT, left=_LEFT, bottom=below)
     for number, model in enumerate(series):
         points = [one for one in bins if one.model == model]
-        _draw(axes, points, style.LOOKS[number], texts[number], number - (len(series) - 1) / 2)
+        gaps = [one.gap for one in points]
+        width = (max(gaps) - min(gaps)) / max(1, len(gaps) - 1) if gaps else 0.0
+        shift = (number - (len(series) - 1) / 2) * _BESIDE * width
+        ends = [[abs(end - one.error) for end in (one.low, one.high)] for one in points]
+        axes.errorbar(
+            [gap + shift for gap in gaps],
+            [one.error for one in points],
+            yerr=np.nan_to_num(np.reshape(ends, (-1, 2)).T),
+            label=texts[number],
+            color=style.LOOKS[number].colour,
+            marker=style.LOOKS[number].marker,
+            markersize=4,
+            linewidth=1,
+            elinewidth=0.8,
+            capsize=2,
+        )
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("gap: similarity to the medical encoder less that to the vision-only one (mean of each bin)")
     axes.set_ylabel("pairs not solved")
@@ -64,26 +75,3 @@ def gap_figure(found: Patterns) -> style.Drawing:
         if one.model in series
     ]
     return style.Drawing(figure, title, " ".join(told))
-
-
-def _draw(axes: "Axes", points: Sequence[GapBin], look: style.Look, text: str, place: float) -> None:
-    """Draw one model's bins; those without an interval are points alone."""
-    gaps = [one.gap for one in points]
-    width = (max(gaps) - min(gaps)) / max(1, len(gaps) - 1) if gaps else 0.0
-    errors = [one.error for one in points]
-    below, above = (
-        [0.0 if math.isnan(end) else abs(end - one.error) for one, end in zip(points, ends, strict=True)]
-        for ends in ([one.low for one in points], [one.high for one in points])
-    )
-    axes.errorbar(
-        [gap + place * _BESIDE * width for gap in gaps],
-        errors,
-        yerr=[below, above],
-        label=text,
-        color=look.colour,
-        marker=look.marker,
-        markersize=4,
-        linewidth=1,
-        elinewidth=0.8,
-        capsize=2,
-    )

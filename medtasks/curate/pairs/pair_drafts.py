@@ -1,23 +1,35 @@
-"""Reading what an LLM drafts by MediConfusion's prompt A.1, and the rules that a draft has to keep.
+"""Drafting one question per pair by MediConfusion's prompt A.1 (arXiv 2409.15477, section 2 and appendix A.1).
 
-The reply names ``Question:``, ``Option1:``, ``Option2:``, ``Image1:`` and ``Image2:``, each once, in this order, with
-something behind it on the same line. Markdown, numbers of a list and blanks around the names do not matter, nor do
-lines before the first and behind the last; between them only headings such as ``Correct answers:`` may stand. Anything
-else is malformed: two drafts in one reply, or a question of several lines, would have to be guessed at.
+The reply names ``Question:``, ``Option1:``, ``Option2:``, ``Image1:`` and ``Image2:``, each once, in this order and
+with a text on the same line; only headings such as ``Correct answers:`` may be between them. Markdown and list numbers
+around the names, and lines before and after, do not matter. Any other reply is malformed, not guessed at.
+
+A digest of the pair's id settles which image has option A: an LLM names the first image's answer first, and a benchmark
+in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
 """
 
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from medtasks.curate.drafts import LONGEST
+from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_all
+from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not_sent
+from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
+from medtasks.data.journal import digest_of
+from medtasks.errors import SourceError
 from medtasks.extract.reply_text import without_thoughts
+from medtasks.judges.client import Judge
 
+PROMPTS = "pair_prompts"
+_MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
     r"[\s>#*_`-]*+(?:\d++[.)]\s*+)?[*_`]*+(question(?: 1)?|option ?[12]|image ?[12])[*_`]*\s*:\s*(.*)", re.IGNORECASE
 )
-_MARKS = " \t*_`"
+_MARKUP = " \t*_`"
 _QUOTES = {"<>", '""', "''", "“”", "‘’"}
 _NAMED = re.compile(r"option ?([12])\b[\s:.,()–—-]*(.*?)\)?", re.IGNORECASE)
 # Signs tell options apart: "< 5 mm" and "> 5 mm", "HER2+" and "HER2-".
@@ -53,8 +65,54 @@ class PairReply:
     answers: tuple[str, str]  # of the first and the second image
 
 
+def draft_pairs(folder: Path, llm: Judge) -> Counter[Outcome]:
+    """Draft a question for each pair of a study that has none yet, and count the outcomes.
+
+    Errors are those of :func:`~medtasks.curate.drafts.draft_all`, and a SourceError for a pair of unknown images.
+    """
+    images, prompt = read_images(folder), prompts_in(PROMPTS)["question"]
+    jobs: dict[str, Job] = {}
+    for pair in read_pairs(folder):
+        if not images.keys() >= set(pair.images):
+            raise SourceError(f"{folder / PAIRS} has a pair of an image that {IMAGES} has not; make the study again")
+        captions = [images[image].text for image in pair.images]
+        values = dict(zip(_MARKS, map(one_line, captions), strict=True))
+        if why := next(filter(None, map(why_not_sent, captions)), ""):
+            asked = prompt.asked(values, llm_label(llm))
+            line = Drafted(request=pair.pair_id, asked=asked, outcome=Outcome.SKIPPED, reason=why)
+            jobs[pair.pair_id] = asked, line.model_copy
+        else:
+            jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(_drafted, pair=pair))
+    return draft_all(folder, jobs, llm.settings.concurrency)
+
+
+def _drafted(text: str, pair: ImagePair) -> dict[str, tuple[Draft]] | None:
+    reply = read_pair_reply(text)
+    return None if reply is None else {"drafts": (draft_of(pair, reply),)}
+
+
+def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
+    """Return the draft in a reply: as it is if a rule rejects it, else with its options in order."""
+    options, answers = reply.options, reply.answers
+    why = next(iter(broken_rules(reply)), "")
+    if not why:
+        letters = ("A", "B") if int(digest_of(pair.pair_id)[0], 16) % 2 else ("B", "A")
+        positions = [chosen(answer, options) for answer in answers]
+        texts = {letter: options[position or 0] for letter, position in zip(letters, positions, strict=True)}
+        options, answers = (texts["A"], texts["B"]), letters
+    return Draft(
+        item_id=pair.pair_id,
+        images=pair.images,
+        question=reply.question,
+        options=options,
+        answers=answers,
+        outcome=Outcome.REJECTED if why else Outcome.DRAFTED,
+        reason=why,
+    )
+
+
 def read_pair_reply(text: str) -> PairReply | None:
-    r"""Return what a reply drafts; None for a malformed one.
+    r"""Return the draft in a reply; None for a malformed one.
 
     Example:
         >>> read_pair_reply("**Question:** Which side?\nOption1: Left\nOption2: Right\nImage1: Left\nImage2: Option2")
@@ -62,10 +120,13 @@ def read_pair_reply(text: str) -> PairReply | None:
     """
     names, values = [], []
     for line in (without_thoughts(text) or "").splitlines():
-        if found := _LABELLED.fullmatch(line):
-            names.append(found[1].lower().replace("question 1", "question").replace(" ", ""))
-            values.append(_bare(found[2]))
-        elif 0 < len(names) < len(_PARTS) and (said := line.strip(f"{_MARKS}#-")) and not said.endswith(":"):
+        if match := _LABELLED.fullmatch(line):
+            names.append(match[1].lower().replace("question 1", "question").replace(" ", ""))
+            value = match[2].strip(_MARKUP)
+            if len(value) > 1 and value[0] + value[-1] in _QUOTES:
+                value = value[1:-1].strip(_MARKUP)
+            values.append(one_line(value))
+        elif 0 < len(names) < len(_PARTS) and (other := line.strip(f"{_MARKUP}#-")) and not other.endswith(":"):
             return None
     if tuple(names) != _PARTS or not all(0 < len(value) <= LONGEST for value in values):
         return None
@@ -112,10 +173,3 @@ def _overlap(first: list[str], second: list[str]) -> bool:
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
-
-
-def _bare(value: str) -> str:
-    value = value.strip(_MARKS)
-    if len(value) > 1 and value[0] + value[-1] in _QUOTES:
-        value = value[1:-1].strip(_MARKS)
-    return " ".join(value.split())

@@ -93,33 +93,31 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
 
 
 def _own_encoder(name: str, device: str) -> Encoder:
+    from torch import nn
+
     module_name, _, factory = name.partition(":")
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # where a command's user keeps a module that is not installed
+        sys.path.insert(0, os.getcwd())  # for a module of the user's that is not installed
     try:
         module = importlib.import_module(module_name)
         made = getattr(module, factory)()
-    except Exception as error:  # what an own module raises is anything
+    except Exception as error:  # an own module may raise anything
         raise MedTasksError(
             f"the encoder {name} cannot be made ({type(error).__name__}: {error}); give module:factory, where "
             f"factory() returns an object with encode(images)"
         ) from error
     if not callable(getattr(made, "encode", None)):
         raise MedTasksError(f"the encoder that {name} returns has no encode(images); give it one")
-    digest = digest_of(_VERSION, device, name, getattr(made, "digest", None) or _own_digest(made, module))[:32]
-    return Encoder(name, digest, lambda: made.encode)
-
-
-def _own_digest(made: object, module: Any) -> list[str]:
-    from torch import nn
-
-    source = inspect.getsourcefile(module)
-    digest = hashlib.sha256(Path(source).read_bytes() if source else b"")
-    parts = {"": made} | (vars(made) if hasattr(made, "__dict__") else {})
-    for name, part in sorted(parts.items()):
-        for key, tensor in part.state_dict().items() if isinstance(part, nn.Module) else ():
-            digest.update(f"{name}.{key}".encode() + tensor.detach().float().cpu().numpy().tobytes())
-    return [digest.hexdigest()]
+    decides = getattr(made, "digest", None)
+    if not decides:
+        source = inspect.getsourcefile(module)
+        content = hashlib.sha256(Path(source).read_bytes() if source else b"")
+        parts = {"": made} | (vars(made) if hasattr(made, "__dict__") else {})
+        for part_name, part in sorted(parts.items()):
+            for key, tensor in part.state_dict().items() if isinstance(part, nn.Module) else ():
+                content.update(f"{part_name}.{key}".encode() + tensor.detach().float().cpu().numpy().tobytes())
+        decides = [content.hexdigest()]
+    return Encoder(name, digest_of(_VERSION, device, name, decides)[:32], lambda: made.encode)
 
 
 def _encoding(device: Any, features: Callable[[Sequence[Image.Image]], Any]) -> Encode:

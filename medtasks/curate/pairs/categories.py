@@ -7,17 +7,14 @@ whatever the number of its pairs, and only where a question was drafted for it.
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from medtasks.curate.captions import one_line, why_not_sent
-from medtasks.curate.drafts import Drafted, Outcome, category_request, draft_all, read_drafts
-from medtasks.curate.llm import ask, free_text, llm_label
-from medtasks.curate.pair_drafts import PROMPTS
-from medtasks.curate.prompts import Prompt, prompts_in
+from medtasks.curate.drafts import Job, Outcome, category_request, draft_all, read_drafts
+from medtasks.curate.llm import ask, free_text, job_of, llm_label, one_line, prompts_in, why_not_sent
+from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import Record, StudyImage, read_images, write_private
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reply_text import without_thoughts
@@ -62,12 +59,16 @@ def given_categories(text: str) -> tuple[str, ...]:
 def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]:
     """Return the categories of a study that the LLM finds in its captions, asked once and kept in :data:`FOUND`.
 
-    MedTasksError: nothing was found; the reply stands in the file, for the user to name them.
+    MedTasksError: no categories were found; the user can write them into the file, which has the reply.
     """
     path = folder / FOUND
-    found = _read(path) if path.is_file() else None
-    if found is None:
-        found = _find(llm, list(read_images(folder).values()), seed)
+    if path.is_file():
+        try:
+            found = FoundCategories.model_validate_json(path.read_text(encoding="utf-8"))
+        except (ValidationError, UnicodeDecodeError):
+            raise SourceError(f"{path} is damaged; mend it, or delete it to ask again") from None
+    else:
+        found = _find(llm, read_images(folder), seed)
         write_private(path, found.model_dump_json(indent=1) + "\n")
     if len(found.categories) < 2:
         raise MedTasksError(
@@ -77,31 +78,21 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
     return found.categories
 
 
-def _read(path: Path) -> FoundCategories:
-    try:
-        return FoundCategories.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError):
-        raise SourceError(f"{path} is damaged; mend it, or delete it to ask again") from None
-
-
-def _find(llm: Judge, images: Sequence[StudyImage], seed: int) -> FoundCategories:
-    usable = sorted((image for image in images if not why_not_sent(image.text)), key=lambda image: image.image_id)
+def _find(llm: Judge, images: Mapping[str, StudyImage], seed: int) -> FoundCategories:
+    usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
     if not usable:
         raise MedTasksError("no caption of the study can be sent, so that no categories are found; name them yourself")
-    sample = random.Random(seed).sample(usable, min(CAPTIONS, len(usable)))
+    sample = tuple(random.Random(seed).sample(usable, min(CAPTIONS, len(usable))))
     prompt = prompts_in(PROMPTS)["found_categories"]
-    user = prompt.with_blocks(
-        [
-            {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(image.text)}
-            for number, image in enumerate(sample)
-        ]
-    )
-    asked = ask(llm, prompt, user, free_text)
+    blocks = [
+        {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
+        for number, name in enumerate(sample)
+    ]
+    asked = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
     if asked.value is None:
         raise MedTasksError(f"no categories were found: {asked.reason}; run it again, or give them with --categories")
-    ids = tuple(image.image_id for image in sample)
     return FoundCategories(
-        categories=headings(asked.value), reply=asked.value, captions=ids, llm=llm_label(llm), prompt=prompt.label
+        categories=headings(asked.value), reply=asked.value, captions=sample, llm=llm_label(llm), prompt=prompt.label
     )
 
 
@@ -122,7 +113,7 @@ def headings(reply: str) -> tuple[str, ...]:
 
 
 def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[Outcome]:
-    """Ask for the category of each image of a drafted question, and return how many came to what.
+    """Ask for the category of each image of a drafted question, and count the outcomes.
 
     ``names`` are the categories; None takes the paper's list and its prompt to the letter.
     """
@@ -132,30 +123,16 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
     prompt = prompts["category"] if names is None else prompts["category_corrected"]
     listed = names or given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
     marks = {} if names is None else {"**CATEGORIES**": ", ".join(names)}
-    jobs = {category_request(image): _job(llm, prompt, images[image], listed, marks) for image in shown}
+
+    def read(reply: str) -> dict[str, tuple[str, ...]] | None:
+        categories = named(reply, listed)
+        return None if categories is None else {"categories": categories}
+
+    jobs: dict[str, Job] = {}
+    for image in shown:
+        request, values = category_request(image), {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
+        jobs[request] = job_of(llm, request, prompt, values, read)
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _job(
-    llm: Judge, prompt: Prompt, image: StudyImage, names: Sequence[str], marks: dict[str, str]
-) -> tuple[str, Callable[[], Drafted]]:
-    values = {**marks, "**IMAGE CAPTION**": one_line(image.text)}
-    label = llm_label(llm)
-    asked = prompt.asked(values, label)
-
-    def job() -> Drafted:
-        found = ask(llm, prompt, prompt.filled(values), partial(named, names=names))
-        return Drafted(
-            request=category_request(image.image_id),
-            asked=asked,
-            outcome=found.outcome,
-            reason=found.reason,
-            llm=label,
-            prompt=prompt.label,
-            categories=found.value or (),
-        )
-
-    return asked, job
 
 
 def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:

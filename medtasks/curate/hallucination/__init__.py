@@ -1,0 +1,1 @@
+"""Studies of hallucination questions, as MedHEval drafts them."""

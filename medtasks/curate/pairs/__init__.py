@@ -1,0 +1,1 @@
+"""Studies of confusing pairs, as MediConfusion builds them."""

@@ -1,0 +1,1 @@
+"""Review of drafts by experts: files, page, spreadsheet, agreement, acceptance."""
