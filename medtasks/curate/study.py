@@ -194,8 +194,16 @@ def checked_name(text: str, option: str = "--name") -> str:
 
 
 def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
-    """Yield the rows of a user's JSONL file; SourceError for a line without ``columns``, or that UTF-8 cannot hold."""
+    """Yield the rows of a user's JSONL file; SourceError for a line without ``columns``, or that UTF-8 cannot hold.
+
+    If ``id`` is among the columns, each row needs one of its own.
+    """
+    places: dict[str, str] = {}
     for row in json_lines(SourceFile(path), columns).rows():
+        name = row.name("id") if "id" in columns else row.place
+        if not name or name in places:
+            raise row.error(f"it has the id of {places[name]}; ids are unique" if name else "its id is empty")
+        places[name] = row.place
         try:
             json.dumps(row.values, ensure_ascii=False).encode()
         except UnicodeEncodeError:

@@ -274,12 +274,12 @@ def test_other_data_of_the_user_stay(fails, publish, study, medtasks, tmp_path):
 def test_images_that_are_not_what_they_were(fails, medtasks, study):
     file = study / "drawn" / "im4.png"
     shutil.copy(study / "drawn" / "im1.png", file)
-    why = "the image in line 4 of images.jsonl has changed since the study was made"
+    why = "the image in line 4 of images.jsonl cannot be used: its file has changed since the study was made"
     fails(["curate", "publish", study], why, "--allow-incomplete")
     assert not dataset_folder("made_up").exists()
     file.unlink()
     ran = medtasks("curate", "publish", study, "--allow-incomplete")
-    assert "left out: the image in line 4 of images.jsonl is missing" in ran.out
+    assert "left out: the image in line 4 of images.jsonl cannot be used: its file cannot be read" in ran.out
     manifest = Manifest.read(dataset_folder("made_up"))
     assert (manifest.complete, manifest.rows) == (False, 4)
     assert counts(ran.out) == {"published": 2, "an image is missing, changed or broken": 1}

@@ -146,7 +146,7 @@ def test_nothing_of_a_credentialed_study_is_logged(
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     printed = publish_all(studies, Access.CREDENTIALED, planted)
     assert CANARY not in printed.replace(str(studies), "")
-    assert printed.count("left out: the image in line 1 of images.jsonl is missing") == 1
+    assert printed.count("left out: the image in line 1 of images.jsonl cannot be used: its file cannot be read") == 1
     with serving(Endpoint()) as judge:
         ran = run_tiny(tmp_path, judge, PRIVATE)
     assert ran.returncode == 0, ran.stderr[-4000:]

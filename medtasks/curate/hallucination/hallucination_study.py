@@ -115,22 +115,18 @@ def read_reports(
     ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have ``group`` and ``licence``. The passages of
     ``find`` are kept with each report. SourceError: a line cannot be read, an id occurs twice, or nothing can be used.
     """
-    images: dict[str, StudyImage] = {}
-    places: dict[str, str] = {}
+    images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
     for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
-        name = row.name("id")
-        if not name or name in images:
-            raise row.error(f"it has the id of {places[name]}; ids are unique" if name else "its id is empty")
         image = _image(path.parent, row, kind, find)
         if isinstance(image, StudyImage):
-            images[name], places[name] = image, row.place
+            images.append(image)
         else:
             left_out[image] += 1
     if not images:
         why = ", ".join(f"{reason} ({count})" for reason, count in left_out.items())
         raise SourceError(f"{path} has nothing that {kind} can be made of: {why or 'it is empty'}")
-    return list(images.values()), left_out
+    return images, left_out
 
 
 def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None) -> StudyImage | str:

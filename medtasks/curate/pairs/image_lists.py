@@ -122,16 +122,13 @@ def _caption(row: SourceRow) -> str:
 
 def _own(file: Path, unused: set[str]) -> Iterator[ListedImage]:
     keys: set[str] = set()
-    places: dict[str, str] = {}
     for row in list_rows(file, "id"):
         keys.update(row.values)
-        image_id, image, group, licence = (
-            None if row.values.get(key) in (None, "") else row.name(key) for key in ("id", "image", "group", "licence")
+        image, group, licence = (
+            None if row.values.get(key) in (None, "") else row.name(key) for key in ("image", "group", "licence")
         )
-        if not image_id or image_id in places:
-            raise row.error(f"it has the id of {places[image_id]}; ids are unique" if image_id else "its id is empty")
-        places[image_id] = row.place
-        yield ListedImage(image_id, _first_file([file.parent / image] if image else []), _caption(row), group, licence)
+        path = _first_file([file.parent / image] if image else [])
+        yield ListedImage(row.name("id"), path, _caption(row), group, licence)
     unused.update(keys.difference(KEYS))
     if keys and "caption" not in keys:
         raise SourceError(f'{file}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')

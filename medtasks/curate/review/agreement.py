@@ -43,16 +43,12 @@ class Agreement:
 
     @property
     def remark(self) -> str:
-        """Why kappa is not defined or says little, as one sentence; mostly empty."""
-        if math.isnan(self.kappa) and self.constant:
-            return f"{self.what}: both said the same of every question, so kappa is not defined."
+        """Explanation of a kappa that is not defined or tells little, as one sentence; mostly empty."""
         if not self.constant:
             return ""
-        if len(self.constant) == 2:
-            return f"{self.what}: each said the same of every question, so kappa is 0."
-        return (
-            f"{self.what}: {self.constant[0]} said the same of every question, so kappa is 0 whatever the other said."
-        )
+        both = len(self.constant) == 2
+        why = "so kappa is not defined" if math.isnan(self.kappa) else "so kappa is 0"
+        return f"{self.what}: {'both' if both else self.constant[0]} said the same of every question, {why}."
 
 
 def agreements(

@@ -140,7 +140,8 @@ function showState() {
   state.textContent = bad ? "Not saved" : unsaved.size ? "Saving …" : "Saved";
   state.className = bad ? "bad" : unsaved.size ? "busy" : "good";
   const number = unsaved.size === 1 ? "1 question is" : `${unsaved.size} questions are`;
-  if (trouble) warn(`${number} not saved. ${trouble}`, button("Copy", copyUnsaved));
+  const copied = () => JSON.stringify([...unsaved].map(({ id, version, said }) => ({ id, version, said })));
+  if (trouble) warn(`${number} not saved. ${trouble}`, button("Copy", () => navigator.clipboard.writeText(copied())));
   else if (conflict) warnOfConflict(conflict);
   else if (refused) warnOfRefused(refused);
   else one("#alert").hidden = true;
@@ -163,10 +164,6 @@ function warnOfRefused(item) {
   const place = items.indexOf(item);
   const why = [...new Set(Object.values(item.refused))].join("; ");
   warn(`Question ${place + 1} is not saved: ${why}.`, ...(place === at ? [] : [button("Go there", () => show(place))]));
-}
-
-function copyUnsaved() {
-  navigator.clipboard.writeText(JSON.stringify([...unsaved].map(({ id, version, said }) => ({ id, version, said }))));
 }
 
 /** Takes over what the page of a server that has ended could not save. */
@@ -224,12 +221,6 @@ function setFilter(name) {
   showProgress();
 }
 
-function goTo(text) {
-  const place = Number.parseInt(text, 10) - 1;
-  if (items[place]) show(place);
-  else one("#position").value = at + 1;
-}
-
 /* ---- Showing --------------------------------------------------------------------------------------------------- */
 
 function render() {
@@ -247,7 +238,7 @@ function render() {
   showJudgements();
   showProblems();
   showProgress();
-  preload(items[at + 1]);
+  for (const name of items[at + 1]?.draft.images ?? []) picture(name); // ahead of time
 }
 
 function option(text, place) {
@@ -362,10 +353,6 @@ async function fillImage(made_, name) {
   one(".shot", made_).classList.toggle("lost", Boolean(error));
   one(".shot", made_).disabled = Boolean(error);
   one(".image-note", made_).textContent = error ? `This image cannot be shown: ${error}.` : note;
-}
-
-function preload(item) {
-  for (const name of item?.draft.images ?? []) picture(name);
 }
 
 function showCaptions() {
@@ -607,7 +594,11 @@ document.addEventListener("paste", (event) => {
 document.addEventListener("input", (event) => {
   if (event.target.matches("[data-field]")) edited(event.target);
 });
-one("#position").addEventListener("change", (event) => goTo(event.target.value));
+one("#position").addEventListener("change", ({ target }) => {
+  const place = Number.parseInt(target.value, 10) - 1;
+  if (items[place]) show(place);
+  else target.value = at + 1;
+});
 one("#filter").addEventListener("change", (event) => setFilter(event.target.value));
 one("#previous").addEventListener("click", KEYS.p);
 one("#next").addEventListener("click", KEYS.n);
