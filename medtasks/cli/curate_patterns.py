@@ -12,8 +12,7 @@ from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns,
 from medtasks.curate.drafts import Outcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
-from medtasks.curate.pairs.pattern_figure import write_gap_figure
-from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models
+from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models, write_gap_figure
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.prepared import provenance
 from medtasks.data.privacy import hidden_id, is_private

@@ -13,8 +13,8 @@ from ..audit.report.test_page_in_browser import browser
 from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh
 from .made_up_pairs import DRAFT, DraftingLLM, caption
+from .review.test_review_page_in_browser import Expert
 from .review_process import start_review
-from .test_review_page_in_browser import Expert
 from .tiny_encoders import clip, dinov2, drawn
 
 __all__ = ["browser"]  # a fixture

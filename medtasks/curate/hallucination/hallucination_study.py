@@ -31,6 +31,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.decoding import LINEAR, decoded, mend_of
 from medtasks.data.journal import digest_of
 from medtasks.data.json_tables import json_lines
+from medtasks.data.manifest import file_sha256
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import SourceRow
 from medtasks.errors import MedTasksError, SourceError
@@ -74,7 +75,7 @@ def planned_study(
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
     made_with = {
-        "reports": hashlib.sha256(reports.read_bytes()).hexdigest()[:16],
+        "reports": file_sha256(reports)[:16],
         "knowledge": knowledge_digest(knowledge_files(knowledge.paths)) if retrieves else None,
         "passages": knowledge.passages if retrieves else None,
     }
@@ -173,7 +174,7 @@ def knowledge_files(paths: Sequence[Path]) -> list[Path]:
 
 def knowledge_digest(files: Sequence[Path]) -> str:
     """Return sixteen hexadecimal digits that change with what stands in the files and their order."""
-    return digest_of([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])[:16]
+    return digest_of([file_sha256(file) for file in files])[:16]
 
 
 def read_passages(files: Sequence[Path]) -> list[str]:

@@ -4,7 +4,6 @@
 SHA-256 of its file. A batch is on disk before the next one is computed.
 """
 
-import hashlib
 import io
 import warnings
 from collections import Counter, deque
@@ -21,8 +20,9 @@ from tqdm import tqdm
 from medtasks.curate.pairs.encoders import Encoder
 from medtasks.data.decoding import LINEAR, decoded, mend_of
 from medtasks.data.home import home
+from medtasks.data.manifest import file_sha256
 from medtasks.data.sqlite_cache import SqliteCache
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, one_line
 
 FOLDER = "embeddings"
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
@@ -48,8 +48,7 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
 
     def digest(file: Path) -> bytes:
         try:
-            with file.open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").digest()
+            return bytes.fromhex(file_sha256(file))
         except OSError:
             return b""
 
@@ -146,7 +145,7 @@ class _Encoding:
             self._failures += 1
             if self._failures >= self._most:
                 raise MedTasksError(
-                    f"the encoder {self._name} fails ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
+                    f"the encoder {self._name} fails ({one_line(error)}); "
                     f"{'give a smaller --batch-size' if 'memory' in str(error) else 'take another'}, what it has "
                     f"embedded before is kept"
                 ) from error

@@ -1,20 +1,18 @@
 """Image encoders in whose spaces images are compared, by name.
 
 =====================================  ==============================================================================
-``hf-hub:ID``, or an ID or folder      an open_clip checkpoint, such as BiomedCLIP: its vision tower, projected; the
-with ``open_clip_config.json``         text tower is not built, so nothing but the checkpoint is needed
-any other ID or folder                 an image model of transformers: ``get_image_features`` (CLIP, SigLIP: projected
-                                       features), else the pooled output; of DINOv2 that is the class token of the
-                                       last hidden state behind its layer norm
-``hf_vlm:ID`` or ``hf_vlm:folder``     the images as the language model of a vision-language model sees them: the mean
-                                       of the embeddings put in the places of an image, behind tower and projector.
-                                       What some models add in deeper layers (Qwen3-VL) is not part of it
+``hf-hub:ID``, or an ID or folder      the vision tower of an open_clip checkpoint, such as BiomedCLIP, with its
+with ``open_clip_config.json``         projection; the text tower is not built
+any other ID or folder                 an image model of transformers: ``get_image_features`` (CLIP, SigLIP), else the
+                                       pooled output, which of DINOv2 is the class token after the last layer norm
+``hf_vlm:ID`` or ``hf_vlm:folder``     the mean of the embeddings that a vision-language model puts in the places of an
+                                       image, without what some models add in deeper layers (Qwen3-VL)
 ``module:factory``                     an object of your own: ``factory().encode(images)`` takes RGB images of Pillow
                                        and returns an array of shape (images, dimension)
 =====================================  ==============================================================================
 
-Embeddings are made in float32 on the CPU and in bfloat16 on a GPU. They are kept by a digest of weights and settings;
-that of an object of your own is its attribute ``digest``, else one of its tensors and the source of its module.
+Embeddings are made in float32 on the CPU and in bfloat16 on a GPU, and kept by a digest of weights and settings. That
+of an object of your own is its attribute ``digest``, else one of its tensors and the source of its module.
 """
 
 import contextlib
@@ -33,7 +31,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from medtasks.data.journal import digest_of
-from medtasks.errors import MedTasksError
+from medtasks.data.manifest import file_sha256
+from medtasks.errors import MedTasksError, one_line
 
 MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
 GENERAL = "facebook/dinov2-base"
@@ -79,12 +78,10 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     if ":" in plain and not Path(plain).expanduser().is_dir():
         return _own_encoder(name, where.type)
     folder = published_folder(plain, option)
-    found = []  # the files that decide what a checkpoint makes of an image
-    for file in sorted(folder.iterdir()):
-        if file.suffix in _DECIDE and file.is_file():
-            with file.open("rb") as stream:
-                found.append((file.name, hashlib.file_digest(stream, "sha256").hexdigest()))
-    digest = digest_of(_VERSION, where.type, name.startswith(_VLM), found)[:32]
+    # The files that decide what a checkpoint makes of an image.
+    files = [file for file in sorted(folder.iterdir()) if file.suffix in _DECIDE and file.is_file()]
+    digests = [(file.name, file_sha256(file)) for file in files]
+    digest = digest_of(_VERSION, where.type, name.startswith(_VLM), digests)[:32]
     if name.startswith(_VLM):
         return Encoder(name, digest, lambda: _vlm(plain, where))  # transformers knows which other files it needs
     if (folder / _OPEN_CLIP).is_file():
@@ -103,7 +100,7 @@ def _own_encoder(name: str, device: str) -> Encoder:
         made = getattr(module, factory)()
     except Exception as error:  # an own module may raise anything
         raise MedTasksError(
-            f"the encoder {name} cannot be made ({type(error).__name__}: {error}); give module:factory, where "
+            f"the encoder {name} cannot be made ({one_line(error)}); give module:factory, where "
             f"factory() returns an object with encode(images)"
         ) from error
     if not callable(getattr(made, "encode", None)):
@@ -152,7 +149,7 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         tower.load_state_dict(stored)  # strictly: a weight that the checkpoint lacks would be random
     except Exception as error:  # open_clip and timm raise whatever a damaged file brings about
         raise CheckpointError(
-            f"{folder} is no usable open_clip checkpoint ({_brief(error)}); download it again"
+            f"{folder} is no usable open_clip checkpoint ({one_line(error)}); download it again"
         ) from error
     known = transform.merge_preprocess_dict(vars(transform.PreprocessCfg()), config.get("preprocess_cfg") or {})
     known["size"] = getattr(tower, "image_size", known["size"])
@@ -178,7 +175,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
     except MedTasksError:
         raise
     except Exception as error:  # transformers raises whatever a damaged file brings about
-        raise CheckpointError(f"{folder} cannot be loaded as an image model: {_brief(error)}") from error
+        raise CheckpointError(f"{folder} cannot be loaded as an image model: {one_line(error)}") from error
     refuse_missing(folder, report["missing_keys"])
     model.eval().requires_grad_(False).float().to(device)
     run = getattr(model, "get_image_features", model)
@@ -227,8 +224,3 @@ def _vlm(pretrained: str, device: Any) -> Encode:
         return (seen[0].float() * at).sum(1) / at.sum(1)
 
     return _encoding(device, features)
-
-
-def _brief(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:200] + "..."

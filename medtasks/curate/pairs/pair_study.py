@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medtasks.curate.pairs.embeddings import UNUSABLE, Embedded, embedded, file_digests
 from medtasks.curate.pairs.encoders import GENERAL, MEDICAL, open_encoder
@@ -120,7 +119,10 @@ def _chosen(
     pairs = found
     counts[ONE_GROUP] = found.of_one_group
     if not options.keep_near_duplicates:
-        same = near_duplicates([listed.files[number] for number in both], pairs)
+        files = [listed.files[number] for number in both]
+        hashes = hash_images([files[number] for number in np.unique([pairs.first, pairs.second])])[0]
+        hashed = [(file, hashes.get(file, _UNREADABLE)) for file in files]
+        same = np.array(near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
         counts[NEAR_DUPLICATES] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:
@@ -137,14 +139,6 @@ def _chosen(
         )
     kept = {"images compared": len(images), "pairs compared": found.compared, "pairs chosen": len(pairs)}
     return images, pairs, {**kept, **counts}
-
-
-def near_duplicates(files: Sequence[Path], pairs: FoundPairs) -> npt.NDArray[np.bool_]:
-    """Return which pairs show the same image twice, by the perceptual hash and details of their files alone."""
-    numbers = np.unique(np.concatenate([pairs.first, pairs.second]))
-    hashes = hash_images([files[number] for number in numbers])[0]
-    images = [(file, hashes.get(file, _UNREADABLE)) for file in files]
-    return np.array(near_pairs(images, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
 
 
 def _write(

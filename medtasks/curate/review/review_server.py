@@ -19,6 +19,7 @@ page asks for a proof before each request, and token and key are new at each sta
 import contextlib
 import hmac
 import json
+import random
 import secrets
 import socket
 import sys
@@ -93,8 +94,10 @@ class ReviewServer(ThreadingHTTPServer):
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.images = ReviewImages(file.images)
-        self.order = file.order(seed)
         self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
+        self.order = list(file.drafts)
+        if seed is not None:
+            random.Random(seed).shuffle(self.order)
 
     @property
     def url(self) -> str:

@@ -1,7 +1,6 @@
 """Reviews of drafts: one file per reviewer, on disk after every change, and the rules that a review has to keep."""
 
 import contextlib
-import random
 import string
 import threading
 from collections.abc import Iterator, Mapping
@@ -269,13 +268,6 @@ class ReviewerFile:
                 saved = self._review.model_copy(update={"items": {**known, **items}})
                 saved.write(self.folder)
                 self._review, self._said = saved, {**self._said, **changed}
-
-    def order(self, seed: int | None = None) -> list[str]:
-        """Return the ids of the drafts, as in the study or shuffled."""
-        items = list(self.drafts)
-        if seed is not None:
-            random.Random(seed).shuffle(items)
-        return items
 
     def summary(self) -> str:
         """Return the reviewer's progress as one sentence."""

@@ -11,7 +11,7 @@ from medtasks.curate.review.reviews import Judgement, opened
 from medtasks.curate.study import DRAFTS, StudyKind, write_lines
 from medtasks.errors import MedTasksError, SourceError
 
-from .made_up_study import hallucination_study, pairs_study
+from ..made_up_study import hallucination_study, pairs_study
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from medtasks.curate.llm import prompts_in
 from medtasks.curate.pairs.categories import given_categories
 
-from .paper_texts import paper, squeezed
+from ..paper_texts import paper, squeezed
 
 PROMPTS = prompts_in("pair_prompts")
 NUMBERS = (0, 1, 99)  # those that the paper prints

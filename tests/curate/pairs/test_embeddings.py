@@ -14,7 +14,7 @@ from medtasks.curate.pairs.encoders import Encoder
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 
-from . import tiny_encoders
+from .. import tiny_encoders
 
 
 class Eye:

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from medtasks.curate.pairs.encoders import open_encoder
 from medtasks.errors import MedTasksError
 
-from ..model_adapters import tiny_hf_models
-from . import tiny_encoders
+from ...model_adapters import tiny_hf_models
+from .. import tiny_encoders
 
 IMAGES = [tiny_encoders.drawn(0), tiny_encoders.drawn(1, (60, 40)), tiny_encoders.drawn(2)]
 

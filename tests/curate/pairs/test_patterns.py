@@ -5,16 +5,17 @@ import random
 
 import pytest
 
-from medtasks.curate.pairs.pattern_figure import gap_figure, write_gap_figure
 from medtasks.curate.pairs.patterns import (
     ModelPairs,
     PairState,
     associations,
     find_patterns,
     gap_bins,
+    gap_figure,
     most_confusing,
     outcome_of,
     pair_states,
+    write_gap_figure,
 )
 from medtasks.curate.study import ImagePair
 from medtasks.errors import MedTasksError

@@ -6,7 +6,7 @@ from medtasks.curate.drafts import Draft
 from medtasks.curate.review.acceptance import DISAGREED, TOO_LOW, UNSCORED, accepted
 from medtasks.curate.review.reviews import Judgement, Review
 
-from .reviewed_study import scored
+from ..reviewed_study import scored
 
 PAIR = Draft(
     item_id="p",

@@ -21,8 +21,8 @@ from medtasks.curate.review.reviews import opened
 from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError
 
-from .made_up_study import SIDE, hallucination_study, pairs_study
-from .review_process import start_review
+from ..made_up_study import SIDE, hallucination_study, pairs_study
+from ..review_process import start_review
 
 
 @contextlib.contextmanager

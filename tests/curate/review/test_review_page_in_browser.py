@@ -13,9 +13,9 @@ from medtasks.curate.review.review_server import doorway
 from medtasks.curate.review.reviews import Judgement, opened, read_reviews, unjudged
 from medtasks.curate.study import DRAFTS, StudyKind, read_study, write_lines
 
-from ..audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser
-from .made_up_study import hallucination_study, pairs_study
-from .review_process import start_review
+from ...audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser
+from ..made_up_study import hallucination_study, pairs_study
+from ..review_process import start_review
 from .test_review_server import reviewing, save
 
 __all__ = ["browser"]  # a fixture

@@ -3,7 +3,7 @@ import pytest
 from medtasks.curate.hallucination.hallucination_drafting import PROMPTS, banned_phrases, with_form
 from medtasks.curate.llm import prompts_in
 
-from .paper_texts import paper, squeezed
+from ..paper_texts import paper, squeezed
 
 BEHIND = {  # what follows each prompt in the paper
     "visual_closed_pairs": "Figure 4:",
