@@ -46,9 +46,9 @@ class Agreement:
         """Explanation of a kappa that is not defined or tells little, as one sentence; mostly empty."""
         if not self.constant:
             return ""
-        both = len(self.constant) == 2
-        why = "so kappa is not defined" if math.isnan(self.kappa) else "so kappa is 0"
-        return f"{self.what}: {'both' if both else self.constant[0]} said the same of every question, {why}."
+        undefined = math.isnan(self.kappa)
+        who = self.constant[0] if len(self.constant) == 1 else "both" if undefined else "each"
+        return f"{self.what}: {who} said the same of every question, so kappa is {'not defined' if undefined else '0'}."
 
 
 def agreements(
