@@ -20,7 +20,7 @@ from medtasks.judges.client import Judge
 
 
 class Kind(enum.StrEnum):
-    """What can be asked of reports."""
+    """Kinds of questions on reports."""
 
     VISUAL_CLOSED = StudyKind.VISUAL_CLOSED
     VISUAL_OPEN = StudyKind.VISUAL_OPEN

@@ -41,7 +41,7 @@ _SHARED = (
 
 @dataclass(frozen=True)
 class Settings:
-    """How a study is published."""
+    """Settings of publishing a study."""
 
     name: str  # of the dataset
     min_score: int
@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def options(self) -> list[str]:
-        """Those of the command that publishes likewise."""
+        """The same settings as options of the command."""
         words = [] if self.wording is None else ["--wording", self.wording]
         even = [] if self.balance else ["--no-balance"]
         return ["--min-score", str(self.min_score), *words, *even, "--as", self.name]
@@ -58,7 +58,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Publication:
-    """What of a study is published, and what is not."""
+    """The published and the other drafts of a study."""
 
     settings: Settings
     kept: Mapping[str, Draft]  # in the words of reviewers

@@ -25,7 +25,7 @@ LONGEST = 10_000
 
 
 class Outcome(enum.StrEnum):
-    """What became of a request or of one draft."""
+    """Outcome of a request or of one draft."""
 
     DRAFTED = "drafted"
     REJECTED = "rejected"  # a rule says that the draft is no question for a benchmark
@@ -57,7 +57,7 @@ class Draft(Record):
 
 
 class Drafted(Record):
-    """What became of one request: a line of the journal."""
+    """Result of one request: a line of the journal."""
 
     request: str  # id of the image or pair
     asked: str  # digest of what decides about the reply: prompts, model

@@ -102,7 +102,7 @@ def one_line(text: str) -> str:
 
 
 def why_not_sent(text: str) -> str:
-    """Return why no question is drafted from a caption; empty if one is.
+    """Return the reason to draft no question from a caption; empty if there is none.
 
     Example:
         >>> why_not_sent("Axial CT.")

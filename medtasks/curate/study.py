@@ -43,7 +43,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class StudyKind(enum.StrEnum):
-    """What is asked of the images."""
+    """Kind of the questions on the images."""
 
     PAIRS = "pairs"
     VISUAL_CLOSED = "visual_closed"
@@ -54,7 +54,7 @@ class StudyKind(enum.StrEnum):
 
 
 class Record(BaseModel):
-    """What all records of a study share: nothing unknown, nothing changed."""
+    """Base of all records of a study: no unknown fields, no changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,12 +91,12 @@ class ImagePair(Record):
 
     @property
     def gap(self) -> float:
-        """How much more alike they are to the medical encoder."""
+        """Medical similarity less the general one."""
         return self.sim_med - self.sim_gen
 
 
 class Study(Record):
-    """What a study is and what made it."""
+    """Description of a study and of its making."""
 
     schema_version: int = 1
     name: str  # of the dataset and the first task that it becomes
@@ -246,7 +246,7 @@ def check_own_folder(folder: Path, source: Path) -> None:
 
 
 def _first(error: ValueError) -> str:
-    """Return what is wrong without the text that is: it may be a patient's."""
+    """Describe an error without the text it is about, which may be a patient's."""
     if isinstance(error, ValidationError):
         found = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, found['loc'])) or 'no JSON'}: {found['type']}"

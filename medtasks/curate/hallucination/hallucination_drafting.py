@@ -79,7 +79,7 @@ class TypedQuestion(Question):
 
 
 class Components(BaseModel):
-    """What a report names, by aspect."""
+    """Findings of a report, by aspect."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -88,7 +88,7 @@ class Components(BaseModel):
     symptom: list[_Text]
 
     def by_aspect(self) -> Mapping[str, tuple[str, ...]]:
-        """Return them as drafts keep them."""
+        """Return them in the form of drafts."""
         return {aspect: tuple(getattr(self, aspect)) for aspect in COMPONENTS}
 
 
@@ -205,7 +205,7 @@ def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
 
 
 def banned_phrases(system: str) -> re.Pattern[str] | None:
-    """Return what finds the phrases that a system message forbids, also as a plural; None where it forbids none.
+    """Return a pattern for the phrases that a system message forbids, also as a plural; None if it forbids none.
 
     Example:
         >>> told = 'Do not use phrases like "mentioned", "bounding boxes" in the conversation.'

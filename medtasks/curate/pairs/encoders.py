@@ -118,7 +118,7 @@ def _own_encoder(name: str, device: str) -> Encoder:
 
 
 def _encoding(device: Any, features: Callable[[Sequence[Image.Image]], Any]) -> Encode:
-    """Return what runs a network without gradients, in bfloat16 on a GPU."""
+    """Return an encode function without gradients, in bfloat16 on a GPU."""
     import torch
 
     def encode(images: Sequence[Image.Image]) -> Vectors:

@@ -149,7 +149,7 @@ def chosen(answer: str, options: tuple[str, str]) -> int | None:
 
 
 def broken_rules(reply: PairReply) -> list[str]:
-    """Return which rules a draft breaks, as phrases without its text."""
+    """List the rules that a draft breaks, as phrases without its text."""
     said = " | ".join((reply.question, *reply.options))
     answers = [chosen(answer, reply.options) for answer in reply.answers]
     rules = (

@@ -32,7 +32,7 @@ _DRAWN = 2000  # pairs from which usual similarities are told
 LEAST_RECALL = 0.99
 """FAISS looks into more and more of its lists until it finds this share of the neighbours of some images."""
 CODED = 2e-3
-"""How far similarities may be off that FAISS computes from vectors in float16."""
+"""Most error of similarities that FAISS computes from vectors in float16."""
 
 _ASKED = 2048  # images whose neighbours are looked for at once; FAISS is four times slower with 256
 _MEASURED, _MOST_MEASURED = 200, 2000  # images whose neighbours are counted exactly, until there are ...
@@ -44,7 +44,7 @@ _PER_LIST = 40  # images per list, at least, from which the lists are learned
 
 @dataclass(frozen=True)
 class Recall:
-    """How much FAISS finds of what is there, on some images drawn at random."""
+    """Recall of FAISS on some images drawn at random."""
 
     images: int
     neighbours: int  # how many there are at the medical limit, counted exactly
@@ -86,7 +86,7 @@ class FoundPairs:
 
 @dataclass
 class _Search:
-    """What is searched, and the largest gaps so far."""
+    """State of a search: spaces, limits, and the largest gaps so far."""
 
     medical: Space
     general: Space
@@ -224,7 +224,7 @@ def _pair(number: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def usual_similarities(vectors: Floats) -> str:
-    """Say which similarities images have to an encoder, by pairs drawn at random."""
+    """Describe the similarities of images to an encoder, by pairs drawn at random."""
     first, second = np.random.default_rng(0).integers(0, len(vectors), (2, _DRAWN))
     found = Space(vectors).cosines(first[first != second], second[first != second])
     low, middle, high = np.quantile(found, (0.01, 0.5, 0.99))

@@ -35,7 +35,7 @@ _UNREADABLE = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
 
 @dataclass(frozen=True)
 class PairOptions:
-    """How pairs are chosen."""
+    """Settings by which pairs are chosen."""
 
     medical_encoder: str = MEDICAL
     general_encoder: str = GENERAL

@@ -1,4 +1,4 @@
-"""Which pairs models confuse, and whether the similarity of a pair's images predicts it.
+"""Confusion of pairs by models, and its correlation with the similarity of their images.
 
 MediConfusion takes pairs whose images a medical encoder finds alike and another encoder does not, because models should
 confuse them, the more the wider the gap (arXiv 2409.15477, section 2). Results of models tell whether they do. A pair
@@ -80,7 +80,7 @@ class ModelPairs:
 
 @dataclass(frozen=True)
 class Association:
-    """Whether pairs with a higher similarity, or a wider gap, have more errors."""
+    """Rank correlation of errors with similarity, or with the gap."""
 
     model: str  # letter of the model; ALL for the mean over models
     outcome: str  # "error": not solved; "confusion": the same option twice, of pairs with two valid answers
@@ -106,7 +106,7 @@ class GapBin:
 
 @dataclass(frozen=True)
 class Patterns:
-    """What models make of the pairs of one benchmark."""
+    """Results of models on the pairs of one benchmark."""
 
     name: str  # of the dataset
     pairs: Mapping[str, ImagePair]  # by id, the most confusing first
@@ -116,7 +116,7 @@ class Patterns:
 
     @property
     def counts(self) -> dict[str, Counter[PairState]]:
-        """How many pairs came to what, by letter of the model."""
+        """Number of pairs by outcome, by letter of the model."""
         return {letter: Counter(one.states.values()) for letter, one in self.models.items()}
 
     def as_dict(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Patterns:
 
 
 def find_patterns(name: str, pairs: Mapping[str, ImagePair], models: Sequence[ModelPairs]) -> Patterns:
-    """Return what models, all of tasks of one dataset, make of pairs; MedTasksError: there are more than 26."""
+    """Return the results of models, all of tasks of one dataset; MedTasksError: there are more than 26."""
     if len(models) > len(ascii_uppercase):
         raise MedTasksError(f"expected at most {len(ascii_uppercase)} tasks of runs, but got {len(models)}")
     pairs = {pair_id: pairs[pair_id] for pair_id in models[0].states}

@@ -1,4 +1,4 @@
-"""How alike images are to an encoder, and what makes a pair confusing.
+"""Similarity of images to an encoder, and the limits that make a pair confusing.
 
 Similarity is the cosine of two embeddings, rounded to six digits: they are kept in float16, which moves it in the
 fourth.
@@ -23,7 +23,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Limits:
-    """What makes a pair confusing."""
+    """Limits of similarity that make a pair confusing."""
 
     sim_med: float = 0.9  # at least
     sim_gen: float = 0.75  # at most

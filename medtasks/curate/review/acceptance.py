@@ -1,4 +1,4 @@
-"""Which drafts of a study are published, and in which words: what reviewers let through, in balance.
+"""Acceptance of drafts for publication, in the words of their reviewers, with as many yes as no.
 
 MedHEval asks its LLM for "an equal number of 'yes' and 'no' answers" (figures 8 and 10); of what it released 41% to 54%
 are yes.

@@ -54,7 +54,7 @@ class Agreement:
 def agreements(
     reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
 ) -> list[Agreement]:
-    """Return how each two reviewers agree on scores, on what passes and on each aspect; none for fewer than two.
+    """Return the agreement of each two reviewers on scores, on passing and on each aspect; none for fewer than two.
 
     Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
     are those of a bootstrap over clusters of questions that share an image or its group.
@@ -133,7 +133,7 @@ def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
 
 
 def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
-    """Return what the questions of each draft are clustered by, by item: images, or their groups, that drafts share."""
+    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster."""
     keys = []
     for draft in drafts.values():
         known = [(image, images[image].group if image in images else None) for image in draft.images]

@@ -11,7 +11,7 @@ from PIL import Image
 from medtasks.curate.study import StudyImage
 from medtasks.data.decoding import LINEAR, decoded
 
-_KEPT = 16  # images
+_KEPT = 8  # images
 _QUALITY = 85
 
 

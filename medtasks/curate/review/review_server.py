@@ -75,7 +75,7 @@ _MOST_DIGITS = 9  # Python reads no number of thousands of them
 
 
 class _Saving(Record):
-    """What the page sends."""
+    """Body of a request to save."""
 
     item: str
     version: str  # of what the page made its change from
@@ -101,7 +101,7 @@ class ReviewServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What to open in a browser."""
+        """Address to open in a browser."""
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -151,7 +151,7 @@ class ReviewServer(ThreadingHTTPServer):
         }
 
     def state(self, item: str) -> dict[str, Any]:
-        """Return what was said of a draft, and what to look at again."""
+        """Return the review of a draft, its version and remarks on it."""
         said = self.file.said(item)
         return {
             "said": said.model_dump(mode="json"),

@@ -111,7 +111,7 @@ def letters(draft: Draft) -> str:
 
 
 def problems(draft: Draft, said: ItemReview) -> dict[str, str]:
-    """Return why a review cannot be kept, a sentence by field; none for one that can.
+    """Return the reasons not to keep a review, a sentence by field; none for one that can be kept.
 
     Fields are named as in the file, those of lists with their position: ``options.0``, ``judgements.1.score``.
     """
@@ -195,7 +195,7 @@ class Unfit(MedTasksError):
 
 
 class ChangedElsewhere(MedTasksError):
-    """What a change was made from is no longer what the file holds."""
+    """The file no longer holds the version that a change was made from."""
 
 
 def version_of(said: ItemReview) -> str:
