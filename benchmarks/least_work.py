@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.batching import Continuation, Encoded
-from medtasks.model_adapters.prefix.cuts import cuttable
+from medtasks.model_adapters.prefix.cuts import words_of
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -127,8 +127,9 @@ class Work:
 
     def _words(self, prompt: Encoded) -> Sequence[Hashable]:
         """Return the tokens of a prompt; an image's first one carries what names the image."""
-        words, _ = cuttable([prompt], self.model.image_spans)
-        return words[0]
+        words = words_of(prompt, self.model.image_spans(prompt) or [])
+        assert words is not None
+        return words
 
     def _looked_at(self, prompt: Encoded) -> dict[Hashable, int]:
         found: dict[Hashable, int] = {}

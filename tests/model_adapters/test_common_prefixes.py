@@ -1,4 +1,4 @@
-"""Questions that begin alike share the pass over their prefix and score as if each had its own."""
+"""Questions on one image share the pass over it and score as if each had its own."""
 
 import itertools
 import random
@@ -9,8 +9,8 @@ import torch
 from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.base.requests import image_names, plan_streams, read_requests
 from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.prefix import cuts
-from medtasks.model_adapters.prefix.cuts import cuttable, find_families
+from medtasks.model_adapters.prefix import cuts, sharing
+from medtasks.model_adapters.prefix.cuts import find_cuts, words_of
 from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import MedTasksTiny
 from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
@@ -47,7 +47,14 @@ MIXES = {
     "another second image": asked(("a?", [0, 1]), ("b?", [0, 2]), ("cc?", [0, 3, 4])),
     "another first image": asked(("a?", [0, 1]), ("a?", [2, 1])),
 }
-FAMILIES = dict(zip(MIXES, (1, 0, 2, 1, 2, 1, 2, 1, 1, 1, 0), strict=True))
+CUT = dict(zip(MIXES, (3, 0, 4, 0, 0, 3, 4, 4, 3, 3, 2), strict=True))
+"""Prompts whose questions go on from an image; those with too long a question, or no image, are read whole."""
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Prompts are cut behind images of as few tokens as a tiny model's."""
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 12)
 
 
 def items_of(adapter, mix, image_of=scan):
@@ -63,27 +70,16 @@ def alone(adapter, items):
         return [adapter._score_whole([item])[0] for item in items]
 
 
-def families_in(adapter, items, monkeypatch):
-    """Score; returns the scores and the families that were found, each with the images of its prefix."""
-    found = []
+def cuts_in(adapter, items, monkeypatch):
+    """Score; returns the scores and the number of prompts that were cut."""
+    noted = []
 
-    def noted(words, spans):
-        families = find_families(words, spans)
-        found.extend((one, images_before(one, spans)) for one in families)
-        return families
+    def note(*given):
+        noted.append(find_cuts(*given))
+        return noted[-1]
 
-    monkeypatch.setattr(cuts, "find_families", noted)
-    return adapter.score_batch(items), found
-
-
-def images_before(family, spans):
-    return sum(stop <= family.length for _, stop in spans[family.members[0]])
-
-
-def families_of(prompts, spans_of):
-    """Members, length and number of images of every family."""
-    words, spans = cuttable(prompts, spans_of)
-    return [(one.members, one.length, images_before(one, spans)) for one in find_families(words, spans)]
+    monkeypatch.setattr(sharing, "find_cuts", note)
+    return adapter.score_batch(items), sum(map(len, noted))
 
 
 def assert_alike(got, expected, tolerance):
@@ -96,9 +92,9 @@ def assert_alike(got, expected, tolerance):
 def test_scores_are_those_of_one_pass_per_option(bench, name, seed, monkeypatch):
     items = items_of(bench.adapter, MIXES[name])
     random.Random(seed).shuffle(items)
-    got, families = families_in(bench.adapter, items, monkeypatch)
+    got, cut = cuts_in(bench.adapter, items, monkeypatch)
     assert_alike(got, alone(bench.adapter, items), 1e-9)
-    assert len(families) == FAMILIES[name]
+    assert cut == CUT[name]
 
 
 def test_all_mixes_in_one_batch(bench):
@@ -109,9 +105,9 @@ def test_all_mixes_in_one_batch(bench):
 def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_bench, monkeypatch):
     adapter = new_bench(kind=Merging).adapter
     items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
-    got, families = families_in(adapter, items, monkeypatch)
+    got, cut = cuts_in(adapter, items, monkeypatch)
     assert_alike(got, alone(adapter, items), 1e-9)
-    assert [len(family.members) for family, _ in families] == [4], "both questions, with and without the question mark"
+    assert cut == 4, "both questions, with and without the question mark"
 
 
 def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
@@ -119,11 +115,11 @@ def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
     bench.adapter._prefixes.clear()
     bench.adapter.score_batch(items_of(bench.adapter, mix))
-    fed = sum(len(option) - 1 for option in OPTIONS)
-    assert passes.rows == [1, 1, 5], "prefixes one by one, then a row per question, as wide as the longest"
-    assert passes.columns == [1 + IMAGE_TOKENS + len("is it"), 1 + IMAGE_TOKENS, len("what is seen?") + fed]
-    assert passes.cached == [True] * 3
-    assert [columns for _, columns, _ in passes.logits] == [1 + fed], "none over the prompts"
+    assert passes.rows == [1, 1, 5, 5 * 2], "prefixes one by one, then a row per question, then one per longer option"
+    longest = max(map(len, OPTIONS))
+    assert passes.columns == [1 + IMAGE_TOKENS, 1 + IMAGE_TOKENS, len("what is seen?"), longest - 1]
+    assert passes.cached == [True] * 4
+    assert [columns for _, columns, _ in passes.logits] == [1, longest - 1], "none over the prompts"
 
 
 def test_a_prefix_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
@@ -139,8 +135,8 @@ def test_the_switch_turns_it_off(new_bench, monkeypatch):
     bench = new_bench(prefix_cache=False)
     items = items_of(bench.adapter, MIXES["one image"])
     passes = Passes(bench, monkeypatch)
-    got, families = families_in(bench.adapter, items, monkeypatch)
-    assert (families, passes.rows, passes.cached) == ([], [len(items)], [False])
+    got, cut = cuts_in(bench.adapter, items, monkeypatch)
+    assert (cut, passes.rows, passes.cached) == (0, [len(items)], [False])
     assert_alike(got, alone(bench.adapter, items), 1e-9)
 
 
@@ -148,8 +144,8 @@ def test_a_model_that_names_no_spans_shares_prompts_only(bench, monkeypatch):
     monkeypatch.setattr(MedTasksTiny, "image_spans", super(MedTasksTiny, MedTasksTiny).image_spans)
     passes = Passes(bench, monkeypatch)
     items = items_of(bench.adapter, MIXES["one image"])
-    got, families = families_in(bench.adapter, items, monkeypatch)
-    assert (families, passes.rows[0]) == ([], 3)
+    got, cut = cuts_in(bench.adapter, items, monkeypatch)
+    assert (cut, passes.rows[0]) == (0, 3)
     assert_alike(got, alone(bench.adapter, items), 1e-9)
 
 
@@ -223,61 +219,22 @@ def test_names_come_from_the_column_alone(bench):
     assert image_names({TASK: {SPLIT: table}})(blind[0]) is None
 
 
-# ---- which prompts are a family ----
-
-
-def prompt(*ids, images=()):
-    pixels = torch.stack([torch.full((2,), float(number)) for number in images]) if images else None
-    return Encoded(ids, pixels)
-
-
-def test_families_are_chosen_for_the_tokens_they_spare():
-    def text(*parts):
-        return prompt(*(token for token, count in parts for _ in range(count)))
-
-    near = [text((1, 20), (2, 40), (token, 3)) for token in (7, 8)]
-    far = [text((1, 20), (3, 40), (token, 3)) for token in (7, 8)]
-    found = families_of([near[0], far[0], near[1], far[1]], lambda _: [])
-    assert found == [((0, 2), 60, 0), ((1, 3), 60, 0)], "not all four by 20 tokens"
-    many = [text((1, 60), (token, 3)) for token in range(2, 9)]
-    assert families_of([*many, text((1, 60), (2, 4))], lambda _: []) == [(tuple(range(8)), 60, 0)]
-
-
-def test_a_prefix_has_to_be_worth_it():
-    def found(shared, rest):
-        return families_of([prompt(*[1] * shared, *[token] * rest) for token in (2, 3)], lambda _: [])
-
-    assert [bool(found(*case)) for case in ((16, 4), (16, 48), (15, 4), (16, 49))] == [True, True, False, False]
-    assert found(16, 1)[0][1] == 16
-    long, short = prompt(*[1] * 20, *[2] * 80), prompt(*[1] * 20, 3)
-    assert families_of([long, short], lambda _: []) == [], "a quarter of the longest, wherever that one stands"
-
-
-def test_an_image_is_not_cut_in_two_and_others_end_the_prefix():
-    def found(spans, ours, theirs):
-        def one(images, last):
-            return prompt(*[1] * 20, *[5] * 8, *[1] * 5, last, images=images)
-
-        return families_of([one(ours, 2), one(theirs, 3)], lambda _: spans)
-
-    assert found([(20, 28)], [1], [1]) == [((0, 1), 33, 1)]
-    assert found([(20, 28)], [1], [2]) == [((0, 1), 20, 0)]
-    assert found([(20, 34)], [1], [1]) == [((0, 1), 20, 0)], "the last token depends on the image too"
-    assert found([(17, 20), (20, 28)], [4, 1], [4, 2]) == [((0, 1), 20, 1)]
-    assert found([(0, 20), (20, 28)], [3, 1], [4, 1]) == []
-    assert found([(0, 0)], [1], [1]) == [((0, 1), 33, 1)], "no column shows it"
-    for broken in ([(20, 28), (28, 30)], [(28, 20)], [(30, 40)], None):
-        assert found(broken, [1], [1]) == []
-    assert found([(20, 28), (10, 12)], [1, 2], [1, 2]) == []
-
-
-def test_the_prefix_ends_outside_of_the_spans_of_both():
-    spans = {2: [(20, 26)], 3: [(20, 22), (25, 28)]}
-    prompts = [prompt(*[1] * 27, 2, images=[1]), prompt(*[1] * 27, 3, 3, images=[1, 2])]
-    assert families_of(prompts, lambda given: spans[given.ids[-1]]) == [((0, 1), 20, 0)]
+def test_a_prompt_without_one_span_per_image_is_read_whole():
+    prompt = Encoded([1] * 40, torch.zeros(2, 3))
+    assert words_of(prompt, [(2, 10), (10, 30)]) is not None
+    for broken in ([(2, 10)], [(10, 30), (2, 10)], [(2, 10), (20, 50)], [(2, 20), (10, 30)]):
+        assert words_of(prompt, broken) is None
+        assert find_cuts([prompt], lambda _, spans=broken: spans) == {}
 
 
 # ---- the published models ----
+
+
+@pytest.fixture
+def tiny_images(monkeypatch):
+    """Prompts are cut behind images of as few tokens as those of the toys."""
+    for name, tokens in (("OWN_LENGTH", 4), ("LEAST_LENGTH", 6), ("_LEAST_PART", 10)):
+        monkeypatch.setattr(cuts, name, tokens)
 
 
 def cases_and_images(model):
@@ -290,12 +247,12 @@ def cases_and_images(model):
 
 def check(adapter, mix, image_of, monkeypatch, expected):
     items = items_of(adapter, mix, image_of)
-    got, families = families_in(adapter, items, monkeypatch)
+    got, cut = cuts_in(adapter, items, monkeypatch)
     expected_scores = alone(adapter, items)
     # Per token, as the harness is told: in float32 a sum beyond 128 nats has no neighbour closer than 1.5e-5.
     assert [score.mean for score in got] == pytest.approx([score.mean for score in expected_scores], abs=1e-5)
     assert [score.greedy for score in got] == [score.greedy for score in expected_scores]
-    assert [(len(family.members), images) for family, images in families] == expected
+    assert cut == expected
     scores = [score.total for score in got]
     assert max(scores) - min(scores) > 1e-2, "scores that do not depend on anything show nothing"
 
@@ -312,6 +269,7 @@ def one_image_each(start="", images=(0, 1)):
     return [(start + text, [number], ANSWERS) for number in images for text in QUESTIONS]
 
 
+@pytest.mark.usefixtures("tiny_images")
 def test_golden_llava_med_prefixes(monkeypatch):
     _, image_of = cases_and_images("llava_med")
     folder = GOLDEN / "llava_med"
@@ -319,11 +277,12 @@ def test_golden_llava_med_prefixes(monkeypatch):
         pretrained=str(folder), vision_tower=str(folder / "vision_tower_openai"), dtype="float32", device="cpu",
         journal="false",
     )  # fmt: skip
-    check(adapter, one_image_each(), image_of, monkeypatch, [(3, 1), (3, 1)])
+    check(adapter, one_image_each(), image_of, monkeypatch, 6)
     several = [(text, [0, number], ANSWERS) for number in (1, 2) for text in QUESTIONS[:1]]
-    check(adapter, several, image_of, monkeypatch, [(2, 1)])
+    check(adapter, several, image_of, monkeypatch, 2)
 
 
+@pytest.mark.usefixtures("tiny_images")
 @pytest.mark.parametrize("position", ["front", "before_last_character"])
 def test_golden_radfm_prefixes(position, monkeypatch):
     _, image_of = cases_and_images("radfm")
@@ -331,14 +290,9 @@ def test_golden_radfm_prefixes(position, monkeypatch):
         pretrained=str(GOLDEN / "radfm"), dtype="float32", device="cpu", journal=False, image_position=position
     )
     mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
-    check(adapter, mix, image_of, monkeypatch, [(3, 1)])
-    mix = [(LONG + text, [], ANSWERS) for text in QUESTIONS]
-    check(adapter, mix, image_of, monkeypatch, [(3, 1)])
-    mix = [(f"{LONG}<image>{QUESTIONS[0]}", [number], ANSWERS) for number in (0, 1)]
-    check(adapter, mix, image_of, monkeypatch, [(2, 0)])  # the mark before an image's slots is read with the image
-    front = position == "front"
-    mix = one_image_each(LONG, (0, 1))
-    check(adapter, mix, image_of, monkeypatch, [(3, 1), (3, 1)] if front else [(6, 0)])
+    check(adapter, mix, image_of, monkeypatch, 3)
+    mix = one_image_each("", (0, 1))
+    check(adapter, mix, image_of, monkeypatch, 6 if position == "front" else 0)
 
 
 @pytest.mark.parametrize("mode", ["preceding", "following"])
@@ -349,14 +303,6 @@ def test_golden_med_flamingo_prefixes(mode, monkeypatch):
     shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"
     asked_about = [(shots + "<image>" + query.format(text), number) for number in (2, 3) for text in QUESTIONS]
     mix = [(text, [0, 1, number], ANSWERS) for text, number in asked_about]
-    # Where text looks back, the examples are worth more, shared by all, than the query images are.
-    check(adapter, mix, image_of, monkeypatch, [(6, 2)] if mode == "preceding" else [(3, 3), (3, 3)])
-    check(adapter, mix[:3], image_of, monkeypatch, [(3, 3)])
-    # The examples alone: in the mode "following" up to the last marker, behind which text looks at the query image.
-    queries = [(text, [0, 1, number], ANSWERS) for text, number in asked_about[::4]]
-    check(adapter, queries, image_of, monkeypatch, [(2, 2)])
+    check(adapter, mix, image_of, monkeypatch, 6)
     others = [(LONG + "<image>" + query.format(text), [3], ANSWERS) for text in QUESTIONS]
-    check(adapter, mix[:3] + others, image_of, monkeypatch, [(3, 1), (3, 3)])
-    check(adapter, others + mix[:3], image_of, monkeypatch, [(3, 1), (3, 3)])
-    bare = [(LONG + text, [], ANSWERS) for text in QUESTIONS]
-    check(adapter, bare, image_of, monkeypatch, [(3, 0)])
+    check(adapter, mix[:3] + others, image_of, monkeypatch, 3 if mode == "preceding" else 6)

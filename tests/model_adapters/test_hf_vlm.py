@@ -158,11 +158,8 @@ def test_scores_are_those_of_a_plain_forward_pass(adapter, plain, name, prefix_c
 
 # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
 @pytest.mark.usefixtures("cut")
-@pytest.mark.parametrize("masks", [True, False], ids=["trees", "two passes"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_questions_on_one_image_share_the_pass_over_it(adapter, plain, name, masks, monkeypatch):
-    if not masks:
-        monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
+def test_questions_on_one_image_share_the_pass_over_it(adapter, plain, name):
     built = adapter(name, batch_size=13)
     got = built.loglikelihood(scoring(range(len(DOCS))))
     assert_pairs(got, plain(name, True), 1e-5)
@@ -316,9 +313,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     def broken(*_):
         raise IndexError
 
-    score_trees = sharing.score_trees
     monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
-    monkeypatch.setattr(sharing, "score_trees", lambda *given: [own[::-1] for own in score_trees(*given)])
     monkeypatch.setattr(sharing, "_read", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):

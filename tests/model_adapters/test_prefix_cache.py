@@ -7,7 +7,7 @@ import torch
 from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
 from medtasks.model_adapters.prefix import cuts, sharing
-from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
+from medtasks.model_adapters.prefix.cuts import cut_places, find_cuts
 from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 
 from .golden import GOLDEN
@@ -81,8 +81,9 @@ def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monk
     spied = Passes(bench, monkeypatch)
     for _ in range(2):
         bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
-    assert spied.columns.count(FEW_SHOT) == 1, "the examples"
-    assert spied.columns.count(IMAGE_TOKENS) == 3, "each image, behind them"
+    passes = list(zip(spied.rows, spied.columns, strict=True))
+    assert passes.count((1, FEW_SHOT)) == 1, "the examples"
+    assert passes.count((1, IMAGE_TOKENS)) == 3, "each image, behind them"
 
 
 @pytest.mark.usefixtures("short")
@@ -90,19 +91,11 @@ def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, album, monkeypa
     bench = new_bench(docs=album)
     bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
     assert bench.adapter._prefixes.used > 0
-    monkeypatch.setattr(sharing, "score_trees", lambda *_: 1 / 0)
+    monkeypatch.setattr(sharing, "suffixes_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
     assert bench.adapter._prefixes.used == 0
     bench.adapter.clean()
-
-
-@pytest.mark.usefixtures("short")
-def test_a_model_that_takes_no_masks_of_ours_goes_on_in_two_passes(new_bench, album, unshared, monkeypatch):
-    monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
-    bench = new_bench(docs=album, batch_size=16)
-    got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
-    assert_pairs(got, unshared, 1e-9)
 
 
 @pytest.mark.usefixtures("short")
@@ -155,20 +148,7 @@ def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkey
     ],
 )
 def test_places_where_a_prompt_is_cut(spans, length, places):
-    assert own_places(spans, length) == places
-
-
-def test_a_long_common_text_behind_an_image_is_a_prefix_of_its_own():
-    def asked(*last):
-        return Encoded([1] * 70 + [2] * 20 + list(last), torch.zeros(1, 3))
-
-    def places(prompts):
-        return [cuts.places for cuts in find_cuts(prompts, lambda _: [(1, 70)]).values()]
-
-    assert places([asked(3), asked(4)]) == [(70, 90), (70, 90)]
-    assert places([asked(3)]) == [(70,)]
-    near = [Encoded([1] * 70 + [2] * 15 + [token], torch.zeros(1, 3)) for token in (3, 4)]
-    assert places(near) == [(70,), (70,)]
+    assert cut_places(spans, length) == places
 
 
 def test_cuts_count_the_images_before_them():
