@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from operator import attrgetter
 
-from medtasks.data import endpoints
 from medtasks.data.catalogue import Access
 from medtasks.data.model_places import PLACES, Destination, file_of_module, known_destinations, named_addresses
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import ModelRefused
+from medtasks.net import endpoints
 
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 

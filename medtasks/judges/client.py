@@ -3,27 +3,17 @@
 Every cause of trouble at the endpoint is one sentence without prompt text and without the key.
 """
 
+import asyncio
 import functools
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from loguru import logger
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    sleep_using_event,
-    stop_after_attempt,
-    stop_when_event_set,
-    wait_exponential_jitter,
-)
 
 from medtasks.data.own_datasets import access_of
-from medtasks.data.remote import CircuitBreaker, RemoteTrouble, Server, trouble_of, unreadable
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
 from medtasks.judges.settings import (
@@ -36,10 +26,8 @@ from medtasks.judges.settings import (
     is_configured,
     settings_from_environment,
 )
-
-if TYPE_CHECKING:
-    from openai import OpenAI
-    from openai.types.chat import ChatCompletionMessageParam
+from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient, NotSent, background_loop
+from medtasks.net.servers import RemoteTrouble, Server, trouble_of, unreadable
 
 T = TypeVar("T")
 
@@ -48,7 +36,7 @@ CORRECTION = (
     "Your reply did not follow the required format. "
     "Answer again in exactly the format requested above, starting with its first line."
 )
-_LONGEST_BACKOFF_S = 60.0
+_IN_A_ROW = 3  # asks that failed for the endpoint's sake, after which it is asked no more
 _LONGEST_QUOTE = 2000
 _MISSING = (
     f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
@@ -72,10 +60,6 @@ class Verdict(Generic[T]):
     cached: bool  # whether the verdict came from disk, without a request
     text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
     sent: bool = True  # False if the limit of requests, or an outage noticed before, kept it from being sent
-
-
-class NotSent(RemoteTrouble):
-    """A request was not sent: the limit of requests is used up, or the endpoint failed too often before."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +93,17 @@ class Judge:
         self.settings = settings
         self._role = role
         self._cache = cache
-        self._backoff_s = backoff_s
-        self._backoff = wait_exponential_jitter(initial=backoff_s, max=_LONGEST_BACKOFF_S, jitter=backoff_s)
-        self._slots = threading.BoundedSemaphore(settings.concurrency)
-        self._breaker = CircuitBreaker()
-        self._sent = 0
-        self._counting = threading.Lock()
         self._server = server_of(settings, role.name)
-        self._client = open_client(self._server)
+        self._sent = 0
+        self._client = ChatClient(
+            self._server,
+            AdaptiveLimit(settings.concurrency),
+            settings.attempts,
+            backoff_s=backoff_s,
+            patience=_IN_A_ROW,
+            trouble=lambda error, *_: trouble_of(error, self._server),
+            before_each=self._count,
+        )
 
     def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before.
@@ -133,26 +120,30 @@ class Judge:
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
             return Verdict(value, None, True, stored)
-        try:
-            verdict = self._ask_endpoint(system, user, parse)
-        except RemoteTrouble as trouble:
-            return Verdict(None, self._note(trouble), False, "", sent=not isinstance(trouble, NotSent))
+        # All requests are sent by one thread, which is why nothing below is locked.
+        asking = self._ask_endpoint(system, user, parse, key)
+        verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
         if verdict.value is not None:
             self._cache.keep(key, verdict.text)
         return verdict
 
-    def _ask_endpoint(self, system: str, user: str, parse: Callable[[str], T | None]) -> Verdict[T]:
-        messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": user}]
-        if system:
-            messages.insert(0, {"role": "system", "content": system})
+    async def _ask_endpoint(self, system: str, user: str, parse: Callable[[str], T | None], key: str) -> Verdict[T]:
+        messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
         text = ""
         for number in range(self.settings.reasks + 1):
             try:
-                text = self._complete(messages)
-            except NotSent as trouble:
-                if not number:
-                    raise
-                raise RemoteTrouble(f"{BAD_FORMAT}, and {trouble.cause}", retry=False, outage=trouble.outage) from None
+                text = await self._complete(messages)
+            except RemoteTrouble as trouble:
+                is_sent = number > 0 or not isinstance(trouble, NotSent)
+                cause = (
+                    f"{BAD_FORMAT}, and {trouble.cause}" if number and isinstance(trouble, NotSent) else trouble.cause
+                )
+                if not trouble.outage:
+                    self._client.answered()
+                    self._report_once(cause)
+                elif self._client.lose(cause, key):
+                    logger.warning(self._role.given_up, self._client.patience, cause)
+                return Verdict(None, cause, False, "", sent=is_sent)
             value = parse(text)
             if value is not None:
                 return Verdict(value, None, False, text)
@@ -163,61 +154,25 @@ class Judge:
         self._report_once(BAD_FORMAT)
         return Verdict(None, BAD_FORMAT, False, text)
 
-    def _complete(self, messages: "list[ChatCompletionMessageParam]") -> str:
-        retrying = Retrying(
-            stop=stop_after_attempt(self.settings.attempts) | stop_when_event_set(self._breaker.opened),
-            wait=self._wait_s,
-            retry=retry_if_exception(lambda error: isinstance(error, RemoteTrouble) and error.retry),
-            sleep=sleep_using_event(self._breaker.opened),
-            reraise=True,
-        )
-        text = retrying(self._send, messages)
-        self._breaker.answered()
-        return text
-
-    def _send(self, messages: "list[ChatCompletionMessageParam]") -> str:
-        from openai import OpenAIError
-
-        # A slot is held for the request alone: a thread that backs off must not keep the others from asking.
-        with self._slots:
-            if self._breaker.cause is not None:
-                raise NotSent(self._breaker.cause, retry=False, outage=True)
-            self._count()
+    async def _complete(self, messages: list[dict[str, str]]) -> str:
+        async def content(answer: dict[str, Any]) -> str:
             try:
-                completion = self._client.chat.completions.create(
-                    model=self.settings.model, temperature=self.settings.temperature, messages=messages
-                )
-            # ValueError: a body announced as JSON that is none escapes the SDK unwrapped.
-            except (OpenAIError, ValueError) as error:
-                raise trouble_of(error, self._server) from None
-        try:
-            content = completion.choices[0].message.content
-        except (AttributeError, IndexError, KeyError, TypeError):
-            raise unreadable(self._server) from None
-        return content if isinstance(content, str) else ""
+                text = answer["choices"][0]["message"]["content"]
+            except (IndexError, KeyError, TypeError):
+                raise unreadable(self._server) from None
+            return text if isinstance(text, str) else ""
+
+        settings = self.settings
+        body = {"model": settings.model, "temperature": settings.temperature, "messages": messages}
+        return await self._client.post(CHAT, body, content)
 
     def _count(self) -> None:
         """Count a request that is about to be sent; RemoteTrouble: no more may be."""
         limit = self.settings.max_requests
-        with self._counting:
-            if limit is not None and self._sent >= limit:
-                cause = f"the limit of {limit} requests is used up; raise {self._role.limit} and run it again"
-                raise NotSent(cause, retry=False, outage=False)
-            self._sent += 1
-
-    def _wait_s(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, RemoteTrouble) and error.wait_s is not None:
-            return error.wait_s + random.uniform(0.0, self._backoff_s)
-        return self._backoff(state)
-
-    def _note(self, trouble: RemoteTrouble) -> str:
-        if not trouble.outage:
-            self._breaker.answered()
-            self._report_once(trouble.cause)
-        elif self._breaker.failed(trouble.cause):
-            logger.warning(self._role.given_up, self._breaker.limit, trouble.cause)
-        return trouble.cause
+        if limit is not None and self._sent >= limit:
+            cause = f"the limit of {limit} requests is used up; raise {self._role.limit} and run it again"
+            raise NotSent(cause, retry=False, outage=False)
+        self._sent += 1
 
     def _report_once(self, cause: str) -> None:
         warn_once(self._role.no_reply.format(cause))
@@ -265,14 +220,6 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
 def server_of(settings: JudgeSettings, role: str = JUDGING.name) -> Server:
     """Return a judge's server, with the variables that mend it."""
     return Server(settings.base_url, role, settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
-
-
-def open_client(server: Server) -> "OpenAI":
-    """Return the client by which a judge is asked, with this package's rules on retries and proxies."""
-    # Imported here because it takes a second that a run without a judge should not pay.
-    from openai import DefaultHttpxClient, OpenAI
-
-    return OpenAI(**server.client_options, http_client=DefaultHttpxClient(**server.transport_options))
 
 
 def _sendable(text: str) -> str:

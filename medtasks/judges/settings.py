@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from medtasks.data import endpoints
 from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name
+from medtasks.net import endpoints
 
 BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
 MODEL = "MEDTASKS_JUDGE_MODEL"

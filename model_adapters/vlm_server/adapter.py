@@ -18,6 +18,7 @@ from tqdm import tqdm
 from medtasks.data.journal import AsyncJournal, Journal, digest_of, journal_folder
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
+from medtasks.net.chat_client import ChatClient
 
 from ..base.arguments import HarnessArguments
 from ..base.batch_runner import FailureLog
@@ -57,7 +58,9 @@ class VlmServer(HarnessAdapter):
         # A run that goes on asks one request again to know the server: so a kill costs no more than ``concurrency``.
         at_once = max(self.arguments.concurrency - is_kept, 1)
         self.pool = ServerPool(self.arguments.servers, at_once, self.arguments.attempts)
-        self.clients = self.pool.clients  # by which the guard for credentialed data knows where questions go
+        self.clients = [
+            client for server in self.pool.servers for client in server.clients
+        ]  # by which the guard for credentialed data knows where questions go
         self.loop = asyncio.Runner()
         self.model, self._facts_told = self.loop.run(self._introduced())
         if is_kept:
@@ -233,7 +236,7 @@ class VlmServer(HarnessAdapter):
 
     async def _introduced(self) -> tuple[str, Mapping[str, Any]]:
         """Ask each server for its model; returns its name and what tells it from others. No sample is sent."""
-        facts = [await self._facts(at) for at in range(len(self.pool.servers))]
+        facts = [await self._facts(server) for server in self.pool.servers]
         differing = [key for key in facts[0] if any(one[key] != facts[0][key] for one in facts)]
         if differing:
             raise MedTasksError(
@@ -241,9 +244,9 @@ class VlmServer(HarnessAdapter):
             )
         return str(facts[0]["id"]), facts[0]
 
-    async def _facts(self, at: int) -> dict[str, Any]:
-        server, listed = self.pool.servers[at].name, await self.pool.models(at)
-        version = await self.pool.get(at, "/version")
+    async def _facts(self, client: ChatClient) -> dict[str, Any]:
+        server, listed = client.server.name, await self.pool.models(client)
+        version = await self.pool.get(client, "/version")
         if listed is None and version is not None:
             raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
         models = listed or {}

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.data import endpoints
-from medtasks.data.remote import Server
 from medtasks.errors import AdapterArgumentError
+from medtasks.net import endpoints
+from medtasks.net.servers import Server
 
 from ..base.arguments import HarnessArguments, argument
 

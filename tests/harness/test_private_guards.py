@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.data import endpoints
 from medtasks.data.model_places import PLACES
 from medtasks.harness.guards import check
+from medtasks.net import endpoints
 from medtasks.runs.manifest import Severity
 
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"

@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from medtasks.data.remote import retry_after_s
 from medtasks.errors import JudgeRefused
 from medtasks.judges.client import BAD_FORMAT, CORRECTION, judge_for
 from medtasks.judges.settings import JudgeSettings
+from medtasks.net.chat_client import background_loop
+from medtasks.net.servers import retry_after_s
 
 PROMPT = "the patient named Example"
 
@@ -23,18 +24,17 @@ def ask(judge, user=PROMPT):
     return judge.ask("be fair", user, first_number)
 
 
-class Pauses(threading.Event):
-    """Stands in for the event for which a judge's threads wait between two tries; notes how long they would wait."""
+class Pauses:
+    """Stands in for the pauses of a judge's requests between two tries; notes how long they would be."""
 
     def __init__(self, judge, ends=False):
-        super().__init__()
         self.seconds, self.begun, self.ends = [], threading.Event(), ends
-        judge._breaker.opened = self
+        self.pause, judge._client._pause = judge._client._pause, self
 
-    def wait(self, timeout=None):
-        self.seconds.append(timeout)
+    async def __call__(self, seconds):
+        self.seconds.append(seconds)
         self.begun.set()
-        return self.ends or super().wait(300)
+        await self.pause(0 if self.ends else 300)
 
 
 def test_a_verdict_is_asked_once_with_the_settings(endpoint, judge_at, key):
@@ -226,8 +226,7 @@ def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, w
     waiting = threading.Thread(target=ask, args=(patient, "slow"))
     waiting.start()
     assert pauses.begun.wait(300)
-    for _ in range(3):
-        patient._breaker.failed("it is down")
+    background_loop().call_soon_threadsafe(patient._client.give_up, "it is down")
     waiting.join(timeout=200)  # less than the pause
     assert not waiting.is_alive()
     assert ask(patient, "next").failure == "it is down"
@@ -252,7 +251,7 @@ def test_a_thread_that_backs_off_holds_no_slot(endpoint, judge_at):
     assert pauses.begun.wait(300)
     assert ask(judge, "quick").value == 4
     assert slow.is_alive()
-    pauses.set()
+    background_loop().call_soon_threadsafe(judge._client._opened.set)
     slow.join()
 
 

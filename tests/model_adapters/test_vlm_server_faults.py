@@ -12,10 +12,11 @@ import time
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer, client
-from medtasks.model_adapters.vlm_server.client import AdaptiveLimit
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import cut_reply, failure_cause, without_cut_mark, without_reasoning
+from medtasks.net import chat_client
+from medtasks.net.chat_client import AdaptiveLimit
 
 from ..local_server import serving
 from .served_model import CHAT, ServedModel
@@ -35,7 +36,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
     monkeypatch.setattr(client, "_BACKOFF_S", 0.001)
     monkeypatch.setattr(client, "_IN_A_ROW", 3)
-    monkeypatch.setattr(client, "_LONGEST_BACKOFF_S", 0.005)
+    monkeypatch.setattr(chat_client, "_LONGEST_BACKOFF_S", 0.005)
 
 
 def saying(body):

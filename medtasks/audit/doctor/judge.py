@@ -1,17 +1,18 @@
 """The LLM judge: whether one is set up, may see the data, can be reached, and knows the model."""
 
+import asyncio
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from medtasks.audit.doctor.findings import JUDGE, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope, asked_by
 from medtasks.data.own_datasets import access_of
-from medtasks.data.remote import trouble_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
-from medtasks.judges.client import open_client, server_of  # the same, so that nothing goes where it would not
+from medtasks.judges.client import server_of
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
@@ -21,6 +22,8 @@ from medtasks.judges.settings import (
     is_configured,
     settings_from_environment,
 )
+from medtasks.net.chat_client import AdaptiveLimit, ChatClient
+from medtasks.net.servers import RemoteTrouble
 
 # Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
 TIMEOUT_S = 5.0
@@ -74,18 +77,21 @@ def _not_configured(scope: Scope, required: Sequence[str]) -> Finding:
 
 
 def _answer(settings: JudgeSettings) -> Finding:
-    from openai import OpenAIError
+    async def answer() -> Any:
+        # The client by which it is asked later, so that nothing goes where that would not.
+        client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
+        try:
+            return await client.get("models")
+        finally:
+            await client.close()
 
-    client = open_client(server_of(settings))
     try:
-        listed = [model.id for model in client.models.list().data]
-    except OpenAIError as error:
-        return _trouble(error, settings)
-    except (AttributeError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
+        listed = [model["id"] for model in asyncio.run(answer())["data"]]
+    except RemoteTrouble as trouble:
+        return _trouble(trouble, settings)
+    except (KeyError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
         found = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         return JUDGE.problem("reply", found, _WRONG_ADDRESS)
-    finally:
-        client.close()
     known = [name for name in listed if isinstance(name, str)]
     answers = f"the judge at {settings.base_url} answers and has"
     # Gemini lists a folder, Ollama a tag.
@@ -103,14 +109,14 @@ def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> Finding:
     return JUDGE.warning("model", found, fix or f"check {MODEL} with the endpoint's own documentation")
 
 
-def _trouble(error: Exception, settings: JudgeSettings) -> Finding:
+def _trouble(trouble: RemoteTrouble, settings: JudgeSettings) -> Finding:
     """Say what kept the endpoint from answering; its own words are never quoted, for they may repeat the key."""
-    said, status = trouble_of(error, server_of(settings)), getattr(error, "status_code", None)
-    found, _, fix = said.cause.partition("; ")
+    status = trouble.status
+    found, _, fix = trouble.cause.partition("; ")
     if status in (404, 405, 501):
         return _unchecked(settings, f"has no list of models (HTTP {status})", _WRONG_ADDRESS)
     if status == 403:  # it may let the key judge all the same
         return _unchecked(settings, "does not let this key list models (HTTP 403)", fix)
-    state = State.WARNING if status == 429 and said.retry else State.PROBLEM
+    state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
     later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
     return Finding(JUDGE, "reply", state, found, fix or later.format(BASE_URL))

@@ -17,9 +17,7 @@ from PIL import Image, ImageDraw
 
 from medtasks.audit.doctor.findings import MODEL, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
-from medtasks.data import endpoints
 from medtasks.data.model_places import Destination
-from medtasks.data.remote import Server
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.harness.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
@@ -35,6 +33,8 @@ from medtasks.model_adapters.vlm_server.client import ServerPool
 from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
 from medtasks.model_adapters.vlm_server.scoring import OptionScorer
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
+from medtasks.net import endpoints
+from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 
 # Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
@@ -148,7 +148,7 @@ async def _names(server: Server) -> list[str]:
     """Return the models a server lists, none where it has no list; a MedTasksError where something else answers."""
     pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
     try:
-        return list(await pool.models(0) or ())
+        return list(await pool.models(pool.servers[0]) or ())
     finally:
         await pool.close()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.data.endpoints import host, is_loopback, origin, readable
+from medtasks.net.endpoints import host, is_loopback, origin, readable
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Asking an OpenAI-compatible server: which address, what went wrong, and whether another try can help.
+"""Servers with OpenAI's interface: their address, what went wrong there, and whether another try can help.
 
 Every cause of trouble is one sentence without prompt text and without the key: a server's own words may repeat both.
 """
@@ -8,13 +8,12 @@ import errno
 import math
 import os
 import re
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from medtasks.data import endpoints
+from medtasks.net import endpoints
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -75,46 +74,6 @@ class RemoteTrouble(Exception):
     wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
     status: int | None = None  # of HTTP; None without an answer
     reached: bool = True  # whether there was a connection
-
-
-class CircuitBreaker:
-    """Opens after ``limit`` asks in a row that failed for the endpoint's sake, and then stays open.
-
-    It does not close again within the process: the replies are kept, and judging them later is cheaper than letting
-    every sample wait for the time-out of an endpoint that comes and goes. A thread that waits for its next try can wait
-    for ``opened`` instead.
-    """
-
-    def __init__(self, limit: int = 3) -> None:
-        self.limit = limit
-        self.opened = threading.Event()
-        self.cause: str | None = None  # why the breaker is open
-        self._lock = threading.Lock()
-        self._in_a_row = 0
-
-    def answered(self) -> None:
-        """Note that the endpoint gave an answer: the failures before it were no outage."""
-        with self._lock:
-            self._in_a_row = 0
-
-    def trip(self, cause: str) -> None:
-        """Open for a cause that would meet every ask."""
-        with self._lock:
-            self._open(cause)
-
-    def _open(self, cause: str) -> None:
-        if self.cause is None:
-            self.cause = cause
-            self.opened.set()
-
-    def failed(self, cause: str) -> bool:
-        """Note that an ask failed for the endpoint's sake; true once, for the failure that opens the breaker."""
-        with self._lock:
-            self._in_a_row += 1
-            if self.cause is not None or self._in_a_row < self.limit:
-                return False
-            self._open(cause)
-            return True
 
 
 def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTrouble:
@@ -181,21 +140,21 @@ def _status_trouble(error: "APIStatusError", server: Server, words: str) -> Remo
     code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else None
     label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
     label += f": {words}" if words else ""
+    wait_s, retry, outage = None, False, True
     if status in server.refusals:
-        return RemoteTrouble(
-            f"{where} refused the request ({label}); {server.refusals[status]}", retry=False, outage=True
-        )
-    if 300 <= status < 400:
-        return RemoteTrouble(f"{where} redirects elsewhere ({label}); {server.mend_address}", retry=False, outage=True)
-    if code == "insufficient_quota":
-        return RemoteTrouble(f"{where} has no quota left ({label})", retry=False, outage=True)
-    if status not in (408, 429) and status < 500:
-        return RemoteTrouble(f"{where} rejected the request ({label})", retry=False, outage=False)
-    wait_s = retry_after_s(error.response.headers, time.time())
-    if wait_s is not None and wait_s > _LONGEST_WAIT_S:
-        return RemoteTrouble(f"{where} asks to wait {wait_s:.0f} s ({label})", retry=False, outage=False, wait_s=wait_s)
-    cause = f"{where} limits the rate of requests" if status == 429 else f"{where} failed"
-    return RemoteTrouble(f"{cause} ({label})", retry=True, outage=status != 429, wait_s=wait_s, status=status)
+        cause = f"{where} refused the request ({label}); {server.refusals[status]}"
+    elif 300 <= status < 400:
+        cause = f"{where} redirects elsewhere ({label}); {server.mend_address}"
+    elif code == "insufficient_quota":
+        cause = f"{where} has no quota left ({label})"
+    elif status not in (408, 429) and status < 500:
+        cause, outage = f"{where} rejected the request ({label})", False
+    elif (wait_s := retry_after_s(error.response.headers, time.time())) is not None and wait_s > _LONGEST_WAIT_S:
+        cause, outage = f"{where} asks to wait {wait_s:.0f} s ({label})", False
+    else:
+        cause = f"{where} limits the rate of requests ({label})" if status == 429 else f"{where} failed ({label})"
+        retry, outage = True, status != 429
+    return RemoteTrouble(cause, retry=retry, outage=outage, wait_s=wait_s, status=status)
 
 
 def _system_reason(error: BaseException) -> str:

@@ -1,0 +1,1 @@
+"""Servers of models: where they are, what goes wrong there, and the one client that asks them."""

@@ -1,0 +1,239 @@
+"""The client of one OpenAI-compatible server: requests at once, tries, pauses, and the server that is gone."""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import math
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from loguru import logger
+
+from medtasks.net.servers import RemoteTrouble, Server, trouble_of
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+CHAT = "chat/completions"
+_LONGEST_BACKOFF_S = 30.0
+_CONNECTIONS = 32  # of one HTTP client: with each request it looks at all of them
+
+
+class NotSent(RemoteTrouble):
+    """A request was not sent: the server is gone, or no more requests may be sent."""
+
+
+class AdaptiveLimit:
+    """Number of requests under way: halved where a server has too many, one more with each full round of answers."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.allowed, self.busy = most, float(most), 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._halved = 0.0
+
+    async def __aenter__(self) -> None:
+        while self.busy >= self.allowed:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._wake()
+                raise
+        self.busy += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.busy -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        free = math.ceil(self.allowed - self.busy)
+        while self._waiting and free > 0:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+    def answered(self) -> None:
+        """Note an answer."""
+        self.allowed = min(self.allowed + 1 / self.allowed, self.most)
+
+    def overloaded(self, begun: float) -> None:
+        """Note that a request which was sent at ``begun`` was one too many; those sent together count as one."""
+        if begun > self._halved:
+            self._halved, self.allowed = time.monotonic(), max(self.allowed / 2, 1.0)
+
+
+class ChatClient:
+    """Requests to one server, all from one event loop.
+
+    Args:
+        server: The server.
+        limit: Requests under way at once; several clients may share it.
+        attempts: Most tries of a request that meets a passing trouble.
+        backoff_s: Pause before the second try, which doubles with each further one, plus as much jitter.
+        patience: Requests in a row that failed for the server's sake, after which it counts as gone. It stays gone:
+            what is asked later fails at once.
+        trouble: From an error, the address as messages name it and the path to the exception to raise. A RemoteTrouble
+            may be tried again.
+        before_each: Called before each try; may raise.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        limit: AdaptiveLimit,
+        attempts: int,
+        *,
+        backoff_s: float,
+        patience: int,
+        trouble: Callable[[Exception, Server, str], Exception] = lambda error, server, _: trouble_of(error, server),
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        # Imported here because it takes a second that a run without a server should not pay.
+        from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient
+
+        limits = type(DEFAULT_CONNECTION_LIMITS)  # of whichever HTTP library the SDK stands on
+        connections = limits(max_connections=None, max_keepalive_connections=limit.most)
+        self.clients = [
+            AsyncOpenAI(
+                **server.client_options,
+                http_client=DefaultAsyncHttpxClient(**server.transport_options, limits=connections),
+            )
+            for _ in range(math.ceil(limit.most / _CONNECTIONS))
+        ]
+        self.server, self.patience = server, patience
+        self.gone: str | None = None  # why the server is asked no more
+        self.answered_paths: set[str] = set()
+        self._limit, self._attempts, self._backoff_s = limit, attempts, backoff_s
+        self._trouble, self._before_each = trouble, before_each
+        self._opened = asyncio.Event()
+        self._lost: set[str] = set()  # what failed since the last answer
+        self._in_a_row = self._sent = 0
+        self._waiting = self._retries = 0  # requests that wait for another try; tries of the run after a first one
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON at an address, asked for once, apart from all limits.
+
+        Raises a RemoteTrouble where there is no answer, and a ValueError where it is announced as JSON and is none.
+        """
+        from openai import OpenAIError
+
+        try:
+            return await self.clients[0].get(self._address(path), cast_to=object)
+        except OpenAIError as error:
+            raise trouble_of(error, self.named(path)) from None
+
+    async def post(self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
+        """Return what ``take`` makes of the answer, for which the request keeps its place among those under way.
+
+        Raises the RemoteTrouble of the last try, a NotSent where there was none, and what else ``take`` raises.
+        An answer in which ``take`` meets a RemoteTrouble is none.
+        """
+        for tries in itertools.count(1):
+            try:
+                # The place is free during a pause, so that others can be asked.
+                async with self._limit:
+                    return await self._send(path, body, take)
+            except RemoteTrouble as trouble:
+                if not trouble.retry or tries >= self._attempts:
+                    raise
+                backoff_s = min(self._backoff_s * 2 ** (tries - 1), _LONGEST_BACKOFF_S)
+                pause_s = (backoff_s if trouble.wait_s is None else trouble.wait_s) + random.uniform(0, self._backoff_s)
+                cause = trouble.cause
+            self._waiting += 1
+            self._retries += 1
+            if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
+                logger.info("retrying {} request{}: {}", self._waiting, "s" * (self._waiting > 1), cause)
+            try:
+                await self._pause(pause_s)
+            finally:
+                self._waiting -= 1
+        raise AssertionError
+
+    async def _send(self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
+        from openai import APIStatusError, OpenAIError
+
+        if self.gone is not None:
+            raise NotSent(self.gone, retry=False, outage=True)
+        self._before_each()
+        self._sent += 1
+        begun, client = time.monotonic(), self.clients[self._sent % len(self.clients)]
+        try:
+            answer = await client.post(self._address(path), cast_to=object, body=body)
+            if not isinstance(answer, dict) or answer.get("error"):
+                raise ValueError("no completion")
+        # ValueError: also a body announced as JSON that is none, which escapes the SDK unwrapped.
+        except (OpenAIError, ValueError) as error:
+            if isinstance(error, APIStatusError) and error.status_code in (429, 503):
+                self._limit.overloaded(begun)
+            raise self._trouble(error, self.named(path), path) from None
+        is_answer = True
+        try:
+            return await take(answer)
+        except RemoteTrouble:
+            is_answer = False
+            raise
+        finally:
+            if is_answer:
+                self._limit.answered()
+                self.answered_paths.add(path)
+                self.answered()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait; a server that goes ends the pause."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._opened.wait(), seconds)
+
+    def answered(self) -> None:
+        """Note that the server gave an answer: the failures before it were no outage."""
+        self._lost.clear()
+        self._in_a_row = 0
+
+    def lose(self, cause: str, place: str) -> bool:
+        """Note a request that failed at last for the server's sake, each ``place`` once; true if it is gone by this."""
+        self._in_a_row += place not in self._lost
+        self._lost.add(place)
+        if self.gone is not None or self._in_a_row < self.patience:
+            return False
+        self.give_up(cause)
+        return True
+
+    def give_up(self, cause: str) -> None:
+        """Count the server as gone for a cause that would meet every request."""
+        self.gone = self.gone or cause
+        self._opened.set()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self.clients:
+            await client.close()
+
+    def named(self, path: str) -> Server:
+        """Return the server as sentences about one of its paths name it."""
+        return replace(self.server, base_url=self._address(path))
+
+    def _address(self, path: str) -> str:
+        """Return the address of a path next to or (with a slash) above the base URL."""
+        base = self.server.base_url
+        above = base.removesuffix("/v1") if urlsplit(base).path else base
+        return f"{above}{path}" if path.startswith("/") else f"{base}/{path}"
+
+
+@functools.cache
+def background_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of a thread of its own, by which threads that wait share a client."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="net", daemon=True).start()
+    return loop
