@@ -56,11 +56,26 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
         allows, or impossible ``generation_kwargs``, are a ``MedTasksError``.
         """
         read = self.read_generation(requests)
+        alone = attrgetter("name", "repeat")
+
+        def group(request: Request) -> tuple[object, ...]:
+            settings = self._settings(request)
+            # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
+            return settings, alone(request) if settings.temperature > 0 else None
+
+        def prepare(sample: Sample) -> GenerationItem:
+            prompt = self.encode(sample.request.context, list(sample.visuals.images))
+            return GenerationItem(prompt, self._settings(sample.request), sample.request.seed(self.arguments.seed))
+
+        def execute(items: Sequence[GenerationItem]) -> list[Reply]:
+            texts = self.generate_batch([item.prompt for item in items], items[0].settings, items[0].seed)
+            return [text if isinstance(text, Reply) else Reply(text) for text in texts]
+
         work = Work(
             kind="generate_until",
-            prepare=self._generation_item,
+            prepare=prepare,
             length=lambda item: len(item.prompt.ids),
-            execute=self._generate_items,
+            execute=execute,
             fallback=lambda cause: Reply(failed_reply(cause)),
             key=lambda sample: self._key(
                 sample, (dataclasses.astuple(self._settings(sample.request)), sample.request.seed(self.arguments.seed))
@@ -68,7 +83,7 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
             stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
             restored=lambda text, counts: Reply(text, *counts),
         )
-        replies = self._run(work, read, plan_streams(read, self._group, _alone))
+        replies = self._run(work, read, plan_streams(read, group, alone))
         return self.handed_replies(read, replies)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
@@ -79,7 +94,9 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
         read = read_requests(requests, "loglikelihood")
         work = Work(
             kind="loglikelihood",
-            prepare=self._scoring_item,
+            prepare=lambda sample: self.encode_pair(
+                sample.request.context, sample.continuation or "", list(sample.visuals.images)
+            ),
             length=lambda item: len(item.sequence.ids),
             execute=self.score_batch,
             fallback=lambda _: Likelihood(math.nan, 1, False),
@@ -87,13 +104,12 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        streams = plan_streams(read, lambda _: None, _alone)
+        streams = plan_streams(read, lambda _: None, attrgetter("name", "repeat"))
         if self.arguments.prefix_cache:
             # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
             place = attrgetter("task", "split", "doc_id", "context")
             streams = plan_streams(read, lambda _: None, place, image_names(self.task_dict))
-        scores = self._run(work, read, streams)
-        return self.handed_scores(scores)
+        return self.handed_scores(self._run(work, read, streams))
 
     def clean(self) -> None:
         """Free the weights, and the features, keys and values that were kept."""
@@ -113,7 +129,7 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score continuations, with sums and token counts; those of one question share the pass over their prompt."""
-        if not (self.arguments.prefix_cache and self.shares_prefix):
+        if not self.arguments.prefix_cache:
             return self._score_whole(items)
         try:
             return self._score_shared(items)
@@ -134,23 +150,6 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
 
     def _settings(self, request: Request) -> GenerationSettings:
         return read_settings(request.detail, self.arguments.max_new_tokens)
-
-    def _group(self, request: Request) -> tuple[object, ...]:
-        settings = self._settings(request)
-        # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
-        return settings, _alone(request) if settings.temperature > 0 else None
-
-    def _generation_item(self, sample: Sample) -> GenerationItem:
-        prompt = self.encode(sample.request.context, list(sample.visuals.images))
-        return GenerationItem(prompt, self._settings(sample.request), sample.request.seed(self.arguments.seed))
-
-    def _generate_items(self, items: Sequence[GenerationItem]) -> list[Reply]:
-        texts = self.generate_batch([item.prompt for item in items], items[0].settings, items[0].seed)
-        return [text if isinstance(text, Reply) else Reply(text) for text in texts]
-
-    def _scoring_item(self, sample: Sample) -> Continuation:
-        assert sample.continuation is not None
-        return self.encode_pair(sample.request.context, sample.continuation, list(sample.visuals.images))
 
     def _key(self, sample: Sample, detail: object) -> str:
         request = sample.request
@@ -185,7 +184,3 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
             )
             self._journal = Journal(folder, self._fingerprint, self.rank, self.world_size)
         return self._journal
-
-
-def _alone(request: Request) -> tuple[object, ...]:
-    return request.name, request.repeat

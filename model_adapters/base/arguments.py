@@ -121,9 +121,16 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     wanted += ", as it is or as a string of JSON" * prose
     problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {wanted}, not '{value}'.")
     if isinstance(value, str) and value.startswith("@") and (prose or kind is dict):
-        value, prose = _content(model, field.name, value), False
+        try:
+            value, prose = Path(value[1:]).expanduser().read_text(encoding="utf-8"), False
+        except (OSError, ValueError) as error:
+            raise AdapterArgumentError(
+                f"{model}: argument '{field.name}' names the file {value[1:]}, which cannot be read ({error}); correct "
+                f"its path, or write a text that begins with @ as a string of JSON."
+            ) from error
     try:
-        converted = _converted(kind, _unquoted(value) if prose else value)
+        is_quoted = prose and isinstance(value, str) and value.startswith('"')
+        converted = _converted(kind, json.loads(str(value)) if is_quoted else value)
     except (ValueError, OverflowError):
         raise problem from None
     # The comparisons are written so that a NaN fails them.
@@ -132,21 +139,6 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     if choices is not None and converted not in choices:
         raise problem
     return converted
-
-
-def _unquoted(value: object) -> object:
-    return json.loads(value) if isinstance(value, str) and value.startswith('"') else value
-
-
-def _content(model: str, name: str, value: str) -> str:
-    """Return what stands in the file behind ``@``."""
-    try:
-        return Path(value[1:]).expanduser().read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise AdapterArgumentError(
-            f"{model}: argument '{name}' names the file {value[1:]}, which cannot be read ({error}); correct its path, "
-            f"or write a text that begins with @ as a string of JSON."
-        ) from error
 
 
 def _converted(kind: type, value: object) -> Any:

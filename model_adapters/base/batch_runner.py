@@ -111,14 +111,14 @@ class Work(Generic[Item, Result]):
     restored: Callable[..., Result]  # back from the fields
 
 
-@dataclass
-class _Batch(Generic[Item]):
-    """Requests on their way, by position in the call."""
+@dataclass(frozen=True)
+class _Prepared(Generic[Item]):
+    """A request that waits for its batch; without an item it is done, because it failed or was answered before."""
 
-    positions: list[int] = field(default_factory=list)
-    items: dict[int, Item] = field(default_factory=dict)
-    keys: dict[int, str] = field(default_factory=dict)
-    longest: int = 0  # tokens
+    position: int  # in the call
+    tokens: int
+    key: str = ""
+    item: Item | None = None
 
 
 @dataclass
@@ -139,75 +139,68 @@ class BatchRunner(Generic[Item, Result]):
     def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
         """Run streams of units of positions, see ``plan_streams``; returns results in the order of ``requests``."""
         for stream in streams:
-            batch: _Batch[Item] = _Batch()
+            batch: list[_Prepared[Item]] = []
             for unit in stream:
-                taken: _Batch[Item] = _Batch(list(unit))
-                taken.longest = max(self._take(position, taken) for position in unit)
-                rows, longest = len(batch.positions) + len(taken.positions), max(batch.longest, taken.longest)
-                if batch.positions and not self.budget.takes(rows, longest):
+                taken = [self._take(position) for position in unit]
+                longest = max(one.tokens for one in (*batch, *taken))
+                if batch and not self.budget.takes(len(batch) + len(taken), longest):
                     self._finish(batch)
-                    batch = _Batch()
-                batch.longest = max(batch.longest, taken.longest)
-                batch.positions += taken.positions
-                batch.items |= taken.items
-                batch.keys |= taken.keys
+                    batch = []
+                batch += taken
             self._finish(batch)
         return [self._results[position] for position in range(len(self.requests))]
 
-    def _take(self, position: int, batch: _Batch[Item]) -> int:
-        """Prepare one request, or find its answer in the journal; returns its length in tokens."""
+    def _take(self, position: int) -> _Prepared[Item]:
+        """Prepare one request, or find its answer in the journal."""
         try:
-            sample = self.reader.read(self.requests[position])
+            sample, key = self.reader.read(self.requests[position]), ""
             if self.journal is not None:
-                batch.keys[position] = self.work.key(sample)
-                entry = self.journal.replay(batch.keys[position])
+                key = self.work.key(sample)
+                entry = self.journal.replay(key)
                 if entry is not None:
                     self._results[position] = self.work.restored(**entry.answer)
                     self.replayed += 1
-                    return entry.tokens
+                    return _Prepared(position, entry.tokens)
             item = self.work.prepare(sample)
-            batch.items[position] = item
-            return self.work.length(item)
+            return _Prepared(position, self.work.length(item), key, item)
         except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
             self._fail(position, error)
-            return 0
+            return _Prepared(position, 0)
 
-    def _finish(self, batch: _Batch[Item]) -> None:
-        positions = list(batch.items)
-        size = self._most or max(len(positions), 1)
-        for start in range(0, len(positions), size):
-            self._execute(batch, positions[start : start + size])
-        self.progress.update(len(batch.positions))
+    def _finish(self, batch: Sequence[_Prepared[Item]]) -> None:
+        left = [one for one in batch if one.item is not None]
+        size = self._most or max(len(left), 1)
+        for start in range(0, len(left), size):
+            self._execute(left[start : start + size])
+        self.progress.update(len(batch))
 
-    def _execute(self, batch: _Batch[Item], positions: Sequence[int]) -> int:
+    def _execute(self, batch: Sequence[_Prepared[Item]]) -> int:
         """Run some requests at once, or in parts where that fails; returns the largest size that could be run."""
         try:
-            results = self.work.execute([batch.items[position] for position in positions])
-            done = dict(zip(positions, results, strict=True))
+            results = self.work.execute([one.item for one in batch if one.item is not None])
+            done = list(zip(batch, results, strict=True))
         except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
-            if len(positions) == 1:
-                self._fail(positions[0], error)
+            if len(batch) == 1:
+                self._fail(batch[0].position, error)
                 return 0
             full = is_out_of_memory(error)
         else:
-            self._results |= done
+            self._results |= {one.position: result for one, result in done}
             if self.journal is not None:
-                work, items = self.work, batch.items
-                entries = {at: Entry(work.stored(result), work.length(items[at])) for at, result in done.items()}
-                self.journal.add({batch.keys[at]: entry for at, entry in entries.items()})
-            return len(positions)
+                self.journal.add({one.key: Entry(self.work.stored(result), one.tokens) for one, result in done})
+            return len(batch)
         # Outside of the handler, which holds the tensors of the failed pass.
         if not full:  # one by one, so that only the culprit fails
-            return max(self._execute(batch, [position]) for position in positions)
+            return max(self._execute([one]) for one in batch)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         first = self._most is None
-        self._most = half = (len(positions) + 1) // 2
+        self._most = half = (len(batch) + 1) // 2
         # A single huge sample fails at every size; what its neighbours could be run at counts.
-        self._most = max(1, *(self._execute(batch, part) for part in (positions[:half], positions[half:])))
+        self._most = max(1, *(self._execute(part) for part in (batch[:half], batch[half:])))
         if first:
             logger.warning(
-                f"{self.work.kind} ran out of memory with {len(positions)} requests at once and goes on with "
+                f"{self.work.kind} ran out of memory with {len(batch)} requests at once and goes on with "
                 f"{self._most}; set a smaller batch_size or batch_tokens in --model_args to save the repeated work."
             )
         return self._most

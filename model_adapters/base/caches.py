@@ -96,20 +96,18 @@ class FeatureCache(BoundedCache[torch.Tensor]):
         for row in pixels:
             keys = image_keys(row)
             for place, key in enumerate(keys):
-                if row is not None and key not in known:
-                    known[key] = self._of_image(key, row[place : place + 1], compute)
-            features = [known[key] for key in keys]
-            rows.append(torch.cat(features) if len(features) > 1 else next(iter(features), None))
+                if row is None or key in known:
+                    continue
+                features = self.get(key)
+                if features is None:
+                    features = compute(row[place : place + 1])
+                    if not isinstance(features, torch.Tensor):
+                        raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+                    features = features.detach()
+                    # A view would keep the whole of what it is a part of.
+                    whole = features.untyped_storage().nbytes() == features.nbytes
+                    self.keep(key, features if whole else features.clone(), features.nbytes)
+                known[key] = features
+            of_row = [known[key] for key in keys]
+            rows.append(torch.cat(of_row) if len(of_row) > 1 else next(iter(of_row), None))
         return rows
-
-    def _of_image(self, key: str, image: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        features = self.get(key)
-        if features is None:
-            features = compute(image)
-            if not isinstance(features, torch.Tensor):
-                raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
-            features = features.detach()
-            # A view would keep the whole of what it is a part of.
-            whole = features.untyped_storage().nbytes() == features.nbytes
-            self.keep(key, features if whole else features.clone(), features.nbytes)
-        return features

@@ -46,7 +46,12 @@ def weights_digest(owner: object) -> str:
         if isinstance(module, nn.Module):
             for name, tensor in sorted(module.state_dict().items()):
                 digest.update(f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-                digest.update(_some_values(tensor))
+                if tensor.is_meta or tensor.numel() == 0:
+                    continue
+                flat = tensor.detach().reshape(-1)
+                places = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
+                values: Any = flat[places.to(flat.device)].cpu().view(torch.uint8).numpy()
+                digest.update(values.data)
     return digest.hexdigest()
 
 
@@ -63,15 +68,6 @@ def files_digest(arguments: HarnessArguments) -> str:
                 large = size > _READ_WHOLE
                 digests.append((name, file.name, str(size) if large else hashlib.sha256(file.read_bytes()).hexdigest()))
     return digest_of(digests)
-
-
-def _some_values(tensor: torch.Tensor) -> bytes:
-    if tensor.is_meta or tensor.numel() == 0:
-        return b""
-    flat = tensor.detach().reshape(-1)
-    places = torch.linspace(0, flat.numel() - 1, min(_SAMPLED, flat.numel()), dtype=torch.float64).long()
-    values: Any = flat[places.to(flat.device)].cpu().view(torch.uint8).numpy()
-    return bytes(values.data)
 
 
 @functools.cache

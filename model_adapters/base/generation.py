@@ -13,7 +13,7 @@ from .batching import Encoded, pad_left
 from .model import AdapterModel
 
 Decode = Callable[[Sequence[int]], str]
-_READ = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
+KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,6 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
     if settings.max_new_tokens < 1 or settings.num_beams < 1 or not 0 < settings.top_p <= 1 or settings.temperature < 0:
         raise MedTasksError(f"the task's generation_kwargs hold an impossible value: {settings}")
     return settings
-
-
-def ignored_keys(gen_kwargs: Mapping[str, Any]) -> set[str]:
-    """Return the keys that :func:`read_settings` does not read."""
-    return set(gen_kwargs) - _READ
 
 
 def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int) -> GenerationConfig:

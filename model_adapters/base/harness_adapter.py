@@ -14,7 +14,7 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 from .arguments import HarnessArguments, parse_arguments
 from .batching import Likelihood
 from .device import check_processes
-from .generation import Reply, ignored_keys
+from .generation import KNOWN_SETTINGS, Reply
 from .requests import Documents, Request, read_requests
 
 
@@ -65,7 +65,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     def read_generation(self, requests: Sequence[Any]) -> list[Request]:
         """Return the requests of ``generate_until``; settings that no model of ours knows are named in the log."""
         read = read_requests(requests, "generate_until")
-        ignored = set().union(*(ignored_keys(request.detail) for request in read))
+        ignored = set().union(*(request.detail for request in read)) - KNOWN_SETTINGS
         if ignored:
             logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
         return read

@@ -20,8 +20,6 @@ class AdapterModel(abc.ABC):
     """The model's side of an adapter; the harness's side is ``adapter.MedicalAdapter``, which models extend."""
 
     model_id: ClassVar[str]
-    shares_prefix: ClassVar[bool] = True
-    """Whether options may be scored on the keys and values of their prompt, see ``continuation_inputs``."""
     keeps_decoding_settings: ClassVar[bool] = False
     """Whether penalties and banned tokens of the checkpoint's ``generation_config`` stay in force."""
     visual_types: ClassVar[tuple[type, ...]] = IMAGES

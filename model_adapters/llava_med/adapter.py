@@ -67,8 +67,14 @@ class ConversationPrompt:
     stops: tuple[str, ...] = ("###",)
 
     def __init__(self, folder: Path, patches: int, image_ends: bool) -> None:
-        names = [_PATCH, _START, _END] if image_ends else [_PATCH]
-        added = _added_tokens(folder / "added_tokens.json", names)
+        file = folder / "added_tokens.json"
+        stored = read_json(file, "LLaVA-Med v1.0 needs the ids of its image tokens from there")
+        try:
+            added = {name: int(stored[name]) for name in ([_PATCH, _START, _END] if image_ends else [_PATCH])}
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(f"{file} is damaged; download it again") from error
+        except KeyError as error:
+            raise CheckpointError(f"{file} lacks {error}; take the file that was published with the delta") from error
         self.slot_id, self.patches = added[_PATCH], patches
         self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL | added, strip_around_added=True)
         block = _PATCH * patches
@@ -78,16 +84,6 @@ class ConversationPrompt:
         """As :meth:`InstructPrompt.ids`."""
         turn = f"Human: {text.strip()}{self._image * images}###Assistant:{answer}"
         return [BEGIN_ID, *self.tokenizer.encode(_OPENING + turn)]
-
-
-def _added_tokens(file: Path, names: Sequence[str]) -> dict[str, int]:
-    added = read_json(file, "LLaVA-Med v1.0 needs the ids of its image tokens from there")
-    try:
-        return {name: int(added[name]) for name in names}
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{file} is damaged; download it again") from error
-    except KeyError as error:
-        raise CheckpointError(f"{file} lacks {error}; take the file that was published with the delta") from error
 
 
 @dataclass(frozen=True)

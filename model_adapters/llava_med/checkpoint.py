@@ -90,24 +90,20 @@ def merged_tensors(delta: Path, base: Path) -> Iterator[Stored]:
         if key.startswith(_STORED_PROJECTOR):
             yield file, key, tensor
         elif key in known:
-            yield file, key, _added(file, key, tensor, *known[key])
+            base_file, start = known[key]
+            is_taller = key in _TALLER and tensor.shape[1:] == start.shape[1:] and len(tensor) > len(start)
+            if tensor.shape != start.shape and not is_taller:
+                raise CheckpointError(
+                    f"{file}: key '{key}' has shape {tuple(tensor.shape)}, but {tuple(start.shape)} in {base_file}; "
+                    f"give base=<folder of LLaMA-7B v1>"
+                )
+            merged = tensor.clone()
+            merged[: len(start)] += start.to(tensor.dtype)
+            yield file, key, merged
         else:
             raise CheckpointError(
                 f"{file}: key '{key}' has no counterpart in {base}; give base=<folder of LLaMA-7B v1>"
             )
-
-
-def _added(file: Path, key: str, delta: torch.Tensor, base_file: Path, base: torch.Tensor) -> torch.Tensor:
-    fits = delta.shape == base.shape
-    taller = key in _TALLER and delta.shape[1:] == base.shape[1:] and delta.shape[0] > base.shape[0]
-    if not fits and not taller:
-        raise CheckpointError(
-            f"{file}: key '{key}' has shape {tuple(delta.shape)}, but {tuple(base.shape)} in {base_file}; give "
-            f"base=<folder of LLaMA-7B v1>"
-        )
-    merged = delta.clone()
-    merged[: base.shape[0]] += base.to(delta.dtype)
-    return merged
 
 
 _STORED_TOWER = "model.vision_tower.vision_tower.vision_model."

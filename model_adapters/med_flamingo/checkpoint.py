@@ -3,7 +3,6 @@
 Key names as open_flamingo 0.0.2 saves them, see the issues 187 and 204 of that project for public listings.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,16 @@ from huggingface_hub import hf_hub_download
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig
 
-from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, from_hub, on_meta, stored_tensors
+from ..checkpoints.reading import (
+    HUB_ID,
+    CheckpointError,
+    by_patterns,
+    fill,
+    from_hub,
+    on_meta,
+    read_json,
+    stored_tensors,
+)
 from ..checkpoints.vision import TOWER_KEYS, tower_config
 from .network import MedFlamingoNetwork, MediaAttention
 
@@ -84,16 +92,10 @@ def read_clip_config(folder: Path) -> CLIPVisionConfig:
 
 def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
     file = folder / "config.json"
-    if not file.is_file():
-        raise CheckpointError(f"{file} is missing; give the folder of the downloaded {kinds[0]} model")
-    try:
-        stored = json.loads(file.read_text())
-    except ValueError as error:
-        raise CheckpointError(f"{file} is damaged ({error}); download it again") from error
-    kind = stored.get("model_type") if isinstance(stored, dict) else None
-    if kind not in kinds:
+    stored = read_json(file, f"give the folder of the downloaded {kinds[0]} model")
+    if (kind := stored.get("model_type")) not in kinds:
         raise CheckpointError(f"{file}: model_type is '{kind}', expected '{kinds[0]}'; give another folder")
-    return dict(stored)
+    return stored
 
 
 def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
@@ -101,7 +103,14 @@ def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
 
     One block stands before every so many layers of LLaMA; the depth of the resampler; the latents per image.
     """
-    trained = _trained_tensors(file)
+    first: dict[str, tuple[str, torch.Tensor]] = {}
+    for _, key, tensor in stored_tensors(file):  # read from disk only where they are looked at
+        known, twin = first.setdefault(canonical_key(key), (key, tensor))
+        shared = twin.data_ptr() == tensor.data_ptr() and twin.shape == tensor.shape
+        # Compared as they are stored, because smaller differences vanish in a type of half precision.
+        if not shared and not torch.equal(twin, tensor):
+            raise CheckpointError(f"{file}: keys '{known}' and '{key}' should be equal and are not; download it again")
+    trained = {name: tensor for name, (_, tensor) in first.items()}
     before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
     levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
     if not before or min(before) >= layers:
@@ -112,20 +121,6 @@ def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
     if layers == _PUBLISHED_LAYERS:
         return _PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents
     return min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents
-
-
-def _trained_tensors(file: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of the file by canonical key; they are read from disk only where they are looked at.
-
-    Copies are compared here as they are stored, because smaller differences vanish in a type of half precision.
-    """
-    first: dict[str, tuple[str, torch.Tensor]] = {}
-    for _, key, tensor in stored_tensors(file):
-        known, twin = first.setdefault(canonical_key(key), (key, tensor))
-        shared = twin.data_ptr() == tensor.data_ptr() and twin.shape == tensor.shape
-        if not shared and not torch.equal(twin, tensor):
-            raise CheckpointError(f"{file}: keys '{known}' and '{key}' should be equal and are not; download it again")
-    return {name: tensor for name, (_, tensor) in first.items()}
 
 
 def load_network(

@@ -111,14 +111,14 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
         longest = max(prefix.length for prefix in prefixes)
         for layer, *rows in zip(cache.layers, *(prefix.layers for prefix in prefixes), strict=True):
             for half in ("keys", "values"):
-                setattr(layer, half, torch.cat([_padded(getattr(row, half), longest) for row in rows]))
+                values = [getattr(row, half) for row in rows]  # shape (1, heads, tokens, width)
+                missing = [longest - one.shape[-2] for one in values]
+                # Padding by nothing would copy them.
+                padded = [
+                    functional.pad(one, (0, 0, by, 0)) if by else one for one, by in zip(values, missing, strict=True)
+                ]
+                setattr(layer, half, torch.cat(padded))
     return cache
-
-
-def _padded(values: torch.Tensor, length: int) -> torch.Tensor:
-    """Pad keys or values, shape (1, heads, tokens, width), on the left; padding by nothing would copy them."""
-    missing = length - values.shape[-2]
-    return functional.pad(values, (0, 0, missing, 0)) if missing else values
 
 
 def _prefix_of(

@@ -86,9 +86,23 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     Sizes come from the shapes of the stored tensors. The language model's ``config.json`` is needed only if the
     checkpoint holds no rotary frequencies, and is compared with the number of layers found.
     """
-    sizes = _Sizes(weights, _stored_shapes(weights))
-    patch, language = _patch(sizes), _language(sizes, config_folder / "config.json", attention)
-    network = on_meta(lambda: _built(sizes, patch, language))
+    shapes, tables = {}, []
+    for _, key, tensor in stored_tensors(weights):
+        shapes[key] = tuple(tensor.shape)
+        if key in (_WORDS, _WORDS_AGAIN):
+            tables.append(tensor)
+    if not all(torch.equal(tables[0], table) for table in tables[1:]):  # which ``fill`` compares only after rounding
+        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
+    sizes = _Sizes(weights, shapes)
+    vision = _vision_sizes(sizes)
+    language = _language(sizes, config_folder / "config.json", attention)
+    latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
+
+    def build() -> RadFMNetwork:
+        images = ImageEmbedding(VisionTransformer3D(**vision), vision["width"], latents, depth, language.hidden_size)
+        return RadFMNetwork(language, images)
+
+    network = on_meta(build)
     names = dict(network.named_parameters())
     refuse_missing(weights, set(names) - set(sizes.shapes), "more keys")
 
@@ -125,12 +139,21 @@ class _Sizes:
         return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
 
-def _patch(sizes: _Sizes) -> int:
+def _vision_sizes(sizes: _Sizes) -> dict[str, int]:
+    """Return the arguments of the vision tower."""
     key = f"{_VISION}to_patch_embedding.1.weight"
     patch = math.isqrt(sizes.of(key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
     if patch**2 * FRAMES_PER_PATCH * CHANNELS != sizes.of(key, axes=1):
         raise CheckpointError(f"{sizes.weights}: key '{key}' has shape {sizes.shapes[key]}, which is no square patch")
-    return patch
+    return {
+        "patch": patch,
+        "rows": sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
+        "columns": sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
+        "frames": sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
+        "width": sizes.of(f"{_VISION}to_patch_embedding.2.weight"),
+        "inner": sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+        "layers": sizes.count(f"{_VISION}transformer.layers."),
+    }
 
 
 def _language(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
@@ -151,33 +174,6 @@ def _language(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
         eos_token_id=2,
         attn_implementation=attention,
     )
-
-
-def _built(sizes: _Sizes, patch: int, language: LlamaConfig) -> RadFMNetwork:
-    width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
-    vision = VisionTransformer3D(
-        patch=patch,
-        rows=sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
-        columns=sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
-        frames=sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
-        width=width,
-        inner=sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
-        layers=sizes.count(f"{_VISION}transformer.layers."),
-    )
-    latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
-    return RadFMNetwork(language, ImageEmbedding(vision, width, latents, depth, language.hidden_size))
-
-
-def _stored_shapes(weights: Path) -> Shapes:
-    """Return the shapes of all tensors; refuses unequal word tables, which ``fill`` would compare after rounding."""
-    shapes, tables = {}, []
-    for _, key, tensor in stored_tensors(weights):
-        shapes[key] = tuple(tensor.shape)
-        if key in (_WORDS, _WORDS_AGAIN):
-            tables.append(tensor)
-    if not all(torch.equal(tables[0], table) for table in tables[1:]):
-        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
-    return shapes
 
 
 def _heads(shapes: Shapes, hidden: int, layers: int, config: Path) -> int:

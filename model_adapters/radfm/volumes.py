@@ -159,20 +159,14 @@ def _from_voxels(voxels: NDArray[Any], name: str) -> torch.Tensor:
         raise MedTasksError(
             f"{name} has shape {voxels.shape}; a volume is (height, width, depth), or has 1 or 3 channels in front"
         )
-    return torch.from_numpy(_scaled(shaped, name)).expand(_CHANNELS, -1, -1, -1)
-
-
-def _scaled(voxels: NDArray[Any], name: str) -> NDArray[np.float32]:
-    if voxels.dtype == np.uint8:
-        return voxels.astype(np.float32) / np.float32(255)
     if voxels.dtype.kind not in "buif":
         raise MedTasksError(f"{name} holds values of type {voxels.dtype}; give numbers")
-    values = voxels.astype(np.float32)
+    values = shaped.astype(np.float32)
     if not np.isfinite(values).all():
         raise MedTasksError(f"{name} holds values that are no finite numbers; replace them")
     low, high = values.min(), values.max()
-    if np.issubdtype(voxels.dtype, np.floating) and low >= 0 and high <= 1:
-        return values
-    spread = high - low if high > low else np.float32(1)
-    scaled: NDArray[np.float32] = (values - low) / spread
-    return scaled
+    if voxels.dtype == np.uint8:
+        values /= np.float32(255)
+    elif not (voxels.dtype.kind == "f" and low >= 0 and high <= 1):
+        values = (values - low) / (high - low if high > low else np.float32(1))
+    return torch.from_numpy(values).expand(_CHANNELS, -1, -1, -1)

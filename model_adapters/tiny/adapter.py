@@ -75,7 +75,12 @@ class TinyNetwork(nn.Module):
             self.language_model = LlamaForCausalLM(language)
             self.language_model.lm_head = nn.Linear(_TEXT_WIDTH, VOCABULARY_SIZE)
         self.double()
-        _replace_norms(self.language_model)
+        # Llama's own norms compute in float32 whatever the weights are.
+        norms = [(self.language_model.model, "norm")]
+        for layer in self.language_model.model.layers:
+            norms += [(layer, "input_layernorm"), (layer, "post_attention_layernorm")]
+        for owner, name in norms:
+            setattr(owner, name, nn.RMSNorm(_TEXT_WIDTH, eps=1e-6, dtype=torch.float64))
         _draw_weights(self, torch.Generator().manual_seed(seed))
         self.eval().requires_grad_(False)
 
@@ -97,17 +102,6 @@ class TinyNetwork(nn.Module):
 def _sizes(width: int) -> dict[str, Any]:
     layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS}
     return {"hidden_size": width, "intermediate_size": 2 * width, "attn_implementation": "sdpa", **layers}
-
-
-def _replace_norms(model: LlamaForCausalLM) -> None:
-    """Swap Llama's norms, which compute in float32 whatever the weights are, for ones that stay in float64."""
-
-    def norm() -> nn.RMSNorm:
-        return nn.RMSNorm(_TEXT_WIDTH, eps=1e-6, dtype=torch.float64)
-
-    model.model.norm = norm()
-    for layer in model.model.layers:
-        layer.input_layernorm, layer.post_attention_layernorm = norm(), norm()
 
 
 def _draw_weights(network: TinyNetwork, generator: torch.Generator) -> None:

@@ -1,10 +1,12 @@
 """``vlm_server``: generation and likelihoods from a model behind one or several OpenAI-compatible servers."""
 
 import asyncio
+import contextlib
+import itertools
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import attrgetter
@@ -39,7 +41,6 @@ Result = TypeVar("Result")
 # Their tokens of one image see each other in both directions.
 _BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
 _BIDIRECTIONAL_TYPES = frozenset({"gemma3", "paligemma"})
-_STOPPING = (ServerGone, LikelihoodsMissing)
 _FIRST = 8  # requests; where these all fail, so would the rest
 
 
@@ -92,8 +93,8 @@ class VlmServer(HarnessAdapter):
         settings = [read_settings(request.detail, self.arguments.max_new_tokens) for request in read]
         if any(one.num_beams > 1 for one in settings):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")
-        units = plan_streams(read, lambda _: None, _alone, image_names(self.task_dict))
-        replies = self._run("generate_until", read, units, self._replies, lambda cause: Reply(failed_reply(cause)))
+        units = plan_streams(read, lambda _: None, attrgetter("name", "repeat"), image_names(self.task_dict))
+        replies = self._run("generate_until", read, units, self._reply_to, lambda cause: Reply(failed_reply(cause)))
         return self.handed_replies(read, replies)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
@@ -106,7 +107,8 @@ class VlmServer(HarnessAdapter):
         place = attrgetter("task", "split", "doc_id", "context")
         (units,) = plan_streams(read, lambda _: None, place, image_names(self.task_dict)) or [[]]
         # The first question proves where answers begin: one that a template could change shows it.
-        units.sort(key=lambda unit: not any(_has_outer_blank(read[position]) for position in unit))
+        options = [request.detail if isinstance(request.detail, str) else "" for request in read]
+        units.sort(key=lambda unit: all(options[position] == options[position].strip() for position in unit))
         self._scorer = self._scorer or self.new_scorer()
         scores = self._run("loglikelihood", read, [units], self._scores, lambda _: Likelihood(math.nan, 1, False))
         if self._scorer.ways:
@@ -124,7 +126,16 @@ class VlmServer(HarnessAdapter):
 
     async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
         """Return what :func:`reply_record` makes of the answer to a prompt; errors as of ``ServerPool.ask``."""
-        fields = {**_decoding_fields(settings, seed), **self._fields}
+        sampled = settings.temperature > 0
+        fields = {
+            "max_tokens": settings.max_new_tokens,
+            "temperature": settings.temperature,
+            "stop": list(settings.until) or None,
+            "top_p": settings.top_p if sampled and settings.top_p < 1 else None,
+            "top_k": settings.top_k if sampled and settings.top_k else None,
+            "seed": seed,
+            **self._fields,
+        }
         fields = {name: value for name, value in fields.items() if value is not None}
         if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:  # others may refuse what they do not know
             fields = {"return_prompt_text": True, **fields}
@@ -142,13 +153,14 @@ class VlmServer(HarnessAdapter):
 
     # ---- samples ----
 
-    async def _replies(self, samples: Sequence[Sample]) -> list[Reply]:
+    async def _reply_to(self, samples: Sequence[Sample]) -> list[Reply]:
         (sample,) = samples
         request = sample.request
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
         seed = request.seed(self.arguments.seed) if settings.temperature > 0 else None
         record = await self.reply(await self._prompt(sample), settings, seed)
-        text = _before(record["text"], settings.until).strip()
+        text = record["text"]
+        text = text[: min((at for stop in settings.until if (at := text.find(stop)) >= 0), default=len(text))].strip()
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
         return [Reply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
@@ -187,6 +199,13 @@ class VlmServer(HarnessAdapter):
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
         bar: tqdm[Any]
+
+        def samples(unit: Sequence[int]) -> list[Sample]:
+            """Read the samples of one document in the thread that reads, where their images are digested, too."""
+            read = [reader.read(requests[position]) for position in unit]
+            assert read[0].visuals.digests is not None
+            return read
+
         with (
             ThreadPoolExecutor(1, "samples") as reading,
             tqdm(total=len(requests), desc=f"{self.model_id} {kind}", unit="request", disable=self.rank != 0) as bar,
@@ -194,10 +213,10 @@ class VlmServer(HarnessAdapter):
 
             async def do(unit: Sequence[int]) -> None:
                 outcomes: Sequence[Any]
-                asked, loop = [requests[position] for position in unit], asyncio.get_running_loop()
                 try:
-                    outcomes = await work(await loop.run_in_executor(reading, _samples, reader, asked))
-                except _STOPPING:
+                    loop = asyncio.get_running_loop()
+                    outcomes = await work(await loop.run_in_executor(reading, samples, unit))
+                except (ServerGone, LikelihoodsMissing):
                     raise
                 except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
                     outcomes = [error] * len(unit)
@@ -207,7 +226,14 @@ class VlmServer(HarnessAdapter):
                 failures.check_first(len(results), max(_FIRST, self.arguments.concurrency))
                 bar.update(len(unit))
 
-            self.loop.run(self._saying_what_is_kept(_each(streams, do, self.arguments.concurrency)))
+            try:
+                self.loop.run(_each(itertools.chain.from_iterable(streams), do, self.arguments.concurrency))
+            except ServerGone as error:
+                journal = self.pool.journal
+                kept = "no answer was kept" if journal is None else f"the answers so far are in {journal.journal.path}"
+                raise ServerGone(
+                    f"{error}; the run stops, and {kept}. Once that is fixed, give the same command again"
+                ) from None
         if self.pool.replayed > replayed and self.pool.journal is not None:
             logger.info("{} answers come from {}", self.pool.replayed - replayed, self.pool.journal.journal.path)
         failures.settle()
@@ -221,16 +247,6 @@ class VlmServer(HarnessAdapter):
         identity = digest_of({**self.facts, "build": build})
         fingerprint = model_fingerprint(self.model_id, type(self), arguments, "server", identity)
         return fingerprint, AsyncJournal(Journal(folder, fingerprint, self.rank, self.world_size))
-
-    async def _saying_what_is_kept(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except ServerGone as error:
-            journal = self.pool.journal
-            kept = "no answer was kept" if journal is None else f"the answers so far are in {journal.journal.path}"
-            raise ServerGone(
-                f"{error}; the run stops, and {kept}. Once that is fixed, give the same command again"
-            ) from None
 
     # ---- the servers ----
 
@@ -271,9 +287,10 @@ def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) 
     A model that reads an image in both directions is refused unless the user says what the server's backend does: no
     server tells, and one that cannot gives other scores without a word.
     """
-    root = str(facts.get("root") or "")
-    known = any(map(_BIDIRECTIONAL.search, (model, root))) or _model_type(root) in _BIDIRECTIONAL_TYPES
-    if known and given is None:
+    root, model_type = str(facts.get("root") or ""), None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
+    if given is None and (model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (model, root)))):
         raise ModelRefused(
             f"'{model}' reads its images in both directions, and no server tells whether its attention backend does: "
             f"vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do not and score wrongly without "
@@ -283,52 +300,12 @@ def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) 
     return "images read in one direction only" if given == "causal" else ""
 
 
-def _model_type(root: str) -> str:
-    try:
-        return str(json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _decoding_fields(settings: GenerationSettings, seed: int | None) -> dict[str, Any]:
-    sampled = settings.temperature > 0
-    return {
-        "max_tokens": settings.max_new_tokens,
-        "temperature": settings.temperature,
-        "stop": list(settings.until) or None,
-        "top_p": settings.top_p if sampled and settings.top_p < 1 else None,
-        "top_k": settings.top_k if sampled and settings.top_k else None,
-        "seed": seed,
-    }
-
-
-def _samples(reader: SampleReader, requests: Sequence[Request]) -> list[Sample]:
-    """Read the samples of one document in the thread that reads, where their images are digested, too."""
-    samples = [reader.read(request) for request in requests]
-    assert samples[0].visuals.digests is not None
-    return samples
-
-
-def _before(text: str, until: Iterable[str]) -> str:
-    return text[: min((place for stop in until if (place := text.find(stop)) >= 0), default=len(text))]
-
-
-def _alone(request: Request) -> tuple[object, ...]:
-    return request.name, request.repeat
-
-
-def _has_outer_blank(request: Request) -> bool:
-    return isinstance(request.detail, str) and request.detail != request.detail.strip()
-
-
-async def _each(
-    streams: Iterable[Iterable[Sequence[int]]], do: Callable[[Sequence[int]], Awaitable[None]], workers: int
-) -> None:
+async def _each(units: Iterable[Sequence[int]], do: Callable[[Sequence[int]], Awaitable[None]], workers: int) -> None:
     """Do something with every unit, with some of them at once; the first error ends it."""
-    units = (unit for stream in streams for unit in stream)
+    left = iter(units)
 
     async def work() -> None:
-        for unit in units:
+        for unit in left:
             await do(unit)
 
     try:

@@ -66,27 +66,22 @@ def reply_record(answer: Mapping[str, Any], model: str) -> Record:
         raise BadAnswer("the server's answer has no content")
     if not isinstance(text, str | None):
         raise BadAnswer("the content of the server's answer is no text")
+
+    def number(values: Any, name: str) -> int | None:
+        value = values.get(name) if isinstance(values, dict) else None
+        return value if isinstance(value, int) else None
+
+    usage = answer.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    thought = number(details, "reasoning_tokens")
     # vLLM names the field one way since 0.12, older versions and SGLang the other.
     reasoning = message.get("reasoning") or message.get("reasoning_content")
     return {
         "text": text or "",
         "cut": cut,
         "reasoning": reasoning if isinstance(reasoning, str) else "",
-        "tokens": _token_counts(answer.get("usage")),
+        "tokens": [number(usage, "prompt_tokens"), number(usage, "completion_tokens"), thought],
     }
-
-
-def _token_counts(usage: Any) -> list[int | None]:
-    def number(values: Any, name: str) -> int | None:
-        value = values.get(name) if isinstance(values, dict) else None
-        return value if isinstance(value, int) else None
-
-    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    return [
-        number(usage, "prompt_tokens"),
-        number(usage, "completion_tokens"),
-        number(details, "reasoning_tokens"),
-    ]
 
 
 def check_places(answer: Mapping[str, Any], prompt: ServedPrompt) -> None:

@@ -90,15 +90,15 @@ class ImageUrls:
 
     async def of(self, prompt: ServedPrompt) -> list[str]:
         """Return one data URL per image. PNG, because every pixel counts."""
-        return [await self._of(image, digest) for image, digest in zip(prompt.images, prompt.digests, strict=True)]
-
-    async def _of(self, image: Image.Image, digest: str) -> str:
-        kept = self._kept.get(digest)
-        if kept is None:
-            if digest not in self._encoding:
-                self._encoding[digest] = asyncio.ensure_future(self._encoded(image, digest))
-            kept = await asyncio.shield(self._encoding[digest])
-        return kept
+        urls = []
+        for image, digest in zip(prompt.images, prompt.digests, strict=True):
+            url = self._kept.get(digest)
+            if url is None:
+                if digest not in self._encoding:
+                    self._encoding[digest] = asyncio.ensure_future(self._encoded(image, digest))
+                url = await asyncio.shield(self._encoding[digest])
+            urls.append(url)
+        return urls
 
     async def _encoded(self, image: Image.Image, digest: str) -> str:
         try:

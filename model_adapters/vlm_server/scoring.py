@@ -138,26 +138,22 @@ class OptionScorer:
 
     async def _scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         context = None
-        known = self._known(self._tail, options)
-        if self._may_step and known is not None and all(len(ids) == 1 for ids in known.values()):
+        may_step = self._way != PROMPT_LOGPROBS and self._step_is_right is not False
+        known = {option: ids for option in options if (ids := self._ids.get((self._tail, option)))}
+        if may_step and known.keys() == set(options) and all(len(ids) == 1 for ids in known.values()):
             context, scored = await self._letters(prompt, known)
             if scored is not None:
                 return [scored[option] for option in options]
+            may_step = self._step_is_right is not False
         context = context or await self._route.conversation(prompt)
-        scored = await self._stepped(prompt, context, options) if self._may_pay(context, options) else {}
+        # Whether stepping could be cheaper even if each option had two tokens.
+        may_pay = _STEP_TOKENS * (len(options) + 1) < len(options) * len(context.ids)
+        may_step = may_step and (may_pay or self._way == TOKEN_BY_TOKEN)
+        scored = await self._stepped(prompt, context, options) if may_step else {}
         left = [option for option in dict.fromkeys(options) if option not in scored]
         outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in left))
         by_option: dict[str, Outcome] = {**scored, **dict(zip(left, outcomes, strict=True))}
         return [by_option[option] for option in options]
-
-    @property
-    def _may_step(self) -> bool:
-        return self._way != PROMPT_LOGPROBS and self._step_is_right is not False
-
-    def _may_pay(self, context: Conversation, options: Sequence[str]) -> bool:
-        """Return whether stepping could be cheaper even if each option had two tokens."""
-        least = _STEP_TOKENS * (len(options) + 1)
-        return self._may_step and (self._way == TOKEN_BY_TOKEN or least < len(options) * len(context.ids))
 
     async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
         try:
@@ -173,11 +169,6 @@ class OptionScorer:
         likelihood, self._ids[context.ids[-_TAIL:], option] = scored
         self.ways[PROMPT_LOGPROBS] = self.ways.get(PROMPT_LOGPROBS, 0) + 1
         return likelihood
-
-    def _known(self, tail: Ids, options: Sequence[str]) -> dict[str, Ids] | None:
-        """Return the ids of options behind a conversation that ends in ``tail``; None where some are not known."""
-        found = {option: self._ids.get((tail, option)) for option in options}
-        return {option: ids for option, ids in found.items() if ids} if all(found.values()) else None
 
     # ---- next tokens ----
 
@@ -261,23 +252,20 @@ class OptionScorer:
         """Return scores if stepping gives those of ``prompt_logprobs``, which the first ones tell; else none."""
         async with self._comparing:
             if self._step_is_right is None and scored:
-                await self._compare(prompt, context, scored)
+                whole = await asyncio.gather(*(self._whole(prompt, context, option) for option in scored))
+                gaps = [
+                    abs(one.mean - other.mean) if one.tokens == other.tokens else math.inf
+                    for one, other in zip(scored.values(), whole, strict=True)
+                    if isinstance(one, Likelihood) and isinstance(other, Likelihood)
+                ]
+                if gaps and max(gaps) > _TOLERANCE:
+                    self._give_up_steps(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")
+                elif gaps:
+                    self._step_is_right = True
         if not self._step_is_right:
             return {}
         self.ways[way] = self.ways.get(way, 0) + len(scored)
         return dict(scored)
-
-    async def _compare(self, prompt: ServedPrompt, context: Conversation, scored: Mapping[str, Outcome]) -> None:
-        whole = await asyncio.gather(*(self._whole(prompt, context, option) for option in scored))
-        gaps = [
-            abs(one.mean - other.mean) if one.tokens == other.tokens else math.inf
-            for one, other in zip(scored.values(), whole, strict=True)
-            if isinstance(one, Likelihood) and isinstance(other, Likelihood)
-        ]
-        if gaps and max(gaps) > _TOLERANCE:
-            self._give_up_steps(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")
-        elif gaps:
-            self._step_is_right = True
 
     def _give_up_steps(self, reason: str) -> None:
         if self._step_is_right is not False:

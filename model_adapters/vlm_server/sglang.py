@@ -8,7 +8,7 @@ https://docs.sglang.ai/basic_usage/native_api.html
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medtasks.errors import AdapterArgumentError
 
@@ -18,9 +18,6 @@ from .arguments import VlmServerArguments
 from .client import BadAnswer, Record, Refused, ServerPool
 from .prompts import ServedPrompt
 from .scoring import LikelihoodsMissing, Outcome
-
-if TYPE_CHECKING:
-    from ..hf_vlm.encoding import PromptWriter
 
 _GENERATE = "/generate"
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
@@ -41,7 +38,13 @@ class SglangScorer:
                 "them out."
             )
         self._pool, self._model, self._arguments = pool, model, arguments
-        self._writer, self._image_token = _writer(arguments.pretrained)
+        # Imported here because only SGLang's prompts are rendered in this process.
+        from ..hf_vlm.encoding import PromptWriter, Template
+        from ..hf_vlm.loading import HfVlmArguments, load_processor
+
+        processor = load_processor(HfVlmArguments(pretrained=arguments.pretrained))
+        self._writer = PromptWriter(processor, Template(), arguments.pretrained)
+        self._image_token = str(getattr(processor, "image_token", None) or "")
         self._proven = False
         self.ways: dict[str, int] = {}
 
@@ -147,12 +150,3 @@ def _whole_number(value: object) -> int:
     if type(value) is not int:
         raise MissingField("the server's answer lacks a number of tokens or a token's id")
     return value
-
-
-def _writer(pretrained: str) -> "tuple[PromptWriter, str]":
-    # Imported here because only SGLang's prompts are rendered in this process.
-    from ..hf_vlm.encoding import PromptWriter, Template
-    from ..hf_vlm.loading import HfVlmArguments, load_processor
-
-    processor = load_processor(HfVlmArguments(pretrained=pretrained))
-    return PromptWriter(processor, Template(), pretrained), str(getattr(processor, "image_token", None) or "")

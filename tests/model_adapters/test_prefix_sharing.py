@@ -102,14 +102,12 @@ def test_no_logits_over_the_whole_length(new_bench, monkeypatch, shared):
     assert max(passes.columns) > 100
 
 
-def test_the_switch_and_the_class_both_turn_sharing_off(new_bench, monkeypatch):
-    for bench in (new_bench(prefix_cache=False), new_bench()):
-        passes = Passes(bench, monkeypatch)
-        if bench.adapter.arguments.prefix_cache:
-            monkeypatch.setattr(type(bench.adapter), "shares_prefix", False)
-        bench.adapter.loglikelihood(bench.scoring(OPTIONS, [0, 1]))
-        assert not any(passes.cached)
-        assert sum(passes.rows) == 10
+def test_the_switch_turns_sharing_off(new_bench, monkeypatch):
+    bench = new_bench(prefix_cache=False)
+    passes = Passes(bench, monkeypatch)
+    bench.adapter.loglikelihood(bench.scoring(OPTIONS, [0, 1]))
+    assert not any(passes.cached)
+    assert sum(passes.rows) == 10
 
 
 def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypatch):
