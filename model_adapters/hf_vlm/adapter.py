@@ -49,7 +49,9 @@ class HfVlm(MedicalAdapter):
         self.device = self.network.get_input_embeddings().weight.device
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
         self.pad_id = int(self.processor.tokenizer.pad_token_id)
-        self.stop_ids = _stop_ids(self.network, self.processor.tokenizer, self.writer.turn_end())
+        ends = self.network.generation_config.eos_token_id
+        ends = {*(ends if isinstance(ends, list) else [ends]), self.processor.tokenizer.eos_token_id}
+        self.stop_ids = tuple(sorted(token for token in ends | {self.writer.turn_end()} if token is not None))
         self._scorer = ContinuationScorer(self)
 
     @property
@@ -149,12 +151,6 @@ class HfVlm(MedicalAdapter):
         if limit is not None and len(prompt.ids) > limit:
             raise MedTasksError(f"the prompt has {len(prompt.ids)} tokens, max_length allows {limit}")
         return prompt
-
-
-def _stop_ids(model: Any, tokenizer: Any, turn_end: int | None) -> tuple[int, ...]:
-    given = model.generation_config.eos_token_id
-    ends = {tokenizer.eos_token_id, turn_end, *(given if isinstance(given, list) else [given])}
-    return tuple(sorted(token for token in ends if token is not None))
 
 
 def _by_kind(

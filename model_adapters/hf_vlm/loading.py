@@ -96,25 +96,21 @@ def load_processor(arguments: HfVlmArguments) -> Any:
     for part in ("tokenizer", "image_processor"):
         if getattr(processor, part, None) is None:
             raise CheckpointError(f"{arguments.pretrained} has a processor without {part}; {hint}")
-    _refuse_unknown_settings(arguments, processor)
+    images = processor.image_processor
+    known = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
+    for name in arguments.processor_kwargs or {}:
+        # transformers passes over a setting that no part of the processor has, without a word.
+        if name not in known and not hasattr(images, name) and not hasattr(processor, name):
+            raise AdapterArgumentError(
+                f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{name}'"
+                f"{near_match(name, known) or '.'} Known: {', '.join(sorted(known))}."
+            )
     tokenizer = processor.tokenizer
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
         # Never looked at: the attention mask covers it.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return processor
-
-
-def _refuse_unknown_settings(arguments: HfVlmArguments, processor: Any) -> None:
-    """Raise for a setting that no part of the processor has: transformers passes over it without a word."""
-    images = processor.image_processor
-    known = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
-    for name in arguments.processor_kwargs or {}:
-        if name not in known and not hasattr(images, name) and not hasattr(processor, name):
-            raise AdapterArgumentError(
-                f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{name}'"
-                f"{near_match(name, known) or '.'} Known: {', '.join(sorted(known))}."
-            )
 
 
 def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
@@ -137,8 +133,19 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
             f"{arguments.pretrained} cannot be loaded as an image-text-to-text model: {_brief(error)}"
         ) from error
     refuse_missing(arguments.pretrained, report["missing_keys"])
-    if arguments.adapter:
-        _add_adapter(model, arguments.adapter)
+    if name := arguments.adapter:
+        # Its layers stay next to those they change: merged in half precision, most of a small change is rounded away.
+        path = Path(name).expanduser()
+        try:
+            report = model.load_adapter(str(path) if path.is_dir() else name)
+        except _LOADING_ERRORS as error:
+            raise CheckpointError(f"the adapter {name} cannot be put on the model: {_brief(error)}") from error
+        if left := sorted(report.unexpected_keys):
+            raise CheckpointError(
+                f"the adapter {name} is for another model: nothing here takes its '{left[0]}'; give the checkpoint "
+                f"that it was trained on as pretrained="
+            )
+        refuse_missing(name, report.missing_keys)
     return model.eval().requires_grad_(False)
 
 
@@ -155,24 +162,6 @@ def quantization(given: dict[str, Any]) -> Any:
         if not hasattr(config, name):
             raise AdapterArgumentError(f"hf_vlm: quantization_config: {type(config).__name__} has no setting '{name}'.")
     return config
-
-
-def _add_adapter(model: Any, name: str) -> None:
-    """Put the layers of a PEFT adapter beside those they change.
-
-    They are not merged into the weights: in half precision, that rounds away most of a small change.
-    """
-    path = Path(name).expanduser()
-    try:
-        report = model.load_adapter(str(path) if path.is_dir() else name)
-    except _LOADING_ERRORS as error:
-        raise CheckpointError(f"the adapter {name} cannot be put on the model: {_brief(error)}") from error
-    if left := sorted(report.unexpected_keys):
-        raise CheckpointError(
-            f"the adapter {name} is for another model: nothing here takes its '{left[0]}'; give the checkpoint that it "
-            f"was trained on as pretrained="
-        )
-    refuse_missing(name, report.missing_keys)
 
 
 def _origin(arguments: HfVlmArguments) -> dict[str, Any]:

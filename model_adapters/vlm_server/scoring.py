@@ -12,10 +12,9 @@ from medtasks.errors import MedTasksError
 from ..base.batching import Likelihood
 from .answers import Conversation, MissingField, NextToken
 from .arguments import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
-from .boundary import Boundary, BoundaryBroken, remedy
 from .client import BadAnswer, Refused
 from .prompts import ServedPrompt
-from .routes import Ids, OpenTurn, Route, TokenIds
+from .routes import Boundary, BoundaryBroken, Ids, OpenTurn, Route, TokenIds, remedy
 
 _MOST_IDS = 128  # of logprob_token_ids in one request
 _TAIL = 4  # ids before an option that decide about its own
