@@ -8,7 +8,6 @@ import math
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -37,33 +36,20 @@ class AdaptiveLimit:
 
     def __init__(self, most: int) -> None:
         self.most, self.allowed, self.busy = most, float(most), 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._free = asyncio.Condition()
         self._halved = 0.0
 
     async def __aenter__(self) -> None:
-        while self.busy >= self.allowed:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                self._wake()
-                raise
-        self.busy += 1
+        async with self._free:
+            await self._free.wait_for(lambda: self.busy < self.allowed)
+            self.busy += 1
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.busy -= 1
-        self._wake()
-
-    def _wake(self) -> None:
-        free = math.ceil(self.allowed - self.busy)
-        while self._waiting and free > 0:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                free -= 1
+        async with self._free:
+            self.busy -= 1
+            self._free.notify(max(math.ceil(self.allowed - self.busy), 0))
 
     def answered(self) -> None:
         """Note an answer."""

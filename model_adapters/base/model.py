@@ -24,6 +24,7 @@ class AdapterModel(abc.ABC):
     """Whether penalties and banned tokens of the checkpoint's ``generation_config`` stay in force."""
     visual_types: ClassVar[tuple[type, ...]] = IMAGES
     """What the model takes as image."""
+    tokenizer: Any  # whose ``decode`` turns ids into text
     pad_id: int  # token to fill up with
     stop_ids: Sequence[int]  # tokens that end a reply
     stop_strings: Sequence[str] = ()  # where a reply ends beside the task's stop strings
@@ -127,9 +128,9 @@ class AdapterModel(abc.ABC):
         """
         return batch.inputs(inputs_embeds=self.network.embed(batch.ids, self.cached_features(batch.pixels)))
 
-    @abc.abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text, without special tokens."""
+        return str(self.tokenizer.decode(ids))
 
     def fingerprint(self) -> str:
         """Return what identifies the weights and files behind the answers; other values, other journal.

@@ -55,7 +55,24 @@ def stored_tensors(path: Path) -> Iterator[Stored]:
     It is a ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of shards.
     """
     for file in _files(path):
-        for key, tensor in _safetensors(file) if file.suffix == ".safetensors" else _torch_file(file):
+        if file.suffix == ".safetensors":
+            try:
+                with safe_open(file, framework="pt") as opened:
+                    for key in opened.keys():  # noqa: SIM118  # it is no mapping
+                        yield file, key, opened.get_tensor(key)
+            except (SafetensorError, OSError) as error:
+                raise CheckpointError(f"{file} is truncated or damaged ({error}); download it again") from error
+            continue
+        try:
+            state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+        except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            raise CheckpointError(f"{file} is truncated or no torch checkpoint; download it again") from error
+        for wrapper in ("model_state_dict", "state_dict"):
+            if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
+                state = state[wrapper]
+        if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+            raise CheckpointError(f"{file} holds no plain dictionary of tensors")
+        for key, tensor in state.items():
             yield file, key, tensor
 
 
@@ -78,28 +95,6 @@ def _files(path: Path) -> list[Path]:
         if (path / name).is_file():
             return [path / name]
     raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
-
-
-def _safetensors(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    try:
-        with safe_open(file, framework="pt") as opened:
-            for key in opened.keys():  # noqa: SIM118  # it is no mapping
-                yield key, opened.get_tensor(key)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} is truncated or damaged ({error}); download it again") from error
-
-
-def _torch_file(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    try:
-        state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise CheckpointError(f"{file} is truncated or no torch checkpoint; download it again") from error
-    for wrapper in ("model_state_dict", "state_dict"):
-        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
-            state = state[wrapper]
-    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise CheckpointError(f"{file} holds no plain dictionary of tensors")
-    yield from state.items()
 
 
 def fill(

@@ -13,13 +13,7 @@ from ..base.arguments import HarnessArguments, argument
 
 API_KEY = "MEDTASKS_SERVER_API_KEY"
 """Environment variable with the servers' key, which stands nowhere else."""
-AUTOMATIC, PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, SGLANG = (
-    "auto",
-    "prompt_logprobs",
-    "tokens",
-    "token_ids",
-    "sglang",
-)
+AUTOMATIC, PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS = "auto", "prompt_logprobs", "tokens", "token_ids"
 _REFUSALS = {
     401: f"set {API_KEY}",
     403: f"check {API_KEY} and that it may use this model",

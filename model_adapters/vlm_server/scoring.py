@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from loguru import logger
 
@@ -46,8 +46,6 @@ class OptionScorer:
         self._route: Route = by_ids if arguments.likelihood == TOKEN_IDS else chat
         self._proven = False
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
-        self._learning: dict[frozenset[str], asyncio.Lock] = {}
-        self._untold: set[frozenset[str]] = set()
         self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
         self._tokenizes = True  # whether the server tells the ids of a text
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
@@ -65,28 +63,12 @@ class OptionScorer:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
-        # The ids of options that many questions share are found out by the first of them, unless it cannot tell.
-        named = frozenset(options)
-        while named not in self._untold and not self._is_told(named):
-            lock = self._learning.setdefault(named, asyncio.Lock())
-            if not lock.locked():
-                async with lock:
-                    outcomes = await self._scores(prompt, options)
-                self._learning.pop(named, None)
-                if not self._is_told(named):
-                    self._untold.add(named)
-                return outcomes
-            async with lock:
-                pass
         return await self._scores(prompt, options)
 
     @property
     def boundary(self) -> Boundary:
         """What is done to an option that is sent as text so that it stands right behind the question."""
         return self._chat.boundary
-
-    def _is_told(self, options: Iterable[str]) -> bool:
-        return all((self._tail, option) in self._ids for option in options)
 
     # ---- the first question ----
 
