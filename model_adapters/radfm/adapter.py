@@ -16,6 +16,7 @@ from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
 from ..base.requests import VOLUMES
+from ..checkpoints.reading import SentencePieceText
 from ..prefix.cuts import Spans
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT
@@ -45,6 +46,7 @@ class RadFM(MedicalAdapter):
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
     visual_types: ClassVar[tuple[type, ...]] = VOLUMES
     arguments: RadFMArguments
+    tokenizer: SentencePieceText
     pad_id = _UNKNOWN_ID
     stop_ids = (2, 1)  # end of sequence, and what the published configuration takes for it
 
