@@ -360,7 +360,7 @@ GENERATING = "output_type: generate_until\ngeneration_kwargs: {max_new_tokens: 8
 PROMPTED = """\
 doc_to_text: !function medtasks.hooks.multimedeval_prompts.prompt
 doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
-lmms_eval_specific_kwargs: {default: {template: "QUESTION", option: "{letter}. {text}"}}
+lmms_eval_specific_kwargs: {default: {template: "QUESTION", option: "{{ letter }}. {{ text }}"}}
 """
 FILTERED = """\
 filter_list:
@@ -379,19 +379,19 @@ YAML = {
     + FILTERED.replace("RULE", "report_text"),
     "canary_open": YAML_HEAD
     + GENERATING
-    + PROMPTED.replace("QUESTION", "{question}")
+    + PROMPTED.replace("QUESTION", "{{ question }}")
     + SCORED.replace("HOOKS", "open_questions").replace("METRICS", "METRIC_LIST")
     + FILTERED.replace("RULE", "robust_vqa")
     + FILTERED.replace("RULE", "multimedeval_vqa_head").split("\n", 1)[1].replace("robust", "reference"),
     "canary_choice": YAML_HEAD
     + GENERATING
-    + PROMPTED.replace("QUESTION", "{question} {options}")
+    + PROMPTED.replace("QUESTION", "{{ question }} {{ options }}")
     + SCORED.replace("HOOKS", "choice").replace("METRICS", "METRIC_LIST")
     + FILTERED.replace("RULE", "robust_choice"),
     "canary_likelihood": YAML_HEAD
     + "output_type: multiple_choice\n"
     + 'doc_to_choice: "{{options}}"\n'
-    + PROMPTED.replace("QUESTION", "{question} {options}").replace(
+    + PROMPTED.replace("QUESTION", "{{ question }} {{ options }}").replace(
         "!function medtasks.hooks.multimedeval_prompts.target", "0"
     )
     + SCORED.replace("HOOKS", "choice").replace("METRICS", "METRIC_LIST")
