@@ -8,9 +8,9 @@ import pytest
 
 from medtasks.runs.result_files import recorded_folders
 
-from ..audit.report.test_run_folder import manifest
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..made_up_runs import write_run
+from ..runs.test_run import manifest
 
 EVIL = """task: {task}
 dataset_path: json
