@@ -4,7 +4,8 @@ The loss that is recorded of an option is its mean negative log-likelihood per t
 has it. The probability of an option is ``exp(-loss)`` divided by the sum over the question's options. For options that
 are letters of one token each, these are the model's own probabilities of the letters, given that it answers with one
 of them. For options that are texts they are the scores that the answer is chosen by, made to sum to 1: the geometric
-mean of a text's token probabilities is no probability of the text.
+mean of a text's token probabilities is no probability of the text. Of these there is no calibration error, only how
+well the scores tell right answers from wrong ones.
 
 All rules choose the option with the smallest loss and differ in ties alone: the first, the last, or none. Here a tie
 counts as a random choice among the tied options (:mod:`medtasks.stats.calibration`), so that all rules share one
@@ -27,7 +28,8 @@ _LETTERS = (
 )
 _TEXTS = (
     "Scores made to sum to 1, not the model's own probabilities: exp(-loss), renormalised over the question's options, "
-    "where the recorded loss is the mean negative log-likelihood per token of an option's text"
+    "where the recorded loss is the mean negative log-likelihood per token of an option's text; therefore there is no "
+    "calibration error, Brier score or reliability diagram"
 )
 
 
@@ -52,7 +54,9 @@ def task_calibration(
         probabilities.append(_softmax(losses))
         targets.append(target)
         used.append(cluster)
-    found = calibration(probabilities, targets, used, _note(task), len(answered) - len(used))
+    letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
+    note = _LETTERS if letters else _TEXTS
+    found = calibration(probabilities, targets, used, note, len(answered) - len(used), letters)
     return dict.fromkeys(task.rows, found)
 
 
@@ -61,8 +65,3 @@ def _softmax(losses: Sequence[float]) -> list[float]:
     weights = [math.exp(least - loss) for loss in losses]
     total = math.fsum(weights)
     return [weight / total for weight in weights]
-
-
-def _note(task: TaskFile) -> str:
-    choices = str(task_config(task.name).get("doc_to_choice"))
-    return _LETTERS if choices.rpartition(".")[2] == "letters" else _TEXTS

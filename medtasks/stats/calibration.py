@@ -6,12 +6,21 @@ accuracy of a rule that takes the first, the last or none of tied options, and o
 
 - *Expected calibration error*: mean distance between confidence and accuracy in 15 bins of equal width, weighted by
   their samples (Guo et al., 2017, "On Calibration of Modern Neural Networks", equation 3). A value of 0 means that
-  confidences are right on average, not that they are useful.
+  confidences are right on average, not that they are useful. The *debiased* value takes off what noise alone would
+  give, as squares: ``sqrt(ece^2 - noise^2)``, 0 at least, where ``noise`` is the mean error of bootstrap draws whose
+  true error is 0. Of 352 calibrated answers to 4 options 0.015 is left of 0.058 (simulated; the bootstrap's own
+  correction, ``2 ece - mean of draws``, leaves 0.034), and of large errors nothing is taken.
 - *Brier score*: squared distance between the probabilities of all options and the target, summed over options (Brier,
   1950): 0 at best, 2 at worst, ``1 - 1 / k`` for k equal probabilities. With two options it is twice scikit-learn's.
 - *AURC*, area under the risk-coverage curve: mean over samples of the share of wrong answers among those of at least
   the same confidence (Geifman, Uziel and El-Yaniv, 2019); 0 at best, smaller is better. Equal confidences enter
   together.
+- *AUROC of correctness*: probability that a right answer has a larger confidence than a wrong one
+  (:mod:`medtasks.stats.auroc`); 0.5 for confidences that say nothing.
+
+Scores of options that are no probabilities, as of texts of different length, have accuracy and the last two only: a
+model with perfectly calibrated likelihoods of whole texts has an ECE of 0.09 (2 tokens) to 0.32 (16) in the mean per
+token.
 
 Intervals are over units such as patients or pairs. That of accuracy is the one of scores
 (:mod:`medtasks.stats.intervals`), those of Brier score and AURC are the middle 95 % of bootstrap draws. The calibration
@@ -28,6 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from medtasks.stats.auroc import roc_area
 from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_error
@@ -171,12 +181,14 @@ class Calibration:
     samples: int  # with likelihoods that can be read, and a target
     left_out: int
     accuracy: Measure  # a tie among n options with the target counts 1 / n
-    confidence: float  # mean probability of the chosen option
+    confidence: float  # mean probability of the chosen option; as the next four not defined without probabilities
     ece: Measure
+    debiased_ece: float
     brier: Measure
     bins: tuple[Bin, ...]  # reliability diagram
     coverage: tuple[CoveragePoint, ...]  # from full coverage down; at most CURVE_POINTS
     aurc: Measure
+    auroc: Measure  # of correctness by confidence
     note: str  # what the probabilities are, one sentence
 
 
@@ -186,12 +198,14 @@ def calibration(
     units: Sequence[Hashable],
     note: str,
     left_out: int,
+    are_probabilities: bool = True,
 ) -> Calibration:
     """Return the calibration of a model's probabilities; the result does not depend on the order of the samples.
 
     Those of a sample's options sum to 1; their number may differ between samples. ``targets`` are indices of the right
     option, ``units`` what is independent, such as the patient, both of shape (samples,). Measures are NaN without
-    samples, their intervals also with a single unit.
+    samples, their intervals also with a single unit. Of scores that are no probabilities (``are_probabilities``) only
+    accuracy and discrimination are defined.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -205,24 +219,31 @@ def calibration(
     rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
     if not rows:
         nothing, empty = Measure(math.nan, math.nan, math.nan), np.array([], dtype=float)
-        return Calibration(0, left_out, nothing, math.nan, nothing, nothing, _bins(empty, empty), (), nothing, note)
+        bins = _bins(empty, empty) if are_probabilities else ()
+        return Calibration(
+            *(0, left_out, nothing, math.nan, nothing, math.nan, nothing, bins, (), nothing, nothing, note)
+        )
     answers = Answers.of(rows, units)
     drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
     known = clustered_error(answers.right.tolist(), answers.unit.tolist())
     ece, aurc = answers.calibration_error(), answers.risk_coverage_area()
+    auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
+    undefined = Measure(math.nan, math.nan, math.nan)
     return Calibration(
         samples=len(rows),
         left_out=left_out,
         accuracy=Measure(
             accuracy, *interval(accuracy, known.error, known.degrees, share=True, effective=known.effective)
         ),
-        confidence=_mean(answers.confidence),
-        ece=Measure(ece, *error_interval(ece, drawn)),
-        brier=Measure(brier, *percentiles(drawn.brier)),
-        bins=_bins(answers.confidence, answers.right),
+        confidence=_mean(answers.confidence) if are_probabilities else math.nan,
+        ece=Measure(ece, *error_interval(ece, drawn)) if are_probabilities else undefined,
+        debiased_ece=debiased_error(ece, drawn) if are_probabilities else math.nan,
+        brier=Measure(brier, *percentiles(drawn.brier)) if are_probabilities else undefined,
+        bins=_bins(answers.confidence, answers.right) if are_probabilities else (),
         coverage=_curve(answers),
         aurc=Measure(aurc, *percentiles(drawn.aurc)),
+        auroc=Measure(auroc.value, auroc.low, auroc.high),
         note=note,
     )
 
@@ -273,6 +294,13 @@ def percentiles(drawn: Floats) -> tuple[float, float]:
         return math.nan, math.nan
     low, high = np.quantile(drawn, _ENDS)
     return float(low), float(high)
+
+
+def debiased_error(value: float, drawn: Draws) -> float:
+    """Return the expected calibration error without what noise adds to it; NaN for fewer than two units."""
+    if len(drawn.noise) == 0:
+        return math.nan
+    return math.sqrt(max(0.0, value**2 - float(drawn.noise.mean()) ** 2))
 
 
 def error_interval(value: float, drawn: Draws) -> tuple[float, float]:

@@ -105,6 +105,8 @@ def test_the_note_says_whether_probabilities_are_the_models_own(name):
     letters = name in ("mediconfusion_gd", "gmai_mmbench_val_ll") or name.startswith("medevalkit_")
     assert ("where each letter is one token" in only(found).note) == letters
     assert ("not the model's own probabilities" in only(found).note) == (not letters)
+    assert bool(only(found).bins) == letters
+    assert math.isnan(only(found).brier.value) == (not letters)
 
 
 def width(found):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, draws
 
@@ -281,3 +282,32 @@ def test_error_of_few_samples_is_too_large_and_its_interval_says_so():
     assert all(one.low <= one.value <= one.high for one in found)
     sure = list(simulated(20, 352, 1, 0.4))
     assert all(one.ece.low > 0.25 for one in sure)
+
+
+@pytest.mark.usefixtures("fewer_resamples")
+def test_the_debiased_error_has_less_of_the_noise():
+    calibrated = list(simulated(60, 352, 1, 0.0))
+    assert np.mean([one.debiased_ece for one in calibrated]) < 0.5 * np.mean([one.ece.value for one in calibrated])
+    alike = list(simulated(60, 352, 8, 0.0))  # clusters have more noise, which is taken off as well
+    assert np.mean([one.debiased_ece for one in alike]) < 0.5 * np.mean([one.ece.value for one in alike])
+    wrong = np.mean([one.debiased_ece for one in simulated(60, 352, 1, 0.2)])
+    assert wrong == pytest.approx(0.2, abs=0.01)
+
+
+def test_auroc_of_correctness_against_scikit_learn():
+    probabilities, keys = model(4)
+    right = [row.index(max(row)) == key for row, key in zip(probabilities, keys, strict=True)]
+    found = measured(probabilities, keys).auroc
+    assert found.value == pytest.approx(roc_auc_score(right, [max(row) for row in probabilities]))
+    assert found.low < found.value < found.high
+
+
+def test_scores_that_are_no_probabilities_have_discrimination_only():
+    probabilities, keys = model(5)
+    of_letters = measured(probabilities, keys)
+    of_texts = calibration(probabilities, keys, range(len(keys)), "note", 0, are_probabilities=False)
+    for undefined in (of_texts.ece.value, of_texts.brier.value, of_texts.debiased_ece, of_texts.confidence):
+        assert math.isnan(undefined)
+    assert of_texts.bins == ()
+    same = ("accuracy", "aurc", "auroc", "coverage")
+    assert [getattr(of_texts, name) for name in same] == [getattr(of_letters, name) for name in same]

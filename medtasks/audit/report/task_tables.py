@@ -276,16 +276,20 @@ def calibration_table(task: TaskReport) -> Table:
     """Return the calibration of a task's likelihoods."""
     rows = []
     for name, one in task.calibration.items():
-        measures = (
-            estimate(measure.value, measure.low, measure.high, False) for measure in (one.ece, one.brier, one.aurc)
+        ece, brier, auroc, aurc = (
+            estimate(measure.value, measure.low, measure.high, False)
+            for measure in (one.ece, one.brier, one.auroc, one.aurc)
         )
+        measures = (ece, number(one.debiased_ece, False), brier, auroc, aurc)
         accuracy = estimate(one.accuracy.value, one.accuracy.low, one.accuracy.high, True)
         rows.append(cells(name_cell(name), count(one.samples), accuracy, number(one.confidence), *measures))
     return Table(
         label=label(task.name, "calibration"),
         caption="Calibration of the likelihoods.",
-        columns="lrrrrrr",
-        headings=cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Brier", "AURC"),
+        columns="lrrrrrrrr",
+        headings=cells(
+            *("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
+        ),
         rows=rows,
         notes=(
             INTERVALS,

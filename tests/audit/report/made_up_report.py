@@ -176,10 +176,12 @@ def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
         accuracy=Measure(0.5, 0.1, 0.9),
         confidence=0.7,
         ece=Measure(0.2, 0.05, 0.5),
+        debiased_ece=0.125,
         brier=Measure(0.41, NAN, NAN),
         bins=(Bin(0.0, 0.5, 0, NAN, NAN), Bin(0.5, 1.0, 3, 0.7, 0.5)),
         coverage=tuple(CoveragePoint(1 - step / 40, 0.5 + step / 100, 0.3 + step / 100) for step in range(40)),
         aurc=Measure(0.3, 0.1, 0.6),
+        auroc=Measure(0.55, 0.2, 0.8),
         note="Probabilities are made up.",
     )
     base = paired_task_without_items(name)

@@ -111,8 +111,8 @@ def likelihood_task() -> TaskReport:
     )
     points = tuple(CoveragePoint(n / 100, 0.9 - 0.4 * n / 100, 1 - n / 100) for n in range(100, 0, -1))
     calibration = Calibration(
-        352, 0, Measure(0.5, 0.45, 0.55), 0.7, Measure(0.2, 0.15, 0.26), Measure(0.5, 0.4, 0.6), bins, points,
-        Measure(0.3, 0.25, 0.4), "Softmax over mean log-likelihoods",
+        352, 0, Measure(0.5, 0.45, 0.55), 0.7, Measure(0.2, 0.15, 0.26), 0.12, Measure(0.5, 0.4, 0.6), bins, points,
+        Measure(0.3, 0.25, 0.4), Measure(0.6, 0.5, 0.7), "Softmax over mean log-likelihoods",
     )  # fmt: skip
     paired = paired_task()
     return replace(

@@ -279,11 +279,20 @@ def test_reliability_and_coverage_show_what_was_measured():
     assert list(line.get_ydata()) == [one.accuracy for one in filled]
     assert [bar.get_height() for bar in below.patches] == [one.samples for one in filled]
     assert "0.200 [0.150 to 0.260]" in " ".join(text.get_text() for text in axes.texts)
+    assert "0.120 debiased" in " ".join(text.get_text() for text in axes.texts)
     axes = coverage_figure(task, "reference").figure.axes[0]
     level, curve = axes.lines
     assert list(level.get_ydata()) == [0.5, 0.5]
     assert list(curve.get_xdata()) == sorted(point.coverage for point in found.coverage)
     assert curve.get_ydata()[-1] == found.coverage[0].accuracy
+
+
+def test_texts_have_no_reliability_diagram():
+    task = TASKS["mediconfusion_gd"]
+    of_texts = replace(task, calibration={"reference": replace(task.calibration["reference"], bins=())})
+    drawn = figures(replace(REPORT, tasks=(of_texts,)))
+    assert not [key for key in drawn if "reliability" in key]
+    assert "mediconfusion_gd/coverage/reference" in drawn
 
 
 def test_figures_of_sample_data_and_parts_of_a_run_say_so(drawn):

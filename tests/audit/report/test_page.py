@@ -95,7 +95,7 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
         ("refusal The model said that it cannot or will not answer. 1", "kinds of wrong answers"),
         ("&lt;0.0001", "a tiny p-value"),
         ("0.200 0.050 to 0.500", "calibration error"),
-        ("0.050 to 0.500 0.410 0.300", "a Brier score whose interval is not known"),
+        ("0.050 to 0.500 0.125 0.410 0.550", "the debiased error, and a Brier score whose interval is not known"),
         ("no likelihoods that could be read: 1 question.", "what was left out"),
         ("the other run is higher", "a difference that was found"),
         ("no difference shown", "a difference that was not"),

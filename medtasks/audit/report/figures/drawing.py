@@ -72,7 +72,8 @@ def _drawings(report: RunReport) -> Iterator[tuple[str, Drawing]]:
             if found:
                 yield f"{task.name}/{kind}", found
         for rule in task.calibration:
-            yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
+            if task.calibration[rule].bins:
+                yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
             yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
 
 

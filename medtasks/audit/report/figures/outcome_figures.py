@@ -69,7 +69,7 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
     axes.set_ylabel("right answers")
     facts = [
         f"{count(found.samples)} questions",
-        f"expected calibration error\n{_measured(found.ece)}",
+        f"expected calibration error\n{_measured(found.ece)}; {number(found.debiased_ece, False)} debiased",
         f"Brier score\n{_measured(found.brier)}",
     ]
     _write_beside(axes, facts)
