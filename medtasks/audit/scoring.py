@@ -177,9 +177,11 @@ def rule_scores(
     why = next(said_of(task, columns, scores), "") if stopped else ""
     undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
     few = tuple(few_clusters(metrics or task.metrics, estimates))
+    remarks = [one.remark(one.selection(scores)) for one in metrics or task.metrics if one.remark]
     if not task.family.paired:
         groups = by_group(task, columns, scores)
-        return RuleScores("", rule, "", table, reasons, groups, failures=undefined, few_clusters=few)
+        said = tuple(filter(None, remarks))
+        return RuleScores("", rule, "", table, reasons, groups, failures=undefined, few_clusters=few, remarks=said)
     answers = paired_answers(task.metrics[0].selection(scores))
     counts = count(answers)
     return RuleScores(
@@ -315,11 +317,9 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
 def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
     """Return the estimate of a metric with its 95 % interval."""
     share = metric.is_share(estimate.value)
-    low, high = interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
+    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
     has_error = estimate.clusters is not None
-    return ReportedScore(
-        metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error
-    )
+    return ReportedScore(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error)
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:

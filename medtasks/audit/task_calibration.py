@@ -13,15 +13,18 @@ calibration.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.families.family import Reply
-from medtasks.stats.calibration import Calibration, calibration
+from medtasks.stats.auroc import roc_area
+from medtasks.stats.calibration import Calibration, ClassArea, Measure, calibration
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config
 
+_ROUNDING = 12  # digits; equal probabilities may differ after them by the order of a sum
 _LETTERS = (
     "The probability of a letter is exp(-loss), renormalised over the question's letters; the recorded loss is the "
     "mean over the letter's tokens, so that these are the model's own probabilities where each letter is one token"
@@ -57,7 +60,25 @@ def task_calibration(
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
     note = _LETTERS if letters else _TEXTS
     found = calibration(probabilities, targets, used, note, len(answered) - len(used), letters)
+    options = {tuple(sample.options) for sample in answered}
+    if len(options) == 1 and len(set(targets)) > 1:
+        found = replace(found, classes=_class_areas(next(iter(options)), probabilities, targets, used))
     return dict.fromkeys(task.rows, found)
+
+
+def _class_areas(
+    names: Sequence[str],
+    probabilities: Sequence[Sequence[float]],
+    targets: Sequence[int],
+    clusters: Sequence[Hashable],
+) -> tuple[ClassArea, ...]:
+    """Return the AUROC of each class against all others; the areas of two classes are the same."""
+    areas = []
+    for number, name in enumerate(names):
+        positive = [float(target == number) for target in targets]
+        area = roc_area([round(row[number], _ROUNDING) for row in probabilities], positive, clusters)
+        areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
+    return tuple(areas)
 
 
 def _softmax(losses: Sequence[float]) -> list[float]:

@@ -108,6 +108,8 @@ def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], repli
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
         out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
+    for remark in dict.fromkeys(remark for rule in rules.values() for remark in rule.remarks):
+        say(remark)
     print_state_of_data({"": data})
     suspects = [
         rule.estimates["possible_injection"] for rule in rules.values() if "possible_injection" in rule.estimates

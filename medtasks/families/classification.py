@@ -1,5 +1,9 @@
-"""One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients."""
+"""One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients.
 
+Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.stats.recall`).
+"""
+
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -15,6 +19,7 @@ from medtasks.families.counts import (
     LABELLED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
+    is_failed,
     judge_failed_rate,
     judged,
 )
@@ -39,19 +44,21 @@ from medtasks.metrics.metric import (
     PanelResult,
     Role,
     Score,
+    Scores,
 )
+from medtasks.stats.recall import mean_recall_posterior
 
 _MULTICLASS = (
     "Mean F1 over classes in the target or in a prediction.",
     "Mean recall over classes in the target or in a prediction.",
     "Mean recall over classes in the target.",
-    "Mean AUROC over all classes; an absent one counts 0.",
+    "MultiMedEval's mean AUROC of hard labels over all classes; an absent one counts 0.",
     "Mean AUROC over classes with samples in and outside of them.",
 )
 _MULTILABEL = (
     "Mean F1 over all labels; an absent one counts 0.",
     "Mean share of right decisions over all labels; high for a model that finds nothing.",
-    "Mean AUROC over all labels; an absent one counts 0.",
+    "MultiMedEval's mean AUROC of hard labels over all labels; an absent one counts 0.",
     "Mean F1 over labels that an image has.",
     "Mean AUROC over labels that some images have and some have not.",
 )
@@ -75,7 +82,12 @@ def _of_classes(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    return _estimates(count_classes(targets, values, max(classes)), clusters, multiclass_metrics)
+    found = _estimates(count_classes(targets, values, max(classes)), clusters, multiclass_metrics)
+    value = found.estimates["balanced_accuracy"].value
+    right = [float(target == read) for target, read in zip(targets, values, strict=True)]
+    error, low, high = mean_recall_posterior(right, targets, clusters)
+    balanced = Estimate(value, error, ends=(min(low, value), max(high, value)))
+    return PanelResult({**found.estimates, "balanced_accuracy": balanced})
 
 
 def _of_labels(rows: Sequence[LabelRow]) -> PanelResult:
@@ -92,6 +104,43 @@ _LABELS = Panel(
     _of_labels,
 )
 
+FEW_IMAGES = 10
+"""Images of a class below which values and intervals of means over classes depend on single images."""
+
+
+def _numbers(scores: Scores) -> dict[str, int]:
+    """Return the number of images of each class or finding in the target, by its letter."""
+    numbers: Counter[int] = Counter()
+    for score in scores:
+        target = score["target"]
+        numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
+    classes = max((one.get("classes") or len(one["target"]) for one in scores), default=0)
+    return {letter(number): numbers[number] for number in range(classes)}
+
+
+def images_per_class(scores: Scores) -> str:
+    """Return the number of images per class or finding, in one sentence; empty without scores."""
+    numbers = _numbers([score for score in scores if not is_failed(score)])
+    return f"Images per class: {', '.join(f'{name} {number}' for name, number in numbers.items())}." if numbers else ""
+
+
+def rare_classes(scores: Scores) -> str:
+    """Return a warning of classes with few images, but not of those without any; empty if there are none."""
+    numbers = _numbers([score for score in scores if not is_failed(score)])
+    rare = {name: number for name, number in numbers.items() if 0 < number < FEW_IMAGES}
+    if not rare:
+        return ""
+    return (
+        f"Fewer than {FEW_IMAGES} images of {', '.join(f'{name} ({number})' for name, number in rare.items())}: means "
+        f"over classes, such as macro F1, depend on single images, and their standard errors are too small, but for "
+        f"that of balanced accuracy."
+    )
+
+
+def _of_numbers(name: str) -> dict[str, Any]:
+    """Return what macro F1 says of the number of images per class, for all metrics of its task."""
+    return {"warning": rare_classes, "remark": images_per_class} if name == "macro_f1" else {}
+
 
 class Classification(TaskFamily):
     """One class per image; scores hold class numbers from 0."""
@@ -102,7 +151,7 @@ class Classification(TaskFamily):
     rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
         *(
-            CorpusMetric(name, selection=answered, panel=_CLASSES, description=description)
+            CorpusMetric(name, selection=answered, panel=_CLASSES, description=description, **_of_numbers(name))
             for name, description in zip(MULTICLASS_METRICS, _MULTICLASS, strict=True)
         ),
         INVALID_RATE,
@@ -155,7 +204,7 @@ class MultiLabel(TaskFamily):
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
         *(
-            CorpusMetric(name, selection=judged, panel=_LABELS, description=description)
+            CorpusMetric(name, selection=judged, panel=_LABELS, description=description, **_of_numbers(name))
             for name, description in zip(MULTILABEL_METRICS, _MULTILABEL, strict=True)
         ),
         replace(INVALID_RATE, selection=judged),

@@ -49,7 +49,8 @@ class Estimate:
 
     NaN is what is not defined. ``clusters`` is the number of independent ones of which the error is; None without an
     error. ``degrees`` of freedom and the ``effective`` number of independent answers are those of the interval
-    (:func:`medtasks.stats.intervals.interval`), None where they are not known.
+    (:func:`medtasks.stats.intervals.interval`), None where they are not known. ``ends`` are those of an interval that
+    does not follow from the error.
     """
 
     value: float
@@ -57,6 +58,7 @@ class Estimate:
     clusters: int | None = None
     degrees: float | None = None
     effective: float | None = None
+    ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Declaration:
     role: Role = Role.PART
     of_questions: bool = False  # whether it says something about the questions, whatever the replies
     warning: Callable[[Scores], str] | None = None  # what a user has to know of them, one sentence; empty if nothing
+    remark: Callable[[Scores], str] | None = field(default=None, kw_only=True)  # sentence below a table of scores
     scale: Scale = field(default=Scale.SHARE, kw_only=True)
     description: str = field(default="", kw_only=True)  # one sentence
 
@@ -230,7 +233,7 @@ class CorpusMetric(Declaration):
         clusters = [_known(score.get("cluster_id"), place) for place, score in enumerate(clustered(chosen))]
         sizes = clustered_error([0.0] * len(clusters), clusters)
         effective = None if found.error > 0 else float(sizes.clusters)
-        return Estimate(found.value, found.error, sizes.clusters, sizes.degrees, effective)
+        return Estimate(found.value, found.error, sizes.clusters, sizes.degrees, effective, found.ends)
 
 
 AnyMetric = Metric[Any] | CorpusMetric

@@ -175,6 +175,15 @@ class CoveragePoint:
 
 
 @dataclass(frozen=True)
+class ClassArea:
+    """Area under the ROC curve of the probability of one class against all others."""
+
+    name: str
+    samples: int  # of the class
+    auroc: Measure
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Calibration of one set of likelihoods."""
 
@@ -190,6 +199,7 @@ class Calibration:
     aurc: Measure
     auroc: Measure  # of correctness by confidence
     note: str  # what the probabilities are, one sentence
+    classes: tuple[ClassArea, ...] = ()  # if all samples have the same options
 
 
 def calibration(

@@ -3,7 +3,9 @@
 import json
 import math
 
+import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from medtasks.audit.scoring import score_replies
 from medtasks.audit.task_calibration import task_calibration
@@ -177,3 +179,18 @@ def test_likelihoods_of_a_samples_file(sample, tmp_path):
     found = only(task_calibration(task_file("mediconfusion_gd"), documents, read_replies(path, documents)))
     assert (found.samples, found.left_out) == (32, 0)
     assert found.confidence == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_classes_have_areas_from_likelihoods_if_all_questions_have_the_same_options(gmai):
+    draw = np.random.default_rng(2)
+    documents = [{"doc_id": f"q{n}", "options": ["x", "y", "z"], "label": n % 3} for n in range(60)]
+    probabilities = draw.dirichlet([1.0] * 3, 60)
+    replies = {f"q{n}": losses(*(-math.log(value) for value in row)) for n, row in enumerate(probabilities)}
+    found = only(task_calibration(gmai, documents, replies))
+    assert [(area.name, area.samples) for area in found.classes] == [("x", 20), ("y", 20), ("z", 20)]
+    for number, area in enumerate(found.classes):
+        target = [n % 3 == number for n in range(60)]
+        assert area.auroc.value == pytest.approx(roc_auc_score(target, probabilities[:, number]))
+        assert area.auroc.low < area.auroc.value < area.auroc.high
+    documents[0]["options"] = ["x", "y", "other"]
+    assert only(task_calibration(gmai, documents, replies)).classes == ()

@@ -7,11 +7,13 @@ import random
 
 import pytest
 
+from medtasks.audit.scoring import with_interval
 from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
-from medtasks.families.classification import CLASSIFICATION
+from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
 from medtasks.metrics.classification import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
 from medtasks.metrics.metric import forget_computed
+from medtasks.stats.recall import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error
 
 from ..task_families import score_of, values_of
@@ -166,3 +168,33 @@ def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
     found = values([score("I cannot say.", label, n, options=options) for n, label in enumerate(labels)])
     assert (found["macro_accuracy"], found["macro_auroc"], found["invalid_rate"]) == (accuracy, 0.5, 0.0)
     assert found["macro_f1"] == pytest.approx(f1, abs=1e-3)
+
+
+def test_balanced_accuracy_has_the_posterior_of_the_mean_recall():
+    forget_computed()
+    scores = [entry(0, int(n < 20), n) for n in range(100)] + [entry(1, 1, 100)]
+    metric = CLASSIFICATION.metric("balanced_accuracy")
+    estimate = metric.estimate(scores)
+    right, targets = [float(n >= 20) for n in range(100)] + [1.0], [0] * 100 + [1]
+    error, low, high = mean_recall_posterior(right, targets, range(101))
+    assert estimate.value == pytest.approx(0.9)
+    assert (estimate.error, estimate.ends) == (error, (low, max(high, estimate.value)))
+    reported = with_interval(metric, estimate)
+    assert (reported.low, reported.high) == estimate.ends
+    assert high - low > 0.3  # one image of a class says little
+
+
+def test_numbers_per_class_are_told_and_few_warned_of():
+    failed = score_of(CLASSIFICATION, document(0, 500), failed_reply("out of memory"), "robust_class")
+    scores = [*(entry(int(n < 3), 1, n) for n in range(50)), failed]
+    metric = CLASSIFICATION.metric("macro_f1")
+    assert metric.remark(scores) == "Images per class: A 47, B 3, C 0."
+    assert metric.warning(scores).startswith("Fewer than 10 images of B (3): ")
+    assert metric.warning([entry(n % 3, 1, n) for n in range(30)]) == ""
+    assert (metric.remark([failed]), metric.warning([])) == ("", "")
+
+
+def test_numbers_per_finding():
+    scores = [{"target": [1, int(n < 12)], "value": None} for n in range(20)]
+    assert MULTI_LABEL.metric("macro_f1").remark(scores) == "Images per class: A 20, B 12."
+    assert MULTI_LABEL.metric("macro_f1").warning(scores[:14][-4:]).startswith("Fewer than 10 images of A (4), B (2): ")

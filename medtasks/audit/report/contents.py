@@ -96,6 +96,7 @@ class RuleScores:
     categories: Mapping[str, PairCounts] = field(default_factory=dict)  # of paired questions, "total" last
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
+    remarks: tuple[str, ...] = ()  # sentences of metrics on their scores, such as the number of images per class
 
     @property
     def estimates(self) -> dict[str, Score]:
@@ -323,7 +324,7 @@ class RunReport:
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
     Score: ("has_error",),
-    RuleScores: ("settings", "categories", "wrong", "few_clusters"),
+    RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks"),
     TaskReport: ("pictures", "decoding", "metrics"),
 }
 

@@ -65,6 +65,7 @@ def task_tables(task: TaskReport) -> list[Table]:
         published_table(task),
         pairs_table(task),
         calibration_table(task),
+        class_table(task),
     ]
     return [*tables, *(table for column in report_rows.group_columns(task) for table in group_tables(task, column))]
 
@@ -95,7 +96,7 @@ def scores_table(task: TaskReport) -> Table:
         columns="l" + "r" * width,
         headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
         rows=[cells("questions", *[questions(task)] * width), *rows],
-        notes=(INTERVALS, *rules, *failures),
+        notes=(INTERVALS, *rules, *failures, *dict.fromkeys(one for rule in task.rules for one in rule.remarks)),
     )
 
 
@@ -300,6 +301,22 @@ def calibration_table(task: TaskReport) -> Table:
                 if one.left_out
             ),
         ),
+    )
+
+
+def class_table(task: TaskReport) -> Table:
+    """Return the AUROC of each class from the likelihoods, which are the same under all rules."""
+    classes = next((one.classes for one in task.calibration.values()), ())
+    return Table(
+        label=label(task.name, "classes"),
+        caption="AUROC of each class against all others, from the likelihoods.",
+        columns="lrr",
+        headings=cells("Class", "Questions", "Likelihood AUROC"),
+        rows=[
+            cells(one.name, count(one.samples), estimate(one.auroc.value, one.auroc.low, one.auroc.high, False))
+            for one in classes
+        ],
+        notes=(INTERVALS,),
     )
 
 
