@@ -25,6 +25,7 @@ from medtasks.cli import (
     metrics,
     models,
     parse,
+    plan,
     report,
     run,
     score,
@@ -53,6 +54,7 @@ curate.app.command("show")(curate.show)
 app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("doctor", rich_help_panel=_START)(doctor.doctor)
 app.command("tasks", rich_help_panel=_START)(tasks.list_tasks)
+app.command("plan", rich_help_panel=_START)(plan.plan)
 app.command("run", rich_help_panel=_RUN, cls=run.RunCommand, context_settings=run.PASSES_ON)(run.run)
 app.command("merge", rich_help_panel=_RUN)(merge.merge)
 app.add_typer(models.app, name="models", rich_help_panel=_RUN)

@@ -1,0 +1,183 @@
+"""Plan of a comparison of two models on a task, from its samples, clusters and pairs, and from earlier runs."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.audit.comparing import main_metrics, run_values
+from medtasks.data.samples import Sample
+from medtasks.errors import RepliesError, unknown_name
+from medtasks.families.family import Reply
+from medtasks.metrics.metric import AnyMetric, Scale
+from medtasks.runs.replies import read_replies
+from medtasks.runs.sources import Source, replies_to
+from medtasks.stats.paired import ALPHA
+from medtasks.stats.sample_size import (
+    WORKING_CORRELATION,
+    design_effect,
+    detectable_difference,
+    independent_discordance,
+    mcnemar_power,
+    non_inferiority_power,
+    samples_needed,
+)
+from medtasks.stats.standard_error import mean_error, mean_standard_error
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_file import TaskFile
+
+Documents = Sequence[Mapping[str, Any]]
+_UNKNOWN = 0.5  # score of the first model, which has the largest variance
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Properties of the comparison, each with its source in words."""
+
+    metric: str
+    samples: int  # of the prepared data that have a value: pairs, for a metric of pairs
+    clusters: int
+    score: float  # of the first model
+    score_source: str
+    discordance: float | None  # share of samples that one model alone gets right; None: as of independent answers
+    discordance_source: str
+    design: float  # effect: factor on the variance
+    design_source: str
+
+    def discordance_of(self, difference: float) -> float:
+        """Return the discordance for a difference of the second model from the first."""
+        if self.discordance is None:
+            return independent_discordance(self.score, min(1.0, max(0.0, self.score + difference)))
+        return min(1.0, max(self.discordance, abs(difference)))
+
+    def independent(self, samples: int) -> int:
+        """Return the number of independent samples that samples are worth."""
+        return max(1, math.floor(samples / self.design))
+
+    def planned(self, independent: int | None) -> int | None:
+        """Return the number of samples that are worth some independent ones."""
+        return None if independent is None else math.ceil(independent * self.design)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Answers of a plan; None is what was not asked, or takes too many samples."""
+
+    assumptions: Assumptions
+    level: float  # of each test, two-sided
+    power: float
+    difference: float | None
+    needed: int | None  # samples that show the difference
+    reached: float | None  # power of the prepared data for it
+    detectable: float  # smallest difference that the prepared data show; NaN if none
+    margin: float | None
+    needed_for_margin: int | None  # samples that show that the second model is not worse by the margin
+    reached_for_margin: float | None
+
+
+def assumptions(
+    task: TaskFile, against: float | None = None, runs: Sequence[Source] = (), rule: str | None = None
+) -> Assumptions:
+    """Return what the prepared data and up to two earlier runs say of a comparison in the task's main metric.
+
+    One run gives the score and the design effect, two also the discordance. Raises:
+        RepliesError: There are more runs, they share no sample, or the metric is not a share.
+        UnknownName: A run has no such rule.
+    """
+    if len(runs) > 2:
+        raise RepliesError(f"a plan takes up to two earlier runs, but got {len(runs)}")
+    metric = main_metrics(task)[0]
+    if metric.scale is not Scale.SHARE:
+        raise RepliesError(f"'{task.name}' is compared by {metric.name}, which is no share of samples; plan needs one")
+    documents = task_documents(task)
+    values = [
+        _values(task, documents, metric, read_replies(replies_to(task.name, run), documents), rule) for run in runs
+    ]
+    shared = [sample for sample in values[0] if sample in values[-1]] if runs else []
+    if runs and not shared:
+        raise RepliesError(f"the runs have no sample of '{task.name}' with a value in common")
+    units = _units(task, documents, metric)
+    score, score_source = (_UNKNOWN, "assumed; --against or --run tell it") if against is None else (against, "given")
+    discordance, discordance_source = None, "if both models answer independently; two runs tell it"
+    design, design_source = design_effect(units), f"correlation {WORKING_CORRELATION} within clusters, assumed"
+    if runs:
+        first, last = ([of_run[sample][1] for sample in shared] for of_run in (values[0], values[-1]))
+        if against is None:
+            score, score_source = math.fsum(first) / len(first), "of the first run"
+        measured, of_what = first, "of the run's scores"
+        if len(runs) == 2:
+            measured = [after - before for before, after in zip(first, last, strict=True)]
+            discordance, discordance_source = math.fsum(map(abs, measured)) / len(measured), "of the two runs"
+            of_what = "of the runs' differences"
+        error = mean_error(measured, [values[0][sample][0] for sample in shared]).error
+        independent = mean_standard_error(measured)
+        if error > 0 and independent > 0:
+            design, design_source = max(1.0, (error / independent) ** 2), of_what
+    return Assumptions(
+        *(metric.name, len(units), len(set(units)), score, score_source, discordance, discordance_source),
+        *(design, design_source),
+    )
+
+
+def plan(known: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
+    """Return how many samples show a difference, or non-inferiority, and what the prepared data show.
+
+    ``tests`` share the level of 5 % (a lower bound of Holm's power). For non-inferiority the true ``difference`` is 0
+    where none is given. RepliesError: a number is out of range.
+    """
+    if not 0 <= known.score <= 1 or not 0 < power < 1 or tests < 1 or (margin is not None and not 0 < margin < 1):
+        raise RepliesError("--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1")
+    if difference is not None and (not difference or not 0 <= known.score + difference <= 1):
+        raise RepliesError(
+            f"a model that scores {known.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
+        )
+    level, prepared = ALPHA / tests, known.independent(known.samples)
+    needed, reached, needed_for_margin, reached_for_margin = None, None, None, None
+    if difference is not None:
+        discordance = known.discordance_of(difference)
+        needed = known.planned(samples_needed(lambda n: mcnemar_power(n, difference, discordance, level), power))
+        reached = mcnemar_power(prepared, difference, discordance, level)
+    if margin is not None:
+        true = difference or 0.0
+        between = known.discordance_of(true)
+        if true > -margin:
+            needed_for_margin = known.planned(
+                samples_needed(lambda n: non_inferiority_power(n, true, between, margin, level), power)
+            )
+        reached_for_margin = non_inferiority_power(prepared, true, between, margin, level)
+    sign = -1 if known.score == 1 else 1
+    detectable = detectable_difference(
+        lambda size: mcnemar_power(prepared, size, known.discordance_of(sign * size), level),
+        power,
+        known.score if sign < 0 else 1 - known.score,
+    )
+    return Plan(
+        *(known, level, power, difference, needed, reached, detectable),
+        *(margin, needed_for_margin, reached_for_margin),
+    )
+
+
+def _values(
+    task: TaskFile, documents: Documents, metric: AnyMetric, replies: Mapping[str, Reply], rule: str | None
+) -> dict[str, tuple[Hashable, float]]:
+    """Return cluster and value of each sample under a rule, by default the task's first."""
+    answered = {name: reply for name, reply in replies.items() if not reply.failed}
+    found = run_values(task, documents, answered, [metric])
+    chosen = rule or next(iter(found.rules))
+    if chosen not in found.rules:
+        raise unknown_name("rule", chosen, found.rules)
+    return dict(found.values[chosen, metric.name])
+
+
+def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
+    """Return the unit of each sample of the metric, shape (samples,), from replies without an answer."""
+    samples = [Sample(document) for document in documents]
+    if not task.is_computed:
+        return list(task.family.independent_clusters(samples))
+    replies = {
+        sample.doc_id: Reply(losses=tuple(map(float, range(1, len(sample.options) + 1))))
+        if task.compares_likelihoods
+        else Reply(text="")
+        for sample in samples
+    }
+    return [cluster for cluster, _ in _values(task, documents, metric, replies, None).values()]

@@ -1,0 +1,83 @@
+"""``medtasks plan``: how many samples does a comparison of two models take?"""
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medtasks.audit.planning import Plan, assumptions
+from medtasks.audit.planning import plan as planned
+from medtasks.audit.report.words import number
+from medtasks.cli.output import IncludePath, JsonFile, look_into, print_state_of_data, say, write_json
+from medtasks.runs.sources import Source
+from medtasks.stats.paired import POWER
+from medtasks.tasks.documents import task_documents, task_provenance
+from medtasks.tasks.task_files import scored_task
+
+
+def plan(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
+    against: Annotated[
+        float | None, typer.Option(help="Score of the model to compare with, such as 0.70; by default the run's.")
+    ] = None,
+    difference: Annotated[
+        float | None, typer.Option(help="Difference to show: 0.03 is three percentage points.")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="Plan non-inferiority, too: the other model is worse by less than this.")
+    ] = None,
+    power: Annotated[float, typer.Option(help="Probability that a true difference is shown.")] = POWER,
+    tests: Annotated[int, typer.Option(help="Tests that share the level of 5 %, as of 'compare'.")] = 1,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="Earlier run: its score and clusters count; repeated, how often the two runs differ, too."),
+    ] = None,
+    rule: Annotated[str | None, typer.Option(help="Answer rule for the runs; by default the task's first.")] = None,
+    json_file: JsonFile = None,
+    include_path: IncludePath = None,
+) -> None:
+    """Say how many samples show a difference between two models, and which difference the prepared data can show."""
+    look_into(context, include_path, run or ())
+    chosen = scored_task(task)
+    known = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    result = planned(known, difference, margin, power, tests)
+    numbers = {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(result).items()
+    }
+    write_json(json_file, {"schema_version": 1, "task": task, **numbers})
+    _print(task, result, tests)
+    print_state_of_data({"": task_provenance(chosen, task_documents(chosen))})
+
+
+def _print(task: str, plan: Plan, tests: int) -> None:
+    known, power = plan.assumptions, number(plan.power)
+    discordance = known.discordance_of(plan.difference or 0.0)
+    of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
+    say(f"{task}, {known.metric}: {known.samples} samples prepared, in {known.clusters} clusters or pairs.")
+    say(f"First model: {number(known.score)} ({known.score_source}).")
+    say(f"Samples on which the two models differ: {number(discordance)} ({known.discordance_source}).")
+    say(f"Design effect: {known.design:.2f} ({known.design_source}).")
+    say(f"Level: {plan.level:.3g}, two-sided{of_tests}; power: {power}.")
+    if plan.difference is not None and plan.reached is not None:
+        say(
+            f"To show a difference of {number(plan.difference)}: {_samples(plan.needed)}. "
+            f"The prepared ones show it with a power of {number(plan.reached)}."
+        )
+    if math.isnan(plan.detectable):
+        say(f"The prepared data show no difference with a power of {power}.")
+    else:
+        say(f"Smallest difference that the prepared data show: {number(plan.detectable)}.")
+    if plan.margin is not None and plan.reached_for_margin is not None:
+        say(
+            f"To show that the other model is worse by less than {number(plan.margin)}, if it differs by "
+            f"{number(plan.difference or 0.0)}: {_samples(plan.needed_for_margin)}. "
+            f"The prepared ones show it with a power of {number(plan.reached_for_margin)}."
+        )
+
+
+def _samples(needed: int | None) -> str:
+    return "no number of samples suffices" if needed is None else f"{needed} samples"

@@ -1,0 +1,75 @@
+"""``medtasks plan``: what it takes from data and runs, what it prints, and what it refuses."""
+
+import json
+
+import pytest
+
+from ..made_up_runs import write_run
+
+
+def test_from_the_data_alone(medtasks, sample, tmp_path):
+    ran = medtasks(
+        "plan", "mediconfusion", "--against", "0.25", "--difference", "0.3", "--json", tmp_path / "plan.json"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    found = json.loads((tmp_path / "plan.json").read_text(), parse_constant=pytest.fail)
+    known = found["assumptions"]
+    assert (found["task"], known["metric"], known["samples"]) == ("mediconfusion", "set_accuracy", 16)  # pairs
+    assert (known["score"], known["discordance"], found["margin"]) == (0.25, None, None)
+    assert f"To show a difference of 30.0%: {found['needed']} samples." in ran.out
+    assert found["needed"] > 16
+    assert "Samples on which the two models differ: 52.5% (if both models answer independently" in ran.out
+    assert "SAMPLE DATA" in ran.out
+
+
+def test_more_tests_and_more_power_take_more_samples(medtasks, sample, tmp_path):
+    def needed(*further):
+        arguments = ("--against", "0.5", "--difference", "0.2", "--json", tmp_path / "plan.json", *further)
+        assert medtasks("plan", "mediconfusion", *arguments).code == 0
+        return json.loads((tmp_path / "plan.json").read_text())["needed"]
+
+    assert needed() < needed("--tests", "4") < needed("--tests", "4", "--power", "0.9")
+
+
+def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
+    first, second = (
+        write_run(tmp_path / name, ("mediconfusion",), share, 1) for name, share in (("a", 0.9), ("b", 0.5))
+    )
+    options = ("--run", first, "--run", second, "--margin", "0.2", "--json", tmp_path / "plan.json")
+    ran = medtasks("plan", "mediconfusion", *options)
+    assert (ran.code, ran.err) == (0, "")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    compared = medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "compared.json")
+    assert compared.code == 0
+    known = plan["assumptions"]
+    assert known["score_source"] == "of the first run"
+    assert "(of the two runs)" in ran.out
+    comparisons = json.loads((tmp_path / "compared.json").read_text())["comparisons"]
+    test = next(one for one in comparisons if (one["rule"], one["metric"]) == ("reference", "set_accuracy"))
+    assert (known["score"], known["samples"]) == (test["first"], test["samples"])
+    assert abs(test["difference"]) <= known["discordance"] <= 1
+    gained_or_lost = known["discordance"] * known["samples"]
+    assert gained_or_lost == pytest.approx(round(gained_or_lost))
+    assert plan["reached_for_margin"] is not None
+    assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
+        (("--difference", "0"), "cannot differ by 0"),
+        (("--against", "1.5"), "--against is between 0 and 1"),
+        (("--power", "1"), "--power and --margin"),
+        (("--tests", "0"), "--tests at least 1"),
+    ],
+)
+def test_numbers_out_of_range(medtasks, sample, options, message):
+    ran = medtasks("plan", "mediconfusion", *options)
+    assert ran.code == 1
+    assert message in ran.err
+
+
+def test_a_task_without_shares_is_refused(medtasks, sample):
+    ran = medtasks("plan", "iu_xray_report", "--difference", "0.1")
+    assert ran.code == 1
