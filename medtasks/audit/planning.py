@@ -172,6 +172,8 @@ def _values(
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:
     """Return the unit of each sample of the metric, shape (samples,), from replies without an answer."""
     samples = [Sample(document) for document in documents]
+    if not task.is_computed and task.family.paired:
+        raise RepliesError(f"a judge reads replies to '{task.name}'; plan the task with the same pairs that needs none")
     if not task.is_computed:
         return list(task.family.independent_clusters(samples))
     replies = {
