@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
@@ -40,7 +40,7 @@ DOC = {
 @pytest.fixture
 def val(tmp_path):
     tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", tiny_gmai.rows(60))
-    prepare(CATALOGUE["gmai_mmbench_val"], Options(tmp_path, allow_changed=True))
+    prepare(CATALOGUE["gmai_mmbench_val"].name, Options(tmp_path, allow_changed=True))
     return load_documents("gmai_mmbench_val")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai.preparing import prepare
 from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 
 COLUMNS = (
     *("index", "image", "question", "A", "B", "C", "D", "E", "F", "answer", "category", "clinical VQA task"),
@@ -94,4 +94,4 @@ def prepare_all(folder: Path, validation: Sequence[Mapping[str, str]], several: 
     keyed = [{**row, "answer": ",".join({"A", row["answer"]})} for row in rows(several, seed=seed)]
     write(folder / "mcls" / "own.tsv", keyed)
     for info, place in ((CATALOGUE["gmai_mmbench_val"], "val"), (test, "test"), (mcls, "mcls")):
-        prepare(info, Options(folder / place, allow_changed=True))
+        prepare(info.name, Options(folder / place, allow_changed=True))

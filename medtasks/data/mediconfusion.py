@@ -6,14 +6,13 @@ which names the pair and the field.
 
 import ast
 import csv
-import dataclasses
 import functools
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
@@ -21,8 +20,8 @@ from tqdm import tqdm
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.manifest import Manifest, file_sha256
-from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.manifest import file_sha256
+from medtasks.data.preparation import Options, Recipe, Row
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import PAIRED_CHOICE
 from medtasks.data.source_files import find_file
@@ -76,19 +75,23 @@ class Pair:
     images: tuple[PairImage, PairImage]
 
 
-def prepare(options: Options) -> Manifest:
-    """Prepare MediConfusion under ``MEDTASKS_HOME``, and return its manifest; every unusable image is counted."""
+def _recipe(options: Options) -> Recipe:
     if options.source is not None:
         find_question_file(options.source)  # before anything is written
-    recipe = Recipe(
+
+    def revision(source: Path) -> str:
+        question_file = find_question_file(source)
+        published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
+        return "sample" if options.sample else MEDICONFUSION.revision if published else "local"
+
+    return Recipe(
         columns=PAIRED_CHOICE,
         test=functools.partial(_rows, options),
         layout="dataset.json or dataset.csv and images/<number>.jpg",
         download=_download_questions,
-        revision=lambda source: "sample" if options.sample else _revision(source),
+        revision=revision,
+        counted=False,  # missing pairs are reported together with missing images
     )
-    # Whether there are all pairs is told together with the images that are missing.
-    return prepare_recipe(dataclasses.replace(MEDICONFUSION, rows=None), recipe, options)
 
 
 def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
@@ -99,8 +102,18 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
     for pair in pairs:
         if causes.keys().isdisjoint(image.image_id for image in pair.images):
             for position, image in enumerate(pair.images, 1):
-                place = f"{question_file.name} pair {pair.pair_id}"
-                yield Row(place, _document(pair, position), [stored[image.image_id]])
+                document = {
+                    **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+                    "doc_id": f"{pair.pair_id}/{position}",
+                    "pair_id": pair.pair_id,
+                    "position": position,
+                    "image_id": image.image_id,
+                    "question": pair.question,
+                    "options": list(pair.options),
+                    "answer": image.answer,
+                    "categories": list(image.categories),
+                }
+                yield Row(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
     demonstrations = question_file.parent / DEMONSTRATIONS
     if demonstrations.is_dir():
         target = images.folder / DEMONSTRATIONS
@@ -115,9 +128,16 @@ def _stored_images(
     files = {name: source / "images" / f"{name}.jpg" for name in wanted}
     causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
     if causes and (options.fetch_images or options.source is None):
+        from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
+
         # A folder of their own: what an interrupted run stored from another source must not pass for fetched.
         files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
-        causes = _fetch_images(read_links(source / "image_dict.json"), {name: files[name] for name in causes})
+        links = read_links(source / "image_dict.json")
+        figures = {
+            Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in causes if name in links
+        }
+        causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
+        causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
     stored = {}
     usable = [name for name in wanted if name not in causes]
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
@@ -126,12 +146,6 @@ def _stored_images(
         except UnreadableImage as error:
             causes[name] = f"{name}.jpg is broken ({error})"
     return stored, causes
-
-
-def _revision(source: Path) -> str:
-    question_file = find_question_file(source)
-    published = MEDICONFUSION.sha256[question_file.name]
-    return MEDICONFUSION.revision if file_sha256(question_file) == published else "local"
 
 
 def _download_questions(folder: Path) -> Path:
@@ -153,19 +167,6 @@ def _download_questions(folder: Path) -> Path:
     return folder
 
 
-def _fetch_images(links: Mapping[str, tuple[str, str]], targets: Mapping[str, Path]) -> dict[str, str]:
-    """Fetch images to their targets, both by image id; return the cause for each that cannot be had."""
-    from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
-
-    causes = {name: f"image {name} is not listed in image_dict.json" for name in targets if name not in links}
-    figures = {
-        Figure(pmc_id_of(links[name][0]), links[name][1], target): name
-        for name, target in targets.items()
-        if name in links
-    }
-    return causes | {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
-
-
 def _left_out(pairs: Sequence[Pair], causes: Mapping[str, str], options: Options) -> list[str]:
     notes = [causes[name] for name in sorted(causes)]
     expected = (MEDICONFUSION.rows or 0) // 2
@@ -182,21 +183,6 @@ def _left_out(pairs: Sequence[Pair], causes: Mapping[str, str], options: Options
             f"--allow-incomplete"
         )
     return notes
-
-
-def _document(pair: Pair, position: int) -> dict[str, Any]:
-    image = pair.images[position - 1]
-    return {
-        **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-        "doc_id": f"{pair.pair_id}/{position}",
-        "pair_id": pair.pair_id,
-        "position": position,
-        "image_id": image.image_id,
-        "question": pair.question,
-        "options": list(pair.options),
-        "answer": image.answer,
-        "categories": list(image.categories),
-    }
 
 
 def find_question_file(folder: Path) -> Path:
@@ -255,3 +241,6 @@ def read_links(path: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(f"{path} is missing; it names the article each image comes from") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
+
+
+RECIPES: Mapping[str, Callable[[Options], Recipe]] = {"mediconfusion": _recipe}

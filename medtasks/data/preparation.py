@@ -75,7 +75,7 @@ def images_row(place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]
             stored.append(add())
         except FileNotFoundError:
             return Row(place, None, cause=f"its image {name} is missing")
-        except UnreadableImage as error:
+        except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
             return Row(place, None, cause=f"its image {name} is broken ({error})")
     return shown_row(place, document, stored)
 
@@ -118,6 +118,8 @@ class Recipe:
     # what the manifest has to say of the documents, one sentence each
     remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()
     decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
+    counted: bool = True  # whether its rows must be as many as the catalogue says
+    obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
     # writes what else belongs into the dataset's folder, which is not in its place yet
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
 
@@ -147,16 +149,29 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
     if options.source is not None and not options.source.exists():
         raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")
     if options.source is None and recipe.download is None:
-        raise SourceError(_how_to_obtain(info, recipe))
+        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
     with work_folder(info.name, info.access) as work:
-        source = options.source or _downloaded(recipe, work)
+        source = options.source
+        if source is None:
+            assert recipe.download is not None
+            folder = work / SCRATCH / "source"
+            folder.mkdir(parents=True, exist_ok=True)
+            source = recipe.download(folder)
         images = ImageStore(work, recipe.decoding)
         documents, causes, outside = _gather(info, recipe, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
             why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
             raise SourceError(f"'{info.name}': no usable row in the source ({why})")
-        left_out = _left_out(info, len(documents), causes, options)
+        left_out, found = [*causes], len(documents) + len(causes)
+        if recipe.counted and info.rows not in (None, found) and not options.sample:
+            left_out.append(f"the source holds {found} rows, the evaluated set {info.rows}")
+        if left_out and not options.allow_incomplete:
+            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+            raise SourceError(
+                f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
+                f"the loss with --allow-incomplete"
+            )
         used = _files(documents)
         images.keep_only(used | _files(demonstrations))
         facts = images.facts
@@ -176,13 +191,6 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         recipe.enclose(work, manifest)
         publish(work, manifest, documents, recipe.columns, demonstrations)
     return manifest
-
-
-def _downloaded(recipe: Recipe, work: Path) -> Path:
-    assert recipe.download is not None
-    folder = work / SCRATCH / "source"
-    folder.mkdir(parents=True, exist_ok=True)
-    return recipe.download(folder)
 
 
 def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
@@ -232,19 +240,6 @@ def _demonstrations(info: DatasetInfo, recipe: Recipe, source: Path, images: Ima
         why = causes[0] if causes else "the source has no training split"
         return [], [f"no few-shot demonstrations: {why}"]
     return documents, []
-
-
-def _left_out(info: DatasetInfo, rows: int, causes: Sequence[str], options: Options) -> list[str]:
-    notes = list(causes)
-    if info.rows is not None and rows + len(causes) != info.rows and not options.sample:
-        notes.append(f"the source holds {rows + len(causes)} rows, the evaluated set {info.rows}")
-    if notes and not options.allow_incomplete:
-        more = f" and {len(notes) - _NAMED} more" if len(notes) > _NAMED else ""
-        raise SourceError(
-            f"'{info.name}' is incomplete: {'; '.join(notes[:_NAMED])}{more}. Complete the source, or accept the loss "
-            f"with --allow-incomplete"
-        )
-    return notes
 
 
 def _files(documents: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -1,10 +1,9 @@
 """Which code prepares which dataset, and checking a prepared one."""
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from medtasks.data import mediconfusion
-from medtasks.data.catalogue import GMAI, MEDHEVAL, MEDICONFUSION, dataset_info
+from medtasks.data.catalogue import GMAI, MEDHEVAL, dataset_info
 from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import FILE_NAME, Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
@@ -14,9 +13,15 @@ from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import image_digests, image_key
 from medtasks.data.store import load_documents
 
+_DEFAULTS = Options()
 _SHORT_MNIST = ["oct", "path", "blood", "breast", "derma", "organc", "organs", "pneumonia", "retina", "tissue"]
-# Modules with RECIPES. A dataset of one in a package is called after the package: ``multimedeval_medqa``.
+_MMMU_PRO = ["standard_10", "standard_4", "vision"]
+# Modules with RECIPES, some of which depend on the options. A dataset of one in a package is called after the package:
+# ``multimedeval_medqa``.
 _MODULES = {
+    "mediconfusion": ["mediconfusion"],
+    "medheval.preparing": [info.name.removeprefix("medheval_") for info in MEDHEVAL],
+    "gmai.preparing": [info.name.removeprefix("gmai_") for info in GMAI],
     "multimedeval.question_sets": ["medqa", "medmcqa", "pubmedqa", "mmlu", "mednli"],
     "multimedeval.mimic_iii": ["mimic_iii_summary", "mimic_iii_summary_head"],
     "multimedeval.visual_questions": ["vqa_rad", "path_vqa", "slake"],
@@ -26,55 +31,34 @@ _MODULES = {
     "multimedeval.chest_xrays": ["chestxray14", "mimic_cxr_classification", "diff_vqa"],
     "multimedeval.reports": ["mimic_cxr_report", "ct_rate_report"],
     "iu_xray": ["iu_xray_report"],
-    "mmmu_pro": ["mmmu_pro_med_standard_10", "mmmu_pro_med_standard_4", "mmmu_pro_med_vision"],
-    "medevalkit.pmc_vqa": ["pmc_vqa", "pmc_vqa_clean"],
-    "medevalkit.omnimedvqa": ["omnimedvqa"],
-    "medevalkit.vlmevalkit": ["omnimedvqa_vlmevalkit"],
-    "medevalkit.medxpertqa": ["medxpertqa_mm", "medxpertqa_text"],
-    "medevalkit.mmmu": ["mmmu_med_val", "mmmu_med_test"],
-    "medevalkit.medframeqa": ["medframeqa"],
-    "medevalkit.slake": ["slake"],
+    "medevalkit.kit_sets": ["pmc_vqa", "pmc_vqa_clean", "medxpertqa_mm", "medxpertqa_text", "medframeqa", "slake"],
+    "medevalkit.omnimedvqa": ["omnimedvqa", "omnimedvqa_vlmevalkit"],
+    "medevalkit.mmmu": ["mmmu_med_val", "mmmu_med_test", *(f"mmmu_pro_med_{form}" for form in _MMMU_PRO)],
 }
 
 
-def recipe_of(name: str) -> Recipe:
-    """Return the recipe of a dataset that is one of rows; only the module that reads it is imported."""
+def recipe_of(name: str, options: Options = _DEFAULTS) -> Recipe:
+    """Return the recipe of a dataset; only the module that reads it is imported."""
     for module, names in _MODULES.items():
         package = module.rpartition(".")[0]
         short = name.removeprefix(f"{package}_") if package else name
         if short in names:
-            recipe: Recipe = importlib.import_module(f"medtasks.data.{module}").RECIPES[short]
-            return recipe
+            recipe: Recipe | Callable[[Options], Recipe]
+            recipe = importlib.import_module(f"medtasks.data.{module}").RECIPES[short]
+            return recipe if isinstance(recipe, Recipe) else recipe(options)
     raise LookupError(f"no module reads '{name}'")
 
 
 def prepare(name: str, options: Options) -> Manifest:
     """Prepare dataset ``name``; UnknownName where there is none, MedTasksError where source or disk do not allow it."""
     info = dataset_info(name)
-    if info is MEDICONFUSION:
-        return mediconfusion.prepare(options)
-    if info in MEDHEVAL:
-        from medtasks.data.medheval.preparing import prepare as prepare_medheval
-
-        return prepare_medheval(info, options)
-    if info in GMAI:
-        from medtasks.data.gmai.preparing import prepare as prepare_gmai
-
-        return prepare_gmai(info, options)
-    if info.part_of is not None:
-        _prepare_whole(info.part_of, options)
-        return publish_part(info.part_of, info.selection, name)
-    return prepare_recipe(info, recipe_of(name), options)
-
-
-def _prepare_whole(name: str, options: Options) -> None:
-    """Prepare the dataset of which a part is asked for, unless it is prepared, and from the source that is named."""
-    folder = dataset_folder(name)
-    if (folder / FILE_NAME).is_file():
-        source = Manifest.read(folder).source
-        if options.source is None or source == str(options.source.resolve()):
-            return
-    prepare(name, options)
+    if info.part_of is None:
+        return prepare_recipe(info, recipe_of(name, options), options)
+    whole = dataset_folder(info.part_of)
+    known = Manifest.read(whole).source if (whole / FILE_NAME).is_file() else None
+    if known is None or (options.source is not None and known != str(options.source.resolve())):
+        prepare(info.part_of, options)
+    return publish_part(info.part_of, info.selection, name)
 
 
 def verify(name: str) -> Iterator[str]:

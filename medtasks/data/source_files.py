@@ -149,6 +149,14 @@ def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     return []
 
 
+def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:
+    """Return what :func:`find_shards` does; an error calls missing files ``what``, by default the first pattern."""
+    files = find_shards(source, patterns)
+    if not files:
+        raise not_found(source, what or patterns[0])
+    return files
+
+
 def not_found(source: Path, what: str, mend: str = "name the folder that holds it") -> SourceError:
     """Build the error for a source that lacks ``what`` it should hold."""
     place = source if source.is_dir() or zipfile.is_zipfile(source) else f"{source} is no folder and no zip archive and"

@@ -24,10 +24,10 @@ and documents of ``rotated`` have further columns:
 """
 
 import random
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from medtasks.data.option_lines import relettered
 from medtasks.data.samples import Sample, letter
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import MedTasksError
@@ -43,6 +43,7 @@ VARIANTS = (*OF_IMAGES, ROTATED)
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
 NEW_COLUMNS = {COLUMN: "string", "rotation_of": "string", "rotation": "int32", "unit_id": "string"}
+_LETTER = re.compile(r"(\s*\(?)([A-Z])(\)|\s*:|\.)\s*")  # `` A: Green ``, ``A. Green``, ``A.Green``, ``(A) Green``
 _SEED = "medtasks swapped images"
 
 
@@ -136,10 +137,18 @@ def _rotated_lines(document: Mapping[str, Any], number: int) -> dict[str, Any]:
         return {}
     lines, options = document["option_lines"], document["options"]
     order = [published_position(place, number, len(options)) for place in range(len(options))]
-    moved = [relettered(lines[old], options[old], letter(place)) for place, old in enumerate(order)]
+    moved = [_relettered(lines[old], options[old], letter(place)) for place, old in enumerate(order)]
     moved += lines[len(options) :]  # of options that are null
     letters = {letter(old): letter(place) for place, old in enumerate(order)}
     return {"option_lines": moved, "gold": letters.get(document["gold"].strip(), document["gold"])}
+
+
+def _relettered(line: str, option: str, new: str) -> str:
+    """Return an option line with another letter before its text; a line without a letter stays as it is."""
+    before = _LETTER.match(line)
+    if before is None or line[before.end() :].strip() != option.strip():
+        return line
+    return f"{before[1]}{new}{line[before.end(2) :]}"
 
 
 def _rotated_key(document: Mapping[str, Any], number: int, options: int) -> dict[str, Any]:

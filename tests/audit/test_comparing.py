@@ -17,8 +17,9 @@ from medtasks.audit.comparing import (
     run_values,
 )
 from medtasks.audit.scoring import score_replies
-from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.preparation import Options
 from medtasks.data.prepared import provenance
+from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply, Row
@@ -98,7 +99,7 @@ def test_pairs_and_answers_have_the_same_units(documents):
 
 
 def test_golden_mediconfusion_two_models_of_known_difference(test_data):
-    prepare(Options(test_data / "mediconfusion"))
+    prepare("mediconfusion", Options(test_data / "mediconfusion"))
     documents = load_documents("mediconfusion")
     runs = {"A": model(documents, 0.55, 3), "B": model(documents, 0.7, 4)}
     found = compare_runs(task_file("mediconfusion"), documents, runs)

@@ -178,10 +178,11 @@ def test_free_form_needs_a_judge(pairs):
 
 
 def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
-    from medtasks.data.mediconfusion import Options, prepare
+    from medtasks.data.preparation import Options
+    from medtasks.data.preparers import prepare
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    prepare(Options(test_data / "mediconfusion"))
+    prepare("mediconfusion", Options(test_data / "mediconfusion"))
     pairs = load_documents("mediconfusion")
     always_a = each(pairs, lambda document: "A")
     for score in score_replies(task_file("mediconfusion"), pairs, always_a).values():

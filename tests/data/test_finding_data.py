@@ -10,11 +10,11 @@ from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
 from medtasks.data.home import dataset_folder, dataset_holding, datasets_folder
 from medtasks.data.home import home as home_folder
 from medtasks.data.manifest import Manifest
-from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.own_datasets import preparing_again
+from medtasks.data.preparation import Options
 from medtasks.data.prepared import prepared_folder
+from medtasks.data.preparers import prepare, recipe_of, verify
 from medtasks.data.preparers import prepare as prepare_by_name
-from medtasks.data.preparers import recipe_of, verify
 from medtasks.data.selecting import SELECTABLE
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, UnknownName
@@ -28,7 +28,7 @@ OF_ROWS = [
 
 @pytest.fixture
 def prepared(source, home):
-    return prepare(Options(source, sample=True))
+    return prepare("mediconfusion", Options(source, sample=True))
 
 
 def test_catalogue(refuses):

@@ -13,10 +13,10 @@ from PIL import Image
 from medtasks.data import preparers
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai import questions as questions_module
-from medtasks.data.gmai.preparing import prepare
 from medtasks.data.gmai.tsv import TsvFile
 from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
@@ -36,7 +36,7 @@ def source(tmp_path):
 
 
 def prepared(source, info=VAL, **options):
-    prepare(info, Options(source, **{**CHANGED, **options}))
+    prepare(info.name, Options(source, **{**CHANGED, **options}))
     return load_documents(info.name)
 
 
@@ -136,7 +136,7 @@ def test_published_checksum_is_demanded(source):
     folder = source(tiny_gmai.rows(3))
     with pytest.raises(SourceError, match=r"GMAI-MMBench_VAL\.tsv is not the published file \(MD5 .*--allow-changed"):
         prepared(folder, allow_changed=False)
-    assert prepare(VAL, Options(folder, allow_changed=True)).revision == "local"
+    assert prepare(VAL.name, Options(folder, allow_changed=True)).revision == "local"
 
 
 def test_cut_file_names_its_last_row_and_keeps_the_others(source):

@@ -13,8 +13,8 @@ from PIL import Image, ImageFile
 from medtasks.data import mediconfusion
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.manifest import Manifest
-from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.preparers import verify
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare, verify
 from medtasks.data.schema import PAIRED_CHOICE
 from medtasks.data.store import load_documents
 
@@ -47,7 +47,7 @@ SPOILT = {
 
 
 def test_documents_and_manifest(options, source, home, final, work):
-    manifest = prepare(options)
+    manifest = prepare("mediconfusion", options)
     assert manifest == Manifest.read(final)
     facts = manifest.model_dump(exclude={"text_sha256", "pixels_sha256"})
     assert facts == {
@@ -95,12 +95,12 @@ def test_documents_and_manifest(options, source, home, final, work):
 
 
 def test_order_of_the_source_does_not_change_the_fingerprint(options, home, records, monkeypatch, tmp_path):
-    before, documents = prepare(options), load_documents("mediconfusion")
+    before, documents = prepare("mediconfusion", options), load_documents("mediconfusion")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "other"))
-    assert prepare(options) == before
+    assert prepare("mediconfusion", options) == before
     assert load_documents("mediconfusion") == documents
     records.write(dict(reversed(records.read().items())))
-    assert prepare(options) == before
+    assert prepare("mediconfusion", options) == before
     assert load_documents("mediconfusion")[0]["doc_id"] == "90016/1"
 
 
@@ -109,25 +109,25 @@ def test_order_of_the_source_does_not_change_the_fingerprint(options, home, reco
     [("question", "?"), ("option_B", "?"), ("im_1_correct", "B"), ("category_2", ["Renal"]), ("im_2_local", 90002)],
 )
 def test_any_changed_text_changes_the_fingerprint(options, home, records, field, value):
-    before = prepare(options)
+    before = prepare("mediconfusion", options)
     records.change("90001", **{field: value})
-    after = prepare(options)
+    after = prepare("mediconfusion", options)
     assert after.text_sha256 != before.text_sha256
     assert after.fingerprint != before.fingerprint
 
 
 def test_one_changed_pixel_changes_the_fingerprint(options, source, home):
-    before = prepare(options)
+    before = prepare("mediconfusion", options)
     path = source / "images/90003.jpg"
     pixels = Image.open(path).convert("RGB")
     pixels.save(path, "PNG")
-    repacked = prepare(options)
+    repacked = prepare("mediconfusion", options)
     assert repacked.pixels_sha256 == before.pixels_sha256  # the same picture in another format
     assert repacked.text_sha256 != before.text_sha256  # which the documents' image_sha256 records
     red, green, blue = pixels.getpixel((5, 7))
     pixels.putpixel((5, 7), (red, green, blue ^ 1))
     pixels.save(path, "PNG")
-    assert prepare(options).pixels_sha256 != before.pixels_sha256
+    assert prepare("mediconfusion", options).pixels_sha256 != before.pixels_sha256
 
 
 @pytest.mark.usefixtures("pillow", "home")
@@ -141,9 +141,9 @@ def test_unusable_image_is_refused_by_name_or_costs_its_pairs(options, source, f
     elif spoil != "missing":
         path.write_bytes(SPOILT[spoil](body))
     with refuses("1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"):
-        prepare(options)
+        prepare("mediconfusion", options)
     assert not final.exists()
-    manifest = prepare(replace(options, allow_incomplete=True))
+    manifest = prepare("mediconfusion", replace(options, allow_incomplete=True))
     assert not manifest.complete
     assert (manifest.rows, manifest.images) == (28, 25)  # pair 90001's other picture is used nowhere else
     assert len(manifest.left_out) == 1
@@ -161,7 +161,7 @@ def test_of_many_unusable_images_the_first_are_named(options, source, refuses):
     with refuses(
         "6 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 3 more", "--fetch-images"
     ):
-        prepare(options)
+        prepare("mediconfusion", options)
 
 
 @pytest.mark.usefixtures("home")
@@ -169,8 +169,8 @@ def test_wrong_number_of_pairs(source, refuses):
     with refuses(
         "0 of 27 images unusable, in 0 of 16 pairs", "the question file holds 16 pairs, the published set 176"
     ):
-        prepare(Options(source))
-    manifest = prepare(Options(source, allow_incomplete=True))
+        prepare("mediconfusion", Options(source))
+    manifest = prepare("mediconfusion", Options(source, allow_incomplete=True))
     assert not manifest.complete
     assert manifest.revision == "local"
     assert manifest.source == str(source)
@@ -180,16 +180,16 @@ def test_wrong_number_of_pairs(source, refuses):
 @pytest.mark.usefixtures("home")
 def test_the_right_number_of_pairs_is_complete(source, monkeypatch):
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", replace(MEDICONFUSION, rows=32))
-    manifest = prepare(Options(source))
+    manifest = prepare("mediconfusion", Options(source))
     assert (manifest.complete, manifest.sample) == (True, False)
-    assert prepare(Options(source, allow_incomplete=True)).complete
+    assert prepare("mediconfusion", Options(source, allow_incomplete=True)).complete
 
 
 @pytest.mark.usefixtures("home")
 def test_a_data_subfolder_gives_the_same_documents(options, source, tmp_path):
-    before = prepare(options)
+    before = prepare("mediconfusion", options)
     shutil.copytree(source, tmp_path / "clone" / "data")
-    assert prepare(Options(tmp_path / "clone", sample=True)) == before
+    assert prepare("mediconfusion", Options(tmp_path / "clone", sample=True)) == before
 
 
 @pytest.mark.usefixtures("home")
@@ -200,7 +200,7 @@ def test_wrong_source(tmp_path, source, refuses, home):
         source / "images": "images holds neither dataset.json nor dataset.csv",
     }.items():
         with refuses(what):
-            prepare(Options(folder))
+            prepare("mediconfusion", Options(folder))
     assert not home.exists()  # nothing is written for a source that cannot be read
 
 
@@ -208,13 +208,13 @@ def test_wrong_source(tmp_path, source, refuses, home):
 def test_demonstrations_are_copied(options, source, final):
     (source / "few_shot_prompts").mkdir()
     shutil.copy(source / "images/90000.jpg", source / "few_shot_prompts/PMC1_F1.jpg")
-    assert prepare(options).images == 27
+    assert prepare("mediconfusion", options).images == 27
     assert (final / "few_shot_prompts/PMC1_F1.jpg").read_bytes() == (source / "images/90000.jpg").read_bytes()
 
 
 def test_golden_mediconfusion_prepare(test_data, home, final, tmp_path):
     source = test_data / "mediconfusion"
-    manifest = prepare(Options(source))
+    manifest = prepare("mediconfusion", Options(source))
     assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (352, 228, True, False)
     assert manifest.revision == "a3045b03a0a2b5e9f051842e3fd088ed0861f2b6"
     assert manifest.left_out == ()
@@ -236,6 +236,6 @@ def test_golden_mediconfusion_prepare(test_data, home, final, tmp_path):
     clone.mkdir()
     for name in ("dataset.csv", "images", "few_shot_prompts"):
         (clone / name).symlink_to(source / name)
-    from_csv = prepare(Options(clone))
+    from_csv = prepare("mediconfusion", Options(clone))
     assert from_csv.model_copy(update={"source": manifest.source}) == manifest
     assert load_documents("mediconfusion") == documents

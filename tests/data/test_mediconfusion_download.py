@@ -11,8 +11,8 @@ from medtasks.data import downloads, mediconfusion, store
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
-from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.preparers import verify
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare, verify
 from medtasks.errors import MedTasksError, SourceError
 
 IMAGES = [str(number) for number in range(90000, 90027)]
@@ -60,7 +60,7 @@ def figures(server):
 
 
 def test_everything_is_downloaded(origin, drawn, final, work):
-    manifest = prepare(Options())
+    manifest = prepare("mediconfusion", Options())
     assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (32, 27, True, False)
     assert manifest.source == "https://github.com/AIF4S/MediConfusion"
     assert manifest.revision == MEDICONFUSION.revision
@@ -80,12 +80,12 @@ def test_checksums_are_enforced(origin, final, refuses, name):
     right = origin.files[f"data/{name}"]
     origin.files[f"data/{name}"] = right + b" "
     with refuses(f"/data/{name} is not the published file", "SHA-256", kind=SourceError):
-        prepare(Options())
+        prepare("mediconfusion", Options())
     assert not final.exists()
     assert figures(origin) == []
     origin.files[f"data/{name}"] = right
     before = len(origin.requests)
-    assert prepare(Options()).complete
+    assert prepare("mediconfusion", Options()).complete
     asked = [path for path in origin.requests[before:] if path.startswith("data/")]
     names = ["dataset.json", "image_dict.json", DEMONSTRATION]
     assert asked == [f"data/{later}" for later in names[names.index(name) :]]  # good files are not fetched again
@@ -95,23 +95,23 @@ def test_a_damaged_question_file_of_the_last_attempt_is_fetched_again(origin, wo
     folder = work / store.SCRATCH / "source"
     folder.mkdir(parents=True)
     (folder / "dataset.json").write_text("{}")
-    assert prepare(Options()).rows == 32
+    assert prepare("mediconfusion", Options()).rows == 32
 
 
 def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
     del origin.files["data/dataset.json"]
     with refuses("cannot download dataset.json", origin.url, "HTTPError", "--source CLONE/data --fetch-images"):
-        prepare(Options())
+        prepare("mediconfusion", Options())
     monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", "http://127.0.0.1:9")
     with refuses("cannot download dataset.json", "ConnectionError", kind=SourceError):
-        prepare(Options())
+        prepare("mediconfusion", Options())
 
 
 def test_a_figure_that_is_gone(origin, final, refuses):
     del origin.files[key("90026")]
     with refuses("1 of 27 images unusable, in 1 of 16 pairs", "'figure 90026.jpg' is not among", "--allow-incomplete"):
-        prepare(Options())
-    manifest = prepare(Options(allow_incomplete=True))
+        prepare("mediconfusion", Options())
+    manifest = prepare("mediconfusion", Options(allow_incomplete=True))
     assert (manifest.rows, manifest.images, manifest.complete) == (30, 25, False)
     assert len(manifest.left_out) == 1
     assert "'figure 90026.jpg' is not among" in manifest.left_out[0]
@@ -122,7 +122,7 @@ def test_source_without_images_is_completed(origin, source, links, final):
     lacking = IMAGES[5:12]
     for image_id in lacking:
         (source / f"images/{image_id}.jpg").unlink()
-    manifest = prepare(Options(source, fetch_images=True))
+    manifest = prepare("mediconfusion", Options(source, fetch_images=True))
     assert manifest.complete
     assert manifest.source == str(source)
     assert sorted(figures(origin)) == [key(image_id) for image_id in lacking]
@@ -133,7 +133,7 @@ def test_nothing_is_fetched_unless_asked_for(origin, source, links, refuses):
     (source / "image_dict.json").write_text(json.dumps(links))
     (source / "images/90000.jpg").unlink()
     with refuses("1 of 27 images unusable, in 2 of 16 pairs", "add --fetch-images"):
-        prepare(Options(source))
+        prepare("mediconfusion", Options(source))
     assert origin.requests == []
 
 
@@ -141,15 +141,15 @@ def test_links_are_needed_to_fetch(origin, source, links, refuses):
     (source / "images/90000.jpg").unlink()
     (source / "images/90001.jpg").unlink()
     with refuses("image_dict.json is missing", kind=SourceError):
-        prepare(Options(source, fetch_images=True))
+        prepare("mediconfusion", Options(source, fetch_images=True))
     del links["drawn/90001.jpg"]
     (source / "image_dict.json").write_text(json.dumps(links))
     with refuses("1 of 27 images unusable", "image 90001 is not listed in image_dict.json"):
-        prepare(Options(source, fetch_images=True))
+        prepare("mediconfusion", Options(source, fetch_images=True))
     links["drawn/90000.jpg"]["dlink"] = "ftp://elsewhere/file.zip"
     (source / "image_dict.json").write_text(json.dumps(links))
     with refuses("ftp://elsewhere/file.zip", "names no PubMed Central package", kind=SourceError):
-        prepare(Options(source, fetch_images=True))
+        prepare("mediconfusion", Options(source, fetch_images=True))
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, fail)
         with pytest.raises((KeyboardInterrupt, MedTasksError), match=r"^$|the disk is full"):
-            prepare(Options())
+            prepare("mediconfusion", Options())
     assert not final.exists()
     origin.requests.clear()
-    assert prepare(Options()).complete
+    assert prepare("mediconfusion", Options()).complete
     assert origin.requests == []
 
 
@@ -177,8 +177,8 @@ def test_images_of_an_interrupted_local_source_do_not_pass_for_fetched(origin, s
         (source / f"images/{image_id}.jpg").write_bytes(stand_in)
     (source / "images/90026.jpg").unlink()
     with refuses("1 of 27 images unusable"):
-        prepare(Options(source))
-    manifest = prepare(Options())
+        prepare("mediconfusion", Options(source))
+    manifest = prepare("mediconfusion", Options())
     assert manifest.source == MEDICONFUSION.source
     for image_id in IMAGES:
         assert (final / f"images/{image_id}.jpg").read_bytes() == (drawn / f"images/{image_id}.jpg").read_bytes()

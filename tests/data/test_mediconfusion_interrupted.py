@@ -12,8 +12,8 @@ from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
-from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.preparers import verify
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare, verify
 from medtasks.data.store import load_documents, work_folder
 
 STEPS = {
@@ -70,21 +70,21 @@ def disk_full(place):
 def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
     copies.fail_after(10, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        prepare(options)
+        prepare("mediconfusion", options)
     assert not final.exists()
     first = identities(work / "images")
     assert len(first) == 10
 
     copies.fail_after(5, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        prepare(options)
+        prepare("mediconfusion", options)
     assert not final.exists()
     second = identities(work / "images")
     assert len(second) == 15
     assert second.items() >= first.items()
 
     copies.fail_after()
-    assert prepare(options).images == 27
+    assert prepare("mediconfusion", options).images == 27
     assert len(copies.names) == 12
     assert identities(final / "images").items() >= second.items()
     assert not work.exists()
@@ -95,7 +95,7 @@ def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
 def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, source, copies, final, work):
     copies.fail_after(10, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        prepare(options)
+        prepare("mediconfusion", options)
     (work / "images/90000.jpg").write_bytes(b"changed here")
     (source / "images/90001.jpg").write_bytes((source / "images/90002.jpg").read_bytes())
     (work / "images/12345.jpg").write_bytes(b"of another source")
@@ -103,7 +103,7 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
     (work / "test").mkdir()
     (work / "test/data-00000-of-00002.arrow").write_bytes(b"of a former save")
     copies.fail_after()
-    prepare(options)
+    prepare("mediconfusion", options)
     assert {"90000.jpg", "90001.jpg"} <= set(copies.names)
     assert len(copies.names) == 19
     for name in ("90000.jpg", "90001.jpg"):
@@ -125,12 +125,12 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
         with refuses(
             "cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"
         ):
-            prepare(options)
+            prepare("mediconfusion", options)
     assert not final.exists()
     kept = identities(work / "images")
     assert len(kept) == (20 if step == "copy" else 27)
     copies.fail_after()
-    assert prepare(options).images == 27
+    assert prepare("mediconfusion", options).images == 27
     assert len(copies.names) == 27 - len(kept)
     assert identities(final / "images").items() >= kept.items()
     assert list(verify("mediconfusion")) == []
@@ -139,17 +139,17 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
 def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
     copies.fail_after(0, PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images"))
     with refuses("/locked/images: Permission denied", "MEDTASKS_HOME"):
-        prepare(options)
+        prepare("mediconfusion", options)
     shutil.rmtree(home)
     home.write_text("I was here first.")
     with refuses("cannot prepare 'mediconfusion'", str(home)):
-        prepare(options)
+        prepare("mediconfusion", options)
 
 
 @pytest.mark.parametrize("error", [disk_full("/x"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
 @pytest.mark.parametrize("step", STEPS)
 def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, monkeypatch, step, error):
-    old = prepare(options)
+    old = prepare("mediconfusion", options)
     records.change("90001", question="Something else?")
     seen = []
 
@@ -163,30 +163,30 @@ def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, m
     with monkeypatch.context() as patch:
         patch.setattr(*STEPS[step], fail)
         with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else Exception):
-            prepare(options)
+            prepare("mediconfusion", options)
     assert all(question.startswith("Where is the bright spot") for question in seen)
     assert Manifest.read(final) == old
     assert list(verify("mediconfusion")) == []
 
-    assert prepare(options) != old
+    assert prepare("mediconfusion", options) != old
     assert load_documents("mediconfusion")[0]["question"] == "Something else?"
     assert sorted(path.name for path in final.parent.iterdir()) == [".mediconfusion.lock", "mediconfusion"]
 
 
 def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, records, final):
-    old = prepare(options)
+    old = prepare("mediconfusion", options)
     final.rename(final.with_name(".old-mediconfusion"))
     records.change("90001", im_1_correct="C")
     with pytest.raises(Exception, match="should be 'A' or 'B'"):
-        prepare(options)
+        prepare("mediconfusion", options)
     assert Manifest.read(final) == old
 
 
 def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
     with work_folder("mediconfusion", Access.PUBLIC):
         with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
-            prepare(options)
+            prepare("mediconfusion", options)
         assert not final.exists()
     with work_folder("other", Access.PUBLIC):
-        assert prepare(options).rows == 32
+        assert prepare("mediconfusion", options).rows == 32
     assert dataset_folder("other").with_name(".preparing-other").is_dir()

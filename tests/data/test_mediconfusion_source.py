@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from medtasks.data.mediconfusion import Options, find_question_file, prepare, read_links, read_pairs
+from medtasks.data.mediconfusion import find_question_file, read_links, read_pairs
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.errors import SourceError
 
 PAIR = {
@@ -135,7 +137,7 @@ def test_malformed_csv(read, refuses, text, part):
 def test_a_malformed_file_is_refused_by_the_preparer_too(source, records, final, refuses):
     records.change("90007", im_2_correct="C")
     with refuses("pair '90007', field 'im_2_correct'", kind=SourceError):
-        prepare(Options(source, sample=True))
+        prepare("mediconfusion", Options(source, sample=True))
     assert not final.exists()
 
 

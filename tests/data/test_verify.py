@@ -4,15 +4,15 @@ import datasets
 import pytest
 from PIL import Image
 
-from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.preparers import verify
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare, verify
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 
 
 @pytest.fixture(autouse=True)
 def prepared(source, home):
-    return prepare(Options(source, sample=True))
+    return prepare("mediconfusion", Options(source, sample=True))
 
 
 def rewrite(final, change):

@@ -39,10 +39,11 @@ def test_constant_model_on_the_sample(sample):
 
 
 def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
-    from medtasks.data.mediconfusion import Options, prepare
+    from medtasks.data.preparation import Options
+    from medtasks.data.preparers import prepare
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    prepare(Options(test_data / "mediconfusion"))
+    prepare("mediconfusion", Options(test_data / "mediconfusion"))
     results = evaluate(["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0))
     for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps"):
         assert scores(results, task) == ALWAYS_A

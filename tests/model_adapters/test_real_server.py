@@ -10,8 +10,8 @@ import pytest
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.vlm_server import VlmServer
 
-from medtasks.data.mediconfusion import prepare
 from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.store import open_documents
 from medtasks.prompts.images import images
 
@@ -29,7 +29,7 @@ def home(tmp_path_factory, test_data):
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder))
-        prepare(Options(test_data / "mediconfusion"))
+        prepare("mediconfusion", Options(test_data / "mediconfusion"))
     return folder
 
 

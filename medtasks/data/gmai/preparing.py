@@ -1,9 +1,10 @@
-"""Preparing GMAI-MMBench from its TSV files, one read each, part by part."""
+"""Preparing GMAI-MMBench from its TSV files; one that was read before an interruption is not read again."""
 
+import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile
 from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
-from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.preparation import Options, Recipe, Row
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
 from medtasks.data.source_files import not_found, required_file
 from medtasks.data.store import SCRATCH
@@ -24,21 +24,16 @@ VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
 _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
 
 
-def prepare(info: DatasetInfo, options: Options) -> Manifest:
-    """Prepare one part under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors.
-
-    A part that was read to its end before an interruption is not read again.
-    """
+def _recipe(info: DatasetInfo, options: Options) -> Recipe:
     digests: dict[str, str] = {}
-    recipe = Recipe(
+    return Recipe(
         columns=MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE,
         test=functools.partial(_rows, info, options, digests),
         layout=", ".join(info.md5) or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
         download=hub_download(info, list(info.md5)) if info.md5 else None,
         revision=lambda _: info.revision if not _changed(info, digests) else "local",
+        counted=not options.allow_changed,
     )
-    known = info.rows if not options.allow_changed else None
-    return prepare_recipe(dataclasses.replace(info, rows=known), recipe, options)
 
 
 def _rows(
@@ -87,9 +82,10 @@ def _part(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Quest
     state = path.stat()
     mark = f"{path.name} {state.st_size} {state.st_mtime_ns}"
     note = images.folder / SCRATCH / "parts" / f"{path.name}.json"
-    noted = _noted(note, mark, images)
-    if noted is not None:
-        return noted
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no note, or one that is damaged
+        noted = json.loads(note.read_text(encoding="utf-8"))
+        if noted["mark"] == mark:
+            return [_question(entry, images) for entry in noted["questions"]], str(noted["md5"])
     file = TsvFile(path)
     questions = read_questions(file, images, keyed=info is not TEST, several=info is MULTI_ANSWER_SET)
     facts = images.facts
@@ -103,19 +99,14 @@ def _part(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Quest
     return questions, file.md5
 
 
-def _noted(note: Path, mark: str, images: ImageStore) -> tuple[list[Question], str] | None:
-    try:
-        kept = json.loads(note.read_text(encoding="utf-8"))
-        if kept["mark"] != mark:
-            return None
-        return [_question(entry, images) for entry in kept["questions"]], str(kept["md5"])
-    except (OSError, ValueError, KeyError, TypeError):  # no note, or one that is damaged
-        return None
-
-
 def _question(entry: dict[str, Any], images: ImageStore) -> Question:
     image = entry["image"]
     if isinstance(image, dict):
         facts = ImageFacts(entry["facts"]["sha256"], tuple(entry["facts"]["conversions"]))
         image = images.recall(StoredImage(**image), facts)
     return Question(entry["place"], entry["document"], image, entry["cause"])
+
+
+RECIPES: Mapping[str, Callable[[Options], Recipe]] = {
+    info.name.removeprefix("gmai_"): functools.partial(_recipe, info) for info in GMAI
+}

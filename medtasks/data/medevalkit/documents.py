@@ -35,16 +35,18 @@ _REMARKS = {
 def kit_choice(doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **known: Any) -> Document:
     """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
     flags = list(known.pop("flags", ()))
-    answer = known.pop("answer") if "answer" in known else _letter_of(gold, len(options))
+    letters = [letter(place) for place in range(len(options))]
+    named = gold.strip() if gold is not None and gold.strip() in letters else None
+    answer = known.pop("answer", named)
     if options and gold is not None and answer is None:
         flags.append(NO_SUCH_GOLD)
     choices = {"options": list(options), "option_lines": list(lines)}
     return new_document(KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **known)
 
 
-def kit_recipe(name: str, reader: TableReader, layout: str, *files: str) -> Recipe:
-    """Return the recipe of the dataset ``medevalkit_<name>``, which has a test split alone; ``files`` are the Hub's."""
-    recipe = replace(reader.recipe(layout, ("test",)), remarks=remarks)
+def kit_recipe(name: str, reader: TableReader, layout: str, *files: str, split: str = "test") -> Recipe:
+    """Return the recipe of the dataset ``medevalkit_<name>``, of one split and no examples; ``files`` are the Hub's."""
+    recipe = replace(reader.recipe(layout, (split,)), remarks=_remarks)
     return recipe.from_hub(dataset_info(f"medevalkit_{name}"), files)
 
 
@@ -53,7 +55,7 @@ def lettered(options: Iterable[str], form: str) -> list[str]:
     return [form.format(letter(place), option) for place, option in enumerate(options)]
 
 
-def remarks(documents: Documents) -> list[str]:
+def _remarks(documents: Documents) -> list[str]:
     """Return what a manifest says of rows that are kept and lack something."""
     counts = Counter(flag for document in documents for flag in document["flags"])
     return [
@@ -61,8 +63,3 @@ def remarks(documents: Documents) -> list[str]:
         for flag, text in _REMARKS.items()
         if counts[flag]
     ]
-
-
-def _letter_of(gold: str | None, options: int) -> str | None:
-    known = [letter(place) for place in range(options)]
-    return gold.strip() if gold is not None and gold.strip() in known else None

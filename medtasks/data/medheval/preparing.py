@@ -4,18 +4,17 @@ What of it can be prepared is told before anything is: :func:`survey`.
 """
 
 import contextlib
-import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.manifest import Manifest, file_sha256
+from medtasks.data.manifest import file_sha256
 from medtasks.data.medheval.records import IMAGE_SOURCES, KINDS, ImageRoots, document_of, read_records, source_of
-from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.preparation import Options, Recipe, Row
 from medtasks.data.source_files import not_found
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow
@@ -55,18 +54,19 @@ class Readiness:
     cause: str | None  # why it cannot be prepared, None if it can
 
 
-def prepare(info: DatasetInfo, options: Options) -> Manifest:
-    """Prepare one set under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors."""
-    if options.source is None:
-        raise _no_source(info.name, f" ({info.description})", "it needs")
-    recipe = Recipe(
+def _recipe(info: DatasetInfo, options: Options) -> Recipe:
+    def revision(source: Path) -> str:
+        changed = [f"{path.name} (SHA-256 {own[:_DIGITS]})" for path, (own, _) in _changed(info, source).items()]
+        return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
+
+    return Recipe(
         columns=KINDS[info.name].columns,
         test=functools.partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
-        revision=functools.partial(_revision, info),
+        obtaining=_how_to_obtain(info.name, f" ({info.description})", "it needs"),
+        revision=revision,
+        counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
     )
-    # Rows are compared by checksum; a changed file that the user accepts may have any number of them.
-    return prepare_recipe(dataclasses.replace(info, rows=None), recipe, options)
 
 
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
@@ -78,34 +78,35 @@ def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
 def survey(options: Options) -> list[Readiness]:
     """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image."""
     if options.source is None:
-        raise _no_source("medheval", "", "you have")
+        raise SourceError(_how_to_obtain("medheval", "", "you have"))
     if not options.source.is_dir():
         raise SourceError(f"{options.source} is no folder; give your clone of {MEDHEVAL[0].source}")
     found = []
     for info in MEDHEVAL:
-        if present_file(info, options.source) is None:
-            found.append(Readiness(info.name, (), f"its file {next(iter(info.sha256))} is not below {options.source}"))
+        counts: tuple[ImageCount, ...] = ()
+        cause = None
+        if _present(options.source, next(iter(info.sha256))) is None:
+            cause = f"its file {next(iter(info.sha256))} is not below {options.source}"
         else:
             counts = tuple(preflight(info, options))
-            found.append(Readiness(info.name, counts, _lack(counts, options)))
+            lacking = [
+                f"{len(count.missing)} of {IMAGE_SOURCES[count.source].title}" for count in counts if count.missing
+            ]
+            if not any(count.found for count in counts):
+                cause = "none of its images was found"
+            elif missing and not options.allow_incomplete:
+                lacking = " and ".join(f"{number} of {title}" for title, number in missing.items())
+                cause = f"it lacks images, {lacking}"
+        found.append(Readiness(info.name, counts, cause))
     return found
 
 
-def _no_source(name: str, about: str, which: str) -> SourceError:
-    return SourceError(
+def _how_to_obtain(name: str, about: str, which: str) -> str:
+    return (
         f"'{name}'{about} is prepared from your clone of {MEDHEVAL[0].source} and your copies of the images: run "
         f"'medtasks data prepare {name} --source CLONE --images SOURCE=DIR', once --images for each of "
         f"{', '.join(IMAGE_SOURCES)} that {which}"
     )
-
-
-def _lack(counts: Sequence[ImageCount], options: Options) -> str | None:
-    if not any(count.found for count in counts):
-        return "none of its images was found"
-    lacking = [f"{len(count.missing)} of {IMAGE_SOURCES[count.source].title}" for count in counts if count.missing]
-    if not lacking or options.allow_incomplete:
-        return None
-    return f"it lacks images, {' and '.join(lacking)}"
 
 
 def image_totals(found: Sequence[Readiness]) -> dict[str, tuple[int, int]]:
@@ -126,12 +127,8 @@ def largest_group(found: Sequence[Readiness]) -> str | None:
     return next((group for group, sets in GROUPS.items() if sets <= ready), None)
 
 
-def present_file(info: DatasetInfo, source: Path) -> Path | None:
-    """Return the file of a set below the clone or its folder ``benchmark_data``, None where it is not there."""
-    return _present(source, next(iter(info.sha256)))
-
-
 def _present(source: Path, name: str) -> Path | None:
+    """Return a published file below the clone or its folder ``benchmark_data``, None where it is not there."""
     paths = (source / name, source / Path(name).relative_to("benchmark_data"))
     return next((path for path in paths if path.is_file()), None)
 
@@ -142,13 +139,8 @@ def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
     return {path: (own, digest) for path, digest in there.items() if (own := file_sha256(path)) != digest}
 
 
-def _revision(info: DatasetInfo, source: Path) -> str:
-    changed = [f"{path.name} (SHA-256 {own[:_DIGITS]})" for path, (own, _) in _changed(info, source).items()]
-    return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
-
-
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
-    path = present_file(info, source)
+    path = _present(source, next(iter(info.sha256)))
     if path is None:
         raise not_found(source, next(iter(info.sha256)))
     if not options.allow_changed:
@@ -179,7 +171,12 @@ def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore)
     counts = _counted(records, roots)
     for count in counts:
         if not count.found and not options.allow_incomplete:
-            raise SourceError(_no_image(info, count, roots.searched(count.source)))
+            title, expected = IMAGE_SOURCES[count.source].title, IMAGE_SOURCES[count.source].expected
+            raise SourceError(
+                f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
+                f"{roots.searched(count.source)}; give {expected} with --images {count.source}=DIR, or leave its "
+                f"{count.questions} questions out with --allow-incomplete"
+            )
     file = Path(next(iter(info.sha256))).name
 
     @functools.cache
@@ -201,23 +198,12 @@ def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore)
             yield Row(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
     for count in counts:
         if count.missing:
-            yield Row(file, None, cause=_missing(count))
+            image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
+            example = "" if image_source.private else f", such as {min(count.missing)}"
+            cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
+            yield Row(file, None, cause=f"{cause}, and with them {count.questions} questions")
 
 
-def _missing(count: ImageCount) -> str:
-    source = IMAGE_SOURCES[count.source]
-    total = len(count.found) + len(count.missing)
-    example = "" if source.private else f", such as {min(count.missing)}"
-    return (
-        f"{len(count.missing)} of the {total} images of {source.title} are missing{example}, and with them "
-        f"{count.questions} questions"
-    )
-
-
-def _no_image(info: DatasetInfo, count: ImageCount, searched: Path) -> str:
-    source = IMAGE_SOURCES[count.source]
-    return (
-        f"'{info.name}' needs {len(count.missing)} images of {source.title}, and none of them is below {searched}; "
-        f"give {source.expected} with --images {count.source}=DIR, or leave its {count.questions} questions out with "
-        f"--allow-incomplete"
-    )
+RECIPES: Mapping[str, Callable[[Options], Recipe]] = {
+    info.name.removeprefix("medheval_"): functools.partial(_recipe, info) for info in MEDHEVAL
+}

@@ -5,7 +5,7 @@ images. Each of four sources has a root of its own on the user's disk; questions
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -81,7 +81,11 @@ class ImageRoots:
             if not folder.is_dir():
                 raise SourceError(f"the folder of {IMAGE_SOURCES[key].title} images, {folder}, does not exist")
         self._source, self._named = source, named
-        self._folders = {key: list(dict.fromkeys(self._candidates(key))) for key in IMAGE_SOURCES}
+        self._folders: dict[str, list[Path]] = {}
+        for key, images in IMAGE_SOURCES.items():
+            roots = [named[key]] if key in named else [source / place.format(key) for place in _UNASKED]
+            below = (root / folder for root in roots for folder in images.folders)
+            self._folders[key] = list(dict.fromkeys(folder for folder in below if folder.is_dir()))
 
     def searched(self, key: str) -> Path:
         """Return the folder below which the images of a source are looked for."""
@@ -90,13 +94,6 @@ class ImageRoots:
     def find(self, key: str, name: str) -> Path | None:
         """Return the file of an image, or None where there is none."""
         return next((folder / name for folder in self._folders[key] if (folder / name).is_file()), None)
-
-    def _candidates(self, key: str) -> Iterator[Path]:
-        roots = [self._named[key]] if key in self._named else [self._source / place.format(key) for place in _UNASKED]
-        for root in roots:
-            for below in IMAGE_SOURCES[key].folders:
-                if (root / below).is_dir():
-                    yield root / below
 
 
 BINARY, MULTI_CHOICE = "binary", "multi-choice"
@@ -160,17 +157,15 @@ def _visual(row: SourceRow) -> Document:
     return _closed(row, kind, HALLUCINATIONS[published])
 
 
-def _yes_no(row: SourceRow) -> Document:
-    """Return a document of the files that do not say of which type their questions are: all are yes/no."""
-    return _closed(row, BINARY, None)
-
-
 def _closed(row: SourceRow, kind: str, hallucination: str | None) -> Document:
     question, choices, gold = row.text("question"), row.text("choices"), row.text("answer")
     if kind == BINARY:
         options, (answer, flags) = list(YES_NO), resolve_yes_no(gold, question, choices)
-    else:
-        options, answer, flags = _choice(choices, gold)
+    elif options := parsed_options(choices):
+        answer, flags = resolve_choice(gold, options)
+    else:  # letters without text ask for nothing, so that no answer is right
+        options, answer = bare_letters(choices), None
+        flags = (Flag.OPTIONS_WITHOUT_TEXT if options else Flag.OPTIONS_UNPARSED,)
     return {
         "question": question,
         "kind": kind,
@@ -183,23 +178,6 @@ def _closed(row: SourceRow, kind: str, hallucination: str | None) -> Document:
         "source": source_of(row),
         "modality": row.optional_text("modality"),
         "location": row.optional_text("location"),
-    }
-
-
-def _choice(choices: str, gold: str) -> tuple[list[str], str | None, tuple[Flag, ...]]:
-    """Return options, answer and flags; letters without text ask for nothing, so that no answer is right."""
-    options = parsed_options(choices)
-    if options:
-        return options, *resolve_choice(gold, options)
-    letters = bare_letters(choices)
-    return letters, None, (Flag.OPTIONS_WITHOUT_TEXT if letters else Flag.OPTIONS_UNPARSED,)
-
-
-def _open(row: SourceRow) -> Document:
-    return {
-        "question": row.text("question"),
-        "answer": row.text("answer"),
-        "question_type": row.optional_text("question_type"),
     }
 
 
@@ -219,8 +197,16 @@ def _report(row: SourceRow) -> Document:
 
 _SHARED = ("img_name", "question", "answer", "qid")
 VISUAL = RecordKind(CLOSED_QUESTION, (*_SHARED, "hallucination_type", "question_type", "choices"), _visual)
-YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), _yes_no)
-OPEN = RecordKind(OPEN_QUESTION, _SHARED, _open)
+# Files that do not say of which type their questions are: all are yes/no.
+YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), lambda row: _closed(row, BINARY, None))
+OPEN = RecordKind(
+    OPEN_QUESTION,
+    _SHARED,
+    lambda row: {
+        **{name: row.text(name) for name in ("question", "answer")},
+        "question_type": row.optional_text("question_type"),
+    },
+)
 REPORT = RecordKind(COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report)
 KINDS: Mapping[str, RecordKind] = {
     "medheval_visual_mm": VISUAL,

@@ -13,7 +13,6 @@
 
 import functools
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.table_recipe import ReadFile, TableReader, by_name
+from medtasks.data.table_recipe import TableReader, by_name
 from medtasks.data.tables import ReadValues, SourceRow, Table, csv_table
 
 FOURTEEN_FINDINGS = (
@@ -62,10 +61,6 @@ def _fourteen(row: SourceRow, _split: str) -> Document:
     labels = [int(finding in named) for finding in FOURTEEN_FINDINGS]
     known = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
     return new_document(MULTILABEL, row.text("Image Index"), **known)
-
-
-def _nih_files(source: Path) -> AbstractContextManager[ReadFile]:
-    return by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)})
 
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
@@ -125,25 +120,17 @@ def _mimic_test(source: Path, images: ImageStore) -> Iterator[Row]:
 
 
 def _five(row: SourceRow, _split: str) -> Document:
-    labels = [_label(row, finding) for finding in FIVE_FINDINGS]
+    for finding in FIVE_FINDINGS:
+        if row.text(finding) not in _VALUES:
+            raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
+    labels = [_VALUES[row.text(finding)] for finding in FIVE_FINDINGS]
     known = {"patient_id": row.text("subject_id"), "options": list(FIVE_FINDINGS), "labels": labels}
     return new_document(MULTILABEL, row.text("dicom_id"), **known)
-
-
-def _label(row: SourceRow, finding: str) -> int:
-    value = row.text(finding)
-    if value not in _VALUES:
-        raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
-    return _VALUES[value]
 
 
 def _mimic_name(row: SourceRow) -> str:
     folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
     return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
-
-
-def _mimic_files(source: Path) -> AbstractContextManager[ReadFile]:
-    return file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
 
 
 def _questions(source: Path, split: str) -> Table:
@@ -178,8 +165,20 @@ def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images:
             yield Row(row.place, document, shown)
 
 
-_NIH = TableReader(MULTILABEL, _listed, _fourteen, lambda row: [row.text("Image Index")], _nih_files)
-_MIMIC = TableReader(MULTILABEL, _LabelledImages, _five, lambda row: [_mimic_name(row)], _mimic_files)
+_NIH = TableReader(
+    MULTILABEL,
+    _listed,
+    _fourteen,
+    lambda row: [row.text("Image Index")],
+    lambda source: by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)}),
+)
+_MIMIC = TableReader(
+    MULTILABEL,
+    _LabelledImages,
+    _five,
+    lambda row: [_mimic_name(row)],
+    lambda source: file_reader([mimic_cxr_file(source, "split").path.parent], (), ()),
+)
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"

@@ -23,6 +23,7 @@ from medtasks.data.preparation import Recipe, Row, shown_row
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
 from medtasks.data.source_files import SourceFile
 from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.table_recipe import UnusableRow
 from medtasks.data.tables import SourceRow, Table, check_columns
 from medtasks.errors import MedTasksError, SourceError
 
@@ -54,15 +55,38 @@ class OwnQuestions:
     def _test(self, _source: Path, images: ImageStore) -> Iterator[Row]:
         for row in self.samples.rows():
             try:
-                stored = [_stored(_path_of(name, self.folder, row), name, images) for name in _names(row)]
-                document = open_question(row, _doc_id(row)) if self.kind == VQA else _choice(row, self.modality)
-                yield shown_row(row.place, document, stored)
-            except _Unusable as cause:
+                names = [] if row.values.get("images") is None else row.texts("images")
+                stored = [self._stored(row, name, images) for name in names]
+                yield shown_row(row.place, self._document(row), stored)
+            except UnusableRow as cause:
                 yield Row(row.place, None, cause=str(cause))
 
+    def _stored(self, row: SourceRow, name: str, images: ImageStore) -> StoredImage:
+        """Store an image, but not one outside of the folder: not everyone who may see the folder may see that."""
+        path = (self.folder / name).resolve()
+        if not path.is_relative_to(self.folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
+            raise row.error(
+                f"its image {name} is outside of {self.folder} or in a prepared dataset; put a copy into the folder"
+            )
+        try:
+            return images.add_file(path)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise UnusableRow(f"its image {name} is missing") from error
+        except UnreadableImage as error:
+            raise UnusableRow(f"its image {name} cannot be read: {error}") from error
 
-class _Unusable(Exception):
-    """Why a question cannot be asked."""
+    def _document(self, row: SourceRow) -> Document:
+        doc_id = f"test/{row.index}"
+        if self.kind == VQA:
+            return open_question(row, doc_id)
+        options, answer = row.texts("options"), row.text("answer")
+        if not 2 <= len(options) <= _MOST_OPTIONS:
+            raise row.error(f"it has {len(options)} options; 2 to {_MOST_OPTIONS} are possible")
+        # As the reference compares them. Of equal options it can only ever choose the first.
+        same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
+        if not same:
+            raise UnusableRow("its answer is none of its options, so that no reply could be right")
+        return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
 
 
 def read_folder(folder: Path) -> OwnQuestions:
@@ -87,39 +111,3 @@ def read_folder(folder: Path) -> OwnQuestions:
     except MedTasksError as error:
         raise whole.error(str(error)) from error
     return OwnQuestions(folder, kind, whole.text("modality"), records_table(samples, columns), decoding)
-
-
-def _doc_id(row: SourceRow) -> str:
-    return f"test/{row.index}"
-
-
-def _names(row: SourceRow) -> list[str]:
-    return [] if row.values.get("images") is None else row.texts("images")
-
-
-def _path_of(name: str, folder: Path, row: SourceRow) -> Path:
-    """Return the path of an image; SourceError for one that not everyone may see to whom the folder may be shown."""
-    path = (folder / name).resolve()
-    if not path.is_relative_to(folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
-        raise row.error(f"its image {name} is outside of {folder} or in a prepared dataset; put a copy into the folder")
-    return path
-
-
-def _stored(path: Path, name: str, images: ImageStore) -> StoredImage:
-    try:
-        return images.add_file(path)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise _Unusable(f"its image {name} is missing") from error
-    except UnreadableImage as error:
-        raise _Unusable(f"its image {name} cannot be read: {error}") from error
-
-
-def _choice(row: SourceRow, modality: str) -> Document:
-    options, answer = row.texts("options"), row.text("answer")
-    if not 2 <= len(options) <= _MOST_OPTIONS:
-        raise row.error(f"it has {len(options)} options; 2 to {_MOST_OPTIONS} are possible")
-    # As the reference compares them. Of equal options it can only ever choose the first.
-    same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
-    if not same:
-        raise _Unusable("its answer is none of its options, so that no reply could be right")
-    return choice_document(_doc_id(row), row.text("question"), options, same[0], subject=modality or None)

@@ -16,7 +16,6 @@ import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -49,22 +48,16 @@ def read_dicom(path: Path) -> Image.Image:
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
     d9ac283. Errors are those of :func:`~medtasks.data.dicom.reading_dicom`.
     """
-    values = _stored_values(path)
+    with reading_dicom(str(path)) as pydicom:
+        dataset = pydicom.dcmread(path)
+        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)  # some files say 12 bits and use more
+        values = dataset.pixel_array
+        values = values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
     if values.ndim != 2 or not values.size:
         raise UnreadableImage(f"it holds values of shape {values.shape} and no single grey image")
     spread = values - values.min()
     grey = spread / (spread.max() or 1) * 255
     return Image.fromarray(grey.astype(np.uint8))
-
-
-def _stored_values(path: Path) -> Any:
-    """Return the values of all pixels, ``MONOCHROME1`` inverted."""
-    with reading_dicom(str(path)) as pydicom:
-        dataset = pydicom.dcmread(path)
-        # Some files say 12 bits and use more.
-        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
-        values = dataset.pixel_array
-        return values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
 
 
 def _annotations(source: Path) -> SourceFile:
@@ -78,7 +71,18 @@ def _graded(source: Path, split: str) -> Table:
 
 
 def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    add = functools.cache(functools.partial(_add, _annotations(source).path.parent / "images", images))
+    folder = _annotations(source).path.parent / "images"
+
+    @functools.cache
+    def add(name: str) -> StoredImage:
+        for path in (folder / f"{name}{ending}" for ending in (*_DICOM, *_COPIES)):
+            if path.is_file() and path.suffix in _DICOM:
+                return images.add_pixels(read_dicom(path), _STRETCHED)
+            if path.is_file():
+                _require_8_bits(path)
+                return images.add_file(path)
+        raise FileNotFoundError(name)
+
     findings: Counter[str] = Counter()  # of each image, from 1
     for row in rows:
         study, image = row.text("study_id"), row.text("image_id")
@@ -90,17 +94,6 @@ def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: I
         document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **known)
         adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
         yield images_row(row.place, adding.items(), document)
-
-
-def _add(folder: Path, images: ImageStore, name: str) -> StoredImage:
-    for ending in (*_DICOM, *_COPIES):
-        path = folder / f"{name}{ending}"
-        if path.is_file():
-            if ending in _DICOM:
-                return images.add_pixels(read_dicom(path), _STRETCHED)
-            _require_8_bits(path)
-            return images.add_file(path)
-    raise FileNotFoundError(name)
 
 
 def _require_8_bits(path: Path) -> None:

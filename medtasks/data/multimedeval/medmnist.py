@@ -32,7 +32,6 @@ from medtasks.errors import SourceError
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _URL = "https://zenodo.org/records/10519652/files"
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, MemoryError)
-_COLUMNS = ("image", "label")
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
@@ -55,23 +54,23 @@ def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
 
 
-def _unlike(path: Path, name: str, array: np.ndarray[Any, Any], expected: str) -> SourceError:
-    return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {expected}")
-
-
 def _table(name: str, source: Path, split: str) -> Table:
     """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors where there are others."""
     path = _archive(name, source)
     images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
     pixels = (_SIDE, _SIDE, 3) if name in _COLOUR else (_SIDE, _SIDE)
-    if images.shape[1:] != pixels or str(images.dtype) != "uint8":
-        raise _unlike(path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}")
-    if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
-        raise _unlike(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)")
+    images_fit = images.shape[1:] == pixels and str(images.dtype) == "uint8"
+    labels_fit = labels.shape in ((len(images), 1), (len(images),)) and labels.dtype.kind in "iu"
+    for kind, array, fits, expected in (
+        ("images", images, images_fit, f"uint8 in the shape (N, {str(pixels)[1:]}"),
+        ("labels", labels, labels_fit, f"whole numbers in the shape ({len(images)}, 1)"),
+    ):
+        if not fits:
+            found = f"{array.dtype} in the shape {array.shape}"
+            raise SourceError(f"{path}: {split}_{kind} is {found}, expected {expected}")
     rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
-    return records_table(
-        ((f"{path.name} {split} row {number}", dict(zip(_COLUMNS, row, strict=True))) for number, row in rows), _COLUMNS
-    )
+    records = ((f"{path.name} {split} row {n}", {"image": image, "label": label}) for n, (image, label) in rows)
+    return records_table(records, ("image", "label"))
 
 
 def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
@@ -86,25 +85,11 @@ def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, image
         yield Row(row.place, document, [stored])
 
 
-def _first_quarter(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    test = _table(name, source, "test")
-    return _rows(name, test.rows(set(range(test.count() // 4))), "test", source, images)
-
-
 def _archive(name: str, source: Path) -> Path:
     path = source / f"{name}.npz" if source.is_dir() else source
     if not path.is_file():
         raise not_found(source, f"{name}.npz")
     return path
-
-
-def _download(name: str, folder: Path) -> Path:
-    return download(_published(name), folder / f"{name}.npz")
-
-
-def _revision(name: str, source: Path) -> str:
-    unchanged = _published(name).matches(_archive(name, source))
-    return dataset_info(f"multimedeval_{name}").revision if unchanged else "local"
 
 
 def _published(name: str) -> Published:
@@ -113,10 +98,23 @@ def _published(name: str) -> Published:
 
 
 def _recipe(name: str) -> Recipe:
-    of_set = functools.partial
-    recipe = Recipe.of_splits(CLASSIFICATION, of_set(_table, name), of_set(_rows, name), f"MedMNIST's {name}.npz")
-    recipe = replace(recipe, test=of_set(_first_quarter, name)) if name in _QUARTERED else recipe
-    return replace(recipe, download=of_set(_download, name), revision=of_set(_revision, name))
+    table, rows = functools.partial(_table, name), functools.partial(_rows, name)
+
+    def first_quarter(source: Path, images: ImageStore) -> Iterator[Row]:
+        test = table(source, "test")
+        return rows(test.rows(set(range(test.count() // 4))), "test", source, images)
+
+    def revision(source: Path) -> str:
+        unchanged = _published(name).matches(_archive(name, source))
+        return dataset_info(f"multimedeval_{name}").revision if unchanged else "local"
+
+    recipe = Recipe.of_splits(CLASSIFICATION, table, rows, f"MedMNIST's {name}.npz")
+    return replace(
+        recipe,
+        test=first_quarter if name in _QUARTERED else recipe.test,
+        download=lambda folder: download(_published(name), folder / f"{name}.npz"),
+        revision=revision,
+    )
 
 
 RECIPES = {name: _recipe(name) for name in CLASSES}

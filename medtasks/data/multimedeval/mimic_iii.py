@@ -37,7 +37,7 @@ from medtasks.data.multimedeval.report_sections import report_sections, split_at
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, not_found, physionet_file
-from medtasks.data.tables import SourceRow, csv_table, hub_table
+from medtasks.data.tables import csv_table, hub_table
 
 Protocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
@@ -86,12 +86,17 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
         >>> summary_of(note, "CT_head", "paper")
         Summary(findings='seen by ___.', impression='clear.')
     """
-    report = _final_report(note)
-    if report is None:
+    start = note.find(_START)
+    if start < 0:
         return None
-    cut = _paper_sections(report) if protocol == "paper" else [(one.name, one.text) for one in report_sections(report)]
-    names = [groups().spellings.get(name, name) for name, _ in cut]
-    texts = [text for _, text in cut]
+    report = note[start:]
+    while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
+        report = report[:cut] + report[end + len(_CONTINUED) :]
+    sections = split_at_headers(report) if protocol == "paper" else report_sections(report)
+    names = [groups().spellings.get(section.name, section.name) for section in sections]
+    texts = [section.text for section in sections]
+    if protocol == "paper":
+        texts = [re.sub(" +", " ", text.strip().lower().replace("\n", "")) for text in texts]
     if names.count(_IMPRESSION) != 1:
         return None
     impression = texts[names.index(_IMPRESSION)]
@@ -99,22 +104,6 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
     candidates = (texts[names.index(name)] for name in groups().findings[group] if name in names)
     findings = next(filter(None, candidates), "")
     return Summary(_plain(findings), _plain(impression)) if findings and impression else None
-
-
-def _final_report(note: str) -> str | None:
-    start = note.find(_START)
-    if start < 0:
-        return None
-    text = note[start:]
-    while (cut := text.find(_BREAK)) >= 0 and (end := text.find(_CONTINUED, cut)) >= 0:
-        text = text[:cut] + text[end + len(_CONTINUED) :]
-    return text
-
-
-def _paper_sections(report: str) -> list[tuple[str, str]]:
-    return [
-        (one.name, re.sub(" +", " ", one.text.strip().lower().replace("\n", ""))) for one in split_at_headers(report)
-    ]
 
 
 def _plain(text: str) -> str:
@@ -151,9 +140,11 @@ def _test(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row
     for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
         found.add(row.text("ROW_ID"))
         group = groups().by_exam.get(row.text("DESCRIPTION"))
-        made = _row(row, group, protocol) if group else None
-        if group and made:
-            by_group[group].append(made)
+        summary = summary_of(row.text("TEXT"), group, protocol) if group else None
+        if group and summary:
+            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
+            document = new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about)
+            by_group[group].append(Row(row.place, document))
         else:
             outside += 1
     for rows in by_group.values():
@@ -164,17 +155,8 @@ def _test(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row
             yield Row(place, None, cause=f"its note is not in {file.name}")
 
 
-def _row(row: SourceRow, group: str, protocol: Protocol) -> Row | None:
-    summary = summary_of(row.text("TEXT"), group, protocol)
-    if summary is None:
-        return None
-    about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
-    return Row(row.place, new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about))
-
-
-def _recipe(protocol: Protocol) -> Recipe:
-    layout = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_SPLIT} of croyer/MIMIC-III-split on the Hub"
-    return Recipe(columns=REPORT, test=functools.partial(_test, protocol), layout=layout)
-
-
-RECIPES: Mapping[str, Recipe] = {"mimic_iii_summary": _recipe("paper"), "mimic_iii_summary_head": _recipe("head")}
+_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_SPLIT} of croyer/MIMIC-III-split on the Hub"
+RECIPES: Mapping[str, Recipe] = {
+    "mimic_iii_summary": Recipe(REPORT, functools.partial(_test, "paper"), _LAYOUT),
+    "mimic_iii_summary_head": Recipe(REPORT, functools.partial(_test, "head"), _LAYOUT),
+}

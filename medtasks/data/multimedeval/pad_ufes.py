@@ -30,7 +30,6 @@ from medtasks.data.json_tables import read_json
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.data.source_files import SourceFile, open_archive, required_file, unpacking
-from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.table_recipe import ReadFile, TableReader, by_name
 from medtasks.data.tables import SourceRow, Table, csv_table, hub_table
 from medtasks.errors import SourceError
@@ -46,7 +45,6 @@ _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addr
 CLASSES: Mapping[str, str] = _NAMES["classes"]  # what models are asked, by what the table says
 _HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by what the prompt calls them
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
-_Reader = Callable[[], bytes]
 _ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
 
@@ -80,12 +78,25 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _image_files(source: Path) -> Iterator[ReadFile]:
-    """Open the images of a folder with all below it, or of an archive; a broken one raises :class:`UnreadableImage`.
+    """Open the images of a folder with all below it, or of an archive.
 
     A file in a folder goes before one of the same name in an archive. Archives within an archive are unpacked into
     temporary files beside the datasets.
     """
-    where: dict[str, _Reader] = {}
+    where: dict[str, Callable[[], bytes]] = {}
+
+    def add(path: Path, archive: zipfile.ZipFile) -> None:
+        """Add the images of an archive; ``path`` is the file it lies in."""
+
+        def read(member: str) -> bytes:
+            with unpacking(path):
+                return archive.read(member)
+
+        for member in archive.namelist():
+            name = PurePosixPath(member).name
+            if name.endswith(_ENDING):
+                where.setdefault(name, functools.partial(read, member))
+
     archives = [source]
     if source.is_dir():
         for path in sorted(source.rglob(f"*{_ENDING}")):
@@ -95,20 +106,12 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
         for path in archives:
             with unpacking(path):
                 archive = opened.enter_context(open_archive(path))
-                _add(path, archive, where)
+                add(path, archive)
                 for member in archive.namelist():  # archives in these are not opened: they could go on without end
                     if member.endswith(".zip"):
                         inner = open_archive(path, opened.enter_context(_unpacked(archive, member)))
-                        _add(path, opened.enter_context(inner), where)
+                        add(path, opened.enter_context(inner))
         yield opened.enter_context(by_name(where))
-
-
-def _add(path: Path, archive: zipfile.ZipFile, where: dict[str, _Reader]) -> None:
-    """Add the images of an archive; ``path`` is the file it lies in."""
-    for member in archive.namelist():
-        name = PurePosixPath(member).name
-        if name.endswith(_ENDING):
-            where.setdefault(name, functools.partial(_read, path, archive, member))
 
 
 @contextlib.contextmanager
@@ -117,14 +120,6 @@ def _unpacked(archive: zipfile.ZipFile, member: str) -> Iterator[IO[bytes]]:
         with archive.open(member) as packed:
             shutil.copyfileobj(packed, target)
         yield target
-
-
-def _read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
-    try:
-        with unpacking(path):
-            return archive.read(member)
-    except SourceError as error:
-        raise UnreadableImage(str(error)) from error
 
 
 def _document(row: SourceRow, _split: str) -> Document:

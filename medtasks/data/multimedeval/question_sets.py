@@ -97,11 +97,9 @@ def _medmcqa(row: SourceRow, _split: str) -> Document:
 
 def _pubmedqa_table(source: Path, split: str) -> Table:
     columns = ("id", "question", "context", "answer")
-    table = hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns)
-    return table or _pubmedqa_of_its_authors(source, split, columns)
-
-
-def _pubmedqa_of_its_authors(source: Path, split: str, columns: Sequence[str]) -> Table:
+    if table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns):
+        return table
+    # as the authors publish it
     names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
     places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
     wanted = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
@@ -111,13 +109,11 @@ def _pubmedqa_of_its_authors(source: Path, split: str, columns: Sequence[str]) -
         raise SourceError(f"{file.name} is not an object with one entry per article")
     entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
     published = records_table(entries, ("QUESTION", "CONTEXTS", "final_decision"))
-    rows = zip(content, published.rows(), strict=True)
-    return records_table(((row.place, _as_on_the_hub(key, row)) for key, row in rows), columns)
-
-
-def _as_on_the_hub(key: str, row: SourceRow) -> dict[str, Any]:
-    question, context = row.text("QUESTION"), " ".join(row.texts("CONTEXTS"))
-    return {"id": key, "question": question, "context": context, "answer": [row.text("final_decision")]}
+    rows = []
+    for key, row in zip(content, published.rows(), strict=True):
+        values = key, row.text("QUESTION"), " ".join(row.texts("CONTEXTS")), [row.text("final_decision")]
+        rows.append((row.place, dict(zip(columns, values, strict=True))))
+    return records_table(rows, columns)
 
 
 def _pubmedqa(row: SourceRow, _split: str) -> Document:
@@ -163,10 +159,6 @@ def _mednli(row: SourceRow, _split: str) -> Document:
     return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=row.text("sentence1"))
 
 
-def _on_hub(name: str, recipe: Recipe, *files: str) -> Recipe:
-    return recipe.from_hub(dataset_info(f"multimedeval_{name}"), files)
-
-
 _MEDQA = TableReader(CHOICE, _medqa_table, _medqa).recipe(
     "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet"
 )
@@ -181,10 +173,13 @@ _MEDNLI = TableReader(CHOICE, _mednli_table, _mednli).recipe(
     "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"
 )
 
+_ON_HUB: Mapping[str, tuple[Recipe, Sequence[str]]] = {
+    "medqa": (_MEDQA, ["data_clean.zip"]),
+    "medmcqa": (_MEDMCQA, ["data/validation-*.parquet", "data/train-*.parquet"]),
+    "pubmedqa": (_PUBMEDQA, ["pqal.zip"]),
+    "mmlu": (replace(_MMLU, test=_mmlu_test), ["all/test-*.parquet", "all/dev-*.parquet"]),
+}
 RECIPES: Mapping[str, Recipe] = {
-    "medqa": _on_hub("medqa", _MEDQA, "data_clean.zip"),
-    "medmcqa": _on_hub("medmcqa", _MEDMCQA, "data/validation-*.parquet", "data/train-*.parquet"),
-    "pubmedqa": _on_hub("pubmedqa", _PUBMEDQA, "pqal.zip"),
-    "mmlu": _on_hub("mmlu", replace(_MMLU, test=_mmlu_test), "all/test-*.parquet", "all/dev-*.parquet"),
+    **{name: recipe.from_hub(dataset_info(f"multimedeval_{name}"), files) for name, (recipe, files) in _ON_HUB.items()},
     "mednli": _MEDNLI,
 }

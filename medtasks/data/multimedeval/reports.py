@@ -41,26 +41,19 @@ def _studies(source: Path) -> Iterable[list[SourceRow]]:
     studies: dict[str, list[SourceRow]] = {}
     for row in split_rows(source, "test"):
         rows = studies.setdefault(row.text("study_id"), [])
-        if any(_same(before, row, "dicom_id") or not _same(before, row, "subject_id") for before in rows):
+        image, patient = row.text("dicom_id"), row.text("subject_id")
+        if any(before.text("dicom_id") == image or before.text("subject_id") != patient for before in rows):
             raise row.error("its image stands in an earlier row, or its study belongs to two patients")
         rows.append(row)
     return studies.values()
 
 
-def _same(first: SourceRow, second: SourceRow, column: str) -> bool:
-    return first.text(column) == second.text(column)
-
-
-def _folders(root: Path, place: str) -> list[Path]:
-    patterns = (f"{place}files", f"{place}{_UNPACKED}/files")
-    return [files.parent for pattern in patterns for files in sorted(root.glob(pattern))]
-
-
 def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
     split = mimic_cxr_file(source, "split")
-    roots = dict.fromkeys([split.path.parent, source])
-    folders = [folder for root in roots for place in _PLACES for folder in _folders(root, place)]
-    archives = [path for root in roots for place in _PLACES for path in sorted(root.glob(place + _ARCHIVE))]
+    places = [(root, place) for root in dict.fromkeys([split.path.parent, source]) for place in _PLACES]
+    patterns = [(root, place + below) for root, place in places for below in ("files", f"{_UNPACKED}/files")]
+    folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
+    archives = [path for root, place in places for path in sorted(root.glob(place + _ARCHIVE))]
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for rows in _studies(source):
             yield _study_row(rows, split.path.parent / "files", read, images)

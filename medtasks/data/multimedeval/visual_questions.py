@@ -3,18 +3,16 @@
 Splits and order are those MultiMedEval evaluates (``multimedeval/vqa.py`` at d9ac283).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.image_store import ImageStore
 from medtasks.data.json_tables import listed_records, records_table
-from medtasks.data.preparation import ReadRows, Recipe, Row, shown_row
-from medtasks.data.schema import OPEN_QUESTION, Document, new_document
+from medtasks.data.preparation import Recipe
+from medtasks.data.schema import OPEN_QUESTION, Columns, Document, new_document
 from medtasks.data.source_files import SourceFile, not_found, unpacked_or_archived
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.table_recipe import TableReader, UnusableRow
 from medtasks.data.tables import SourceRow, Table, required_hub_table
-from medtasks.errors import SourceError
 
 _SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
 _SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name
@@ -27,59 +25,48 @@ def open_question(row: SourceRow, doc_id: str, **known: str | None) -> Document:
     return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **known)
 
 
-def _parquet(source: Path, split: str) -> Table:
-    return required_hub_table(source, split, "default", ("image", "question", "answer"))
+def _document(row: SourceRow, split: str) -> Document:
+    if row.encoded("image") is None:
+        raise UnusableRow("it has no image")
+    return open_question(row, f"{split}/{row.index}")
 
 
-def _with_images(rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
-    for row in rows:
-        try:
-            image = images.add_bytes(row.encoded("image") or b"")
-            yield shown_row(row.place, open_question(row, f"{split}/{row.index}"), [image])
-        except UnreadableImage:
-            yield Row(row.place, None, cause="its image cannot be read")
+def slake_reader(
+    columns: Columns, document: Callable[[SourceRow, str], Document], language: str | None = None
+) -> TableReader:
+    """Return the reader of SLAKE's questions, in one language or all; ``document`` is what a row becomes."""
+
+    def table(source: Path, split: str) -> Table:
+        path = source / f"{split}.json"
+        if not path.is_file():
+            raise not_found(source, path.name)
+        questions = listed_records(SourceFile(path), _SLAKE_COLUMNS)
+        if language is None:
+            return questions
+        chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == language)
+        return records_table(chosen, _SLAKE_COLUMNS)
+
+    return TableReader(
+        columns,
+        table,
+        document,
+        lambda row: [row.text("img_name")],
+        lambda source: unpacked_or_archived(source, _SLAKE_FOLDERS, SLAKE_ARCHIVE, ("imgs/",)),
+    )
 
 
-def slake_table(source: Path, split: str) -> Table:
-    """Return SLAKE's questions of a split, in all languages."""
-    path = source / f"{split}.json"
-    if not path.is_file():
-        raise not_found(source, path.name)
-    return listed_records(SourceFile(path), _SLAKE_COLUMNS)
-
-
-def slake_rows(document: Callable[[SourceRow], Document]) -> ReadRows:
-    """Return what reads SLAKE's questions with their images; ``document`` is what a row becomes."""
-
-    def read_rows(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-        with unpacked_or_archived(source, _SLAKE_FOLDERS, SLAKE_ARCHIVE, ("imgs/",)) as read:
-            for row in rows:
-                name = row.text("img_name")
-                try:
-                    image = images.add_bytes(read(name))
-                except FileNotFoundError:
-                    yield Row(row.place, None, cause=f"its image imgs/{name} is missing")
-                except (UnreadableImage, SourceError):
-                    yield Row(row.place, None, cause=f"its image imgs/{name} cannot be read")
-                else:
-                    yield shown_row(row.place, document(row), [image])
-
-    return read_rows
-
-
-def slake_question(row: SourceRow) -> Document:
+def slake_question(row: SourceRow, _split: str = "") -> Document:
     """Return a document of the ``OPEN_QUESTION`` schema."""
     return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
 
 
-def _english(source: Path, split: str) -> Table:
-    rows = slake_table(source, split).rows()
-    english = [(row.place, row.values) for row in rows if row.text("q_lang") == "en"]
-    return records_table(english, _SLAKE_COLUMNS)
-
-
-_PARQUET = Recipe.of_splits(OPEN_QUESTION, _parquet, _with_images, "the Hub's parquet files data/test-*.parquet")
-_SLAKE = Recipe.of_splits(OPEN_QUESTION, _english, slake_rows(slake_question), SLAKE_LAYOUT)
+_PARQUET = TableReader(
+    OPEN_QUESTION,
+    lambda source, split: required_hub_table(source, split, "default", ("image", "question", "answer")),
+    _document,
+    embedded=("image",),
+).recipe("the Hub's parquet files data/test-*.parquet")
+_SLAKE = slake_reader(OPEN_QUESTION, slake_question, "en").recipe(SLAKE_LAYOUT)
 _PARQUET_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
 RECIPES: Mapping[str, Recipe] = {

@@ -12,7 +12,8 @@ from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, re
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.recorded import of_scores
 from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
-from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.schema import OPEN_QUESTION, REPORT
 from medtasks.data.store import load_documents
@@ -180,7 +181,7 @@ def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
 
 
 def test_352_real_questions(test_data: Path, tmp_path: Path) -> None:
-    prepare(Options(test_data / "mediconfusion"))
+    prepare("mediconfusion", Options(test_data / "mediconfusion"))
     replies = made_up("mediconfusion", 7)
     report = collected(tmp_path, mediconfusion=replies)
     task = only(report)

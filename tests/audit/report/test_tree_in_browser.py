@@ -12,8 +12,8 @@ from medtasks.cli.main import app as command_line
 from medtasks.cli.select import _criteria
 from medtasks.cli.tree import options
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai.preparing import prepare
 from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.selecting import choose
 from medtasks.data.store import load_documents
 from medtasks.tasks.task_files import task_file
@@ -116,7 +116,7 @@ def gmai(tmp_path, monkeypatch):
         {name: text.replace("early glaucoma", KEYWORD) for name, text in row.items()} for row in tiny_gmai.rows(150, 3)
     ]
     tiny_gmai.write(tmp_path / "val" / "GMAI-MMBench_VAL.tsv", rows)
-    prepare(CATALOGUE["gmai_mmbench_val"], Options(tmp_path / "val", allow_changed=True))
+    prepare(CATALOGUE["gmai_mmbench_val"].name, Options(tmp_path / "val", allow_changed=True))
     return tmp_path / "tree.html"
 
 

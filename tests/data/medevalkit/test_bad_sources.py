@@ -91,7 +91,7 @@ LEFT_OUT = {  # set, damage, rows that remain, notes in the manifest
         (row(PHARMACY, 2, answer="C"), 15, "the right option of 1 row (the published answer is none of the options)"),
     ],
     "medframeqa": [(row(FRAMES, 2, image_3=NO_IMAGE), 3, "row 2: its image image_3 is broken (")],
-    "slake": [(lost("imgs.zip!imgs/xmlab1/source.jpg"), 6, *(f"test.json row {n}: its image imgs" for n in (3, 4)))],
+    "slake": [(lost("imgs.zip!imgs/xmlab1/source.jpg"), 6, *(f"test.json row {n}: its image xmlab1" for n in (3, 4)))],
 }
 
 
