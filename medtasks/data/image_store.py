@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -55,6 +56,7 @@ class ImageStore:
         self.folder = folder
         self.decoding = decoding
         self._facts: dict[str, ImageFacts] = {}
+        self._storing: dict[str, threading.Lock] = {}  # by file, so that threads decode an image once
 
     @property
     def facts(self) -> dict[str, ImageFacts]:
@@ -98,14 +100,14 @@ class ImageStore:
     def _store(self, data: bytes, name: str, facts: Callable[[], ImageFacts]) -> str:
         """Store a file not seen before, asking for its ``facts``, and return its path below the dataset's folder."""
         file = f"{FOLDER}/{name}"
-        if file not in self._facts:
-            self._facts[file] = facts()
-            path = os.path.join(self.folder, file)
-            # A file that an interruption cut short is found here, by its content, and written again.
-            if not _holds(path, data):
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                with open(path, "wb") as stream:
-                    stream.write(data)
+        with self._storing.setdefault(file, threading.Lock()):
+            if file not in self._facts:
+                self._facts[file] = facts()
+                path = self.folder / file
+                # A file that an interruption cut short is found here, by its content, and written again.
+                if not path.is_file() or path.read_bytes() != data:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
         return file
 
     def recall(self, image: StoredImage, facts: ImageFacts) -> StoredImage:
@@ -128,14 +130,6 @@ class ImageStore:
                     os.unlink(os.path.join(folder, name))
             if not os.listdir(folder):
                 os.rmdir(folder)
-
-
-def _holds(path: str, data: bytes) -> bool:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read() == data
-    except FileNotFoundError:
-        return False
 
 
 def image_facts(seen: DecodedImage) -> ImageFacts:

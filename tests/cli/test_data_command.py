@@ -52,6 +52,7 @@ def test_show(medtasks, fails):
         "  size:     352 questions, 228 images, 26 MB",
         "  licence:  questions and labels MIT; images under the licence of each PubMed Central article",
         "  source:   https://github.com/AIF4S/MediConfusion at a3045b03a0a2b5e9f051842e3fd088ed0861f2b6",
+        "  --source: dataset.json or dataset.csv and images/<number>.jpg",
     ]
     layout = "  --source: the Hub's MM/test.jsonl or the authors' medxpertqa_mm_input.jsonl, and images.zip or"
     assert layout in medtasks("data", "show", "medevalkit_medxpertqa_mm").out
@@ -93,7 +94,10 @@ def test_unknown_dataset(fails, command):
 
 
 def test_wrong_source(fails, tmp_path):
-    fails(["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"], "[no]where is not a folder")
+    fails(
+        ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"],
+        "[no]where holds neither dataset.json nor",
+    )
     fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
 
 

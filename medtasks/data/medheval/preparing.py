@@ -89,9 +89,7 @@ def survey(options: Options) -> list[Readiness]:
             cause = f"its file {next(iter(info.sha256))} is not below {options.source}"
         else:
             counts = tuple(preflight(info, options))
-            lacking = [
-                f"{len(count.missing)} of {IMAGE_SOURCES[count.source].title}" for count in counts if count.missing
-            ]
+            missing = {IMAGE_SOURCES[count.source].title: len(count.missing) for count in counts if count.missing}
             if not any(count.found for count in counts):
                 cause = "none of its images was found"
             elif missing and not options.allow_incomplete:
