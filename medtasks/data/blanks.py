@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -33,7 +32,17 @@ def blank_volume(path: Path) -> Path:
     """
     with unpacked_volume(path) as plain:
         header = read_header(plain.read(HEADER_BYTES))
-    beginning = _beginning(header)
+    import nibabel
+
+    affine = header.get_best_affine()
+    affine[:3, 3] = 0
+    made = nibabel.Nifti1Header()  # of bytes that are 1 and mean 0.5
+    made.set_data_dtype(np.uint8)
+    made.set_data_shape(header["dim"][1:4])
+    made["pixdim"] = [1, *np.linalg.norm(affine[:3, :3], axis=0), 0, 0, 0, 0]
+    made["vox_offset"], made["scl_slope"] = _VOXELS_AT, 0.5
+    made.set_sform(affine, code=1)
+    beginning = bytes(made.binaryblock).ljust(_VOXELS_AT, b"\0")
     blank = home() / FOLDER_NAME / f"{hashlib.sha256(beginning).hexdigest()[:16]}.nii.gz"
     if not blank.is_file():
         try:
@@ -44,21 +53,6 @@ def blank_volume(path: Path) -> Path:
                 f"MEDTASKS_HOME to another folder"
             ) from error
     return blank
-
-
-def _beginning(header: Any) -> bytes:
-    """Return the header of a volume of bytes that are 1 and mean 0.5."""
-    import nibabel
-
-    affine = header.get_best_affine()
-    affine[:3, 3] = 0
-    made = nibabel.Nifti1Header()
-    made.set_data_dtype(np.uint8)
-    made.set_data_shape(header["dim"][1:4])
-    made["pixdim"] = [1, *np.linalg.norm(affine[:3, :3], axis=0), 0, 0, 0, 0]
-    made["vox_offset"], made["scl_slope"] = _VOXELS_AT, 0.5
-    made.set_sform(affine, code=1)
-    return bytes(made.binaryblock).ljust(_VOXELS_AT, b"\0")
 
 
 def _write(path: Path, beginning: bytes, voxels: int) -> None:

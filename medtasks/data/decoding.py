@@ -178,7 +178,11 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         pixels, done = windowed(source, decoding.value_range)
         return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
     with image:
-        raw, size = _raw_mode(image), image.size
+        size = image.size
+        # How a file that was opened, and not decoded yet, holds its values, in Pillow's words.
+        tiles = getattr(image, "tile", None)
+        args = tiles[0].args if tiles else ""
+        raw = str(args[0] if isinstance(args, tuple) and args else args or "")
         if side is not None:
             image.draft(None, (side, side))
         if decoding.rule is ImageRule.REFERENCE:
@@ -191,7 +195,15 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
                 done.append("EXIF orientation applied")
                 size = size[::-1] if turn in _LYING else size
                 pixels = pixels.transpose(turn)
-        return DecodedImage(pixels, size, (*done, *_whatever_the_rule(image)))
+        if image.mode in _PALETTES:
+            done.append("palette to its colours")
+        elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
+            done.append(f"{image.mode} to RGB")
+        with contextlib.suppress(*_BROKEN):
+            # The frames of a PSD file are its layers, of which the first one shows all.
+            if getattr(image, "is_animated", False) and image.format != "PSD":
+                done.append("first of several frames")
+        return DecodedImage(pixels, size, tuple(done))
 
 
 def _linear(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
@@ -230,26 +242,6 @@ def _as_references_do(image: Image.Image, raw: str) -> tuple[Image.Image, list[s
     if _turn(image) is not None:
         done.append("EXIF orientation ignored")
     return pixels, done
-
-
-def _whatever_the_rule(image: Image.Image) -> list[str]:
-    done = []
-    if image.mode in _PALETTES:
-        done.append("palette to its colours")
-    elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
-        done.append(f"{image.mode} to RGB")
-    with contextlib.suppress(*_BROKEN):
-        # The frames of a PSD file are its layers, of which the first one shows all.
-        if getattr(image, "is_animated", False) and image.format != "PSD":
-            done.append("first of several frames")
-    return done
-
-
-def _raw_mode(image: Image.Image) -> str:
-    """Return how a file that was opened, and not decoded yet, holds its values, in Pillow's words."""
-    tiles = getattr(image, "tile", None)
-    args = tiles[0].args if tiles else ""
-    return str(args[0] if isinstance(args, tuple) and args else args or "")
 
 
 def _is_deep(image: Image.Image, raw: str) -> bool:

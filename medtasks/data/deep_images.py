@@ -46,7 +46,12 @@ def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) ->
         (low, high), done = given, f"more than 8 bits scaled from {given[0]:g}..{given[1]:g}, as given"
     else:
         (low, high), done = _file_range(image, values, depths)
-        _refuse_if_narrow(values, low, high, done)
+        least, largest = _ends(values)
+        if 0 < largest - least < (high - low) * _LEAST_USED:
+            raise UnclearRange(
+                f"its values go from {least:g} to {largest:g} only, so that a model would see it almost flat ({done})",
+                (least, largest),
+            )
     share = to_unit(values, low, high)
     if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
         share = 1 - share
@@ -69,16 +74,6 @@ def to_unit(values: Any, low: float, high: float) -> Any:
 def from_unit(share: Any) -> Image.Image:
     """Return fractions as an image of 8 bits, rounded to the nearest."""
     return Image.fromarray((share * 255 + 0.5).astype(np.uint8))
-
-
-def _refuse_if_narrow(values: Any, low: float, high: float, done: str) -> None:
-    """Raise UnclearRange for values that span little of their range and are not all the same."""
-    least, largest = _ends(values)
-    if 0 < largest - least < (high - low) * _LEAST_USED:
-        raise UnclearRange(
-            f"its values go from {least:g} to {largest:g} only, so that a model would see it almost flat ({done})",
-            (least, largest),
-        )
 
 
 def _ends(values: Any) -> Range:
@@ -118,16 +113,13 @@ def _decoded_as(source: Source, raw: str) -> Any:
 
 def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
     """Return what is black and white by the file's own words, and these words."""
-    if image.format == "TIFF":
-        return _tiff_range(image.tag_v2, values)
     if image.format == "PNG":
         return _of_bits(_used_bits(values, depths[:3] if values.ndim == 3 else depths[:1]))
     if image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
         return _of_bits(_FULL)
-    return _guessed(values)
-
-
-def _tiff_range(tags: Any, values: Any) -> tuple[Range, str]:
+    if image.format != "TIFF":
+        return _guessed(values)
+    tags = image.tag_v2
     low, high = tags.get(_S_MIN_SAMPLE), tags.get(_S_MAX_SAMPLE)
     kind, bits = max(tags.get(_FORMAT, (_UNSIGNED,))), max(tags.get(_BITS, (1,)))
     low = (0,) if low is None and kind == _UNSIGNED else low

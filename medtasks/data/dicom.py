@@ -45,7 +45,11 @@ def reading_dicom(name: str) -> Iterator[Any]:
     except pydicom.errors.InvalidDicomError as error:
         raise UnreadableImage("it is no DICOM file") from error
     except (*_BROKEN, struct.error) as error:
-        raise UnreadableImage(_cause(error)) from error
+        cut = isinstance(error, AttributeError | KeyError | EOFError | struct.error)
+        first = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
+        decoders = "; `pip install 'medtasks[dicom]' python-gdcm` installs decoders"
+        more = decoders if "missing dependencies" in first else ""
+        raise UnreadableImage("it is truncated or holds no image" if cut else first + more) from error
 
 
 def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
@@ -134,11 +138,3 @@ def _in_window(values: Any, dataset: Any) -> Any:
         raise UnreadableImage(f"its window ({form}, width {dataset.WindowWidth}) is none that DICOM knows")
     # A width of 1 is a threshold.
     return to_unit(values, center - width / 2, center + width / 2) if width else (values > center).astype(np.float64)
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, AttributeError | KeyError | EOFError | struct.error):
-        return "it is truncated or holds no image"
-    first = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
-    more = "; `pip install 'medtasks[dicom]' python-gdcm` installs decoders" if "missing dependencies" in first else ""
-    return first + more

@@ -16,7 +16,7 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 
 import functools
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -25,9 +25,11 @@ from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.json_tables import read_json, records_table
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT, new_document
-from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
+from medtasks.data.schema import REPORT, Document, new_document
+from medtasks.data.source_files import SourceFile, file_reader, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.table_recipe import TableReader, UnusableRow
+from medtasks.data.tables import SourceRow
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
@@ -46,34 +48,35 @@ class _Study(NamedTuple):
     images: tuple[str, ...]
 
 
-def _test(source: Path, images: ImageStore) -> Iterator[Row]:
-    annotation = _annotation(source)
-    return _of_r2gen(annotation, images) if annotation else _of_open_i(source, images)
-
-
 def _annotation(source: Path) -> SourceFile | None:
     return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
-def _revision(source: Path) -> str:
-    return "test split of R2Gen" if _annotation(source) else "all of Open-i with findings"
+def _test(source: Path, images: ImageStore) -> Iterator[Row]:
+    file = _annotation(source)
+    if file is None:
+        return _of_open_i(source, images)
+    content, split = read_json(file), "test"
+    if not isinstance(content, dict) or not isinstance(content.get(split), list):
+        raise SourceError(f"{file.name} is not an object with a list '{split}'")
+    records = ((f"{file.name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
+    table = records_table(records, ("id", "report", "image_path"))
+    folder = file.path.parent / "images"
+    reader = TableReader(
+        REPORT,
+        lambda _source, _split: table,
+        _of_r2gen,
+        lambda row: row.texts("image_path"),
+        lambda _source: file_reader([folder], (), ()),
+    )
+    return reader.rows(table.rows(), split, source, images)
 
 
-def _of_r2gen(file: SourceFile, images: ImageStore) -> Iterator[Row]:
-    content = read_json(file)
-    if not isinstance(content, dict) or not isinstance(content.get("test"), list):
-        raise SourceError(f"{file.name} is not an object with a list 'test'")
-    records = ((f"{file.name} test row {number}", record) for number, record in enumerate(content["test"], 1))
-    for row in records_table(records, ("id", "report", "image_path")).rows():
-        if not row.text("report").strip():
-            yield Row(row.place, None, cause="its report is empty")
-            continue
-        folder = file.path.parent / "images"
-        adding = {name: functools.partial(images.add_file, folder / name) for name in row.texts("image_path")}
-        study = row.text("id")
-        yield images_row(
-            row.place, adding.items(), new_document(REPORT, study, report=row.text("report"), image_id=study)
-        )
+def _of_r2gen(row: SourceRow, _split: str) -> Document:
+    study, report = row.text("id"), row.text("report")
+    if not report.strip():
+        raise UnusableRow("its report is empty")
+    return new_document(REPORT, study, report=report, image_id=study)
 
 
 def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -86,9 +89,26 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
             yield Row(name, None, cause="studies with findings and without an image", outside=True)
         else:
             studies[name] = study
-    known = _image_files(source, {image for study in studies.values() for image in study.images}, images)
+    wanted = {image for study in studies.values() for image in study.images}
+    stored: dict[str, StoredImage | UnreadableImage] = {}
+    if archive := find_file(source, [_IMAGES, f"*/{_IMAGES}"]):
+        for name, data in _unpacked(archive.path, ".png", wanted):  # at once: the archive has no index
+            try:
+                stored[name.removesuffix(".png")] = images.add_bytes(data)
+            except UnreadableImage as error:
+                stored[name.removesuffix(".png")] = error
+    files = {path.stem: path for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
+
+    def add(image: str) -> StoredImage:
+        if image in files:
+            return images.add_file(files[image])
+        known = stored.get(image, FileNotFoundError(image))
+        if isinstance(known, OSError):
+            raise known
+        return known
+
     for name, study in studies.items():
-        adding = {f"{image}.png": known.get(image, _refuse) for image in study.images}
+        adding = {f"{image}.png": functools.partial(add, image) for image in study.images}
         document = new_document(
             REPORT, study.name, report=study.findings, image_id=study.name, indication=study.indication
         )
@@ -97,18 +117,14 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
 
 def _report_files(source: Path) -> list[tuple[str, bytes]]:
     """Return name and content of all reports, in the order of their numbers."""
-    for pattern in _REPORT_FILES:
-        found = [(path.name, path.read_bytes()) for path in source.glob(pattern)]
-        if found:
-            return sorted(found, key=_number)
-    wanted = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
-    archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], wanted)
-    return sorted(_unpacked(archive.path, ".xml"), key=_number)
-
-
-def _number(report: tuple[str, bytes]) -> tuple[int, str]:
-    stem = report[0].removesuffix(".xml")
-    return int(stem) if stem.isdecimal() else 0, stem
+    folders = ([(path.name, path.read_bytes()) for path in source.glob(pattern)] for pattern in _REPORT_FILES)
+    reports = next(filter(None, folders), [])
+    if not reports:
+        wanted = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
+        archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], wanted)
+        reports = list(_unpacked(archive.path, ".xml"))
+    stems = {name: name.removesuffix(".xml") for name, _ in reports}
+    return sorted(reports, key=lambda one: (int(stems[one[0]]) if stems[one[0]].isdecimal() else 0, stems[one[0]]))
 
 
 def _study(name: str, data: bytes) -> _Study:
@@ -119,34 +135,10 @@ def _study(name: str, data: bytes) -> _Study:
     identity = root.find("uId")
     if identity is None or not identity.get("id"):
         raise SourceError(f"{name} has no uId; it is no report of Open-i")
+    parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
+    indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
     shown = tuple(image.get("id", "") for image in root.iter("parentImage"))
-    return _Study(identity.get("id", ""), _section(root, "INDICATION"), _section(root, "FINDINGS"), shown)
-
-
-def _section(root: ElementTree.Element, label: str) -> str:
-    part = root.find(f".//AbstractText[@Label='{label}']")
-    return "" if part is None else "".join(part.itertext())
-
-
-def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Mapping[str, Callable[[], StoredImage]]:
-    """Return what stores each image, by name; images in an archive are stored at once, because it has no index."""
-    archive = find_file(source, [_IMAGES, f"*/{_IMAGES}"])
-    packed = _unpacked(archive.path, ".png", wanted) if archive else ()
-    adding = {name.removesuffix(".png"): _stored(data, images) for name, data in packed}
-    files = {path.stem: path for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
-    return adding | {name: functools.partial(images.add_file, path) for name, path in files.items()}
-
-
-def _stored(data: bytes, images: ImageStore) -> Callable[[], StoredImage]:
-    try:
-        stored = images.add_bytes(data)
-    except UnreadableImage as error:
-        return functools.partial(_refuse, error)
-    return lambda: stored
-
-
-def _refuse(error: UnreadableImage | None = None) -> StoredImage:
-    raise error or FileNotFoundError
+    return _Study(identity.get("id", ""), indication, findings, shown)
 
 
 def _unpacked(archive: Path, ending: str, wanted: set[str] | None = None) -> Iterator[tuple[str, bytes]]:
@@ -174,6 +166,6 @@ RECIPES: Mapping[str, Recipe] = {
         test=_test,
         layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",
         download=_download,
-        revision=_revision,
+        revision=lambda source: "test split of R2Gen" if _annotation(source) else "all of Open-i with findings",
     )
 }

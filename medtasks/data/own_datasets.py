@@ -3,6 +3,7 @@
 One with a damaged manifest, and one that is neither, count as credentialed: nobody can say that they are not.
 """
 
+import contextlib
 import json
 import shlex
 from collections.abc import Mapping
@@ -65,17 +66,14 @@ def study_of(name: str) -> str | None:
 def preparing_again(name: str) -> str:
     """Return the command that prepares a dataset again."""
     if (study := study_of(name)) is not None:
-        return shlex.join(["medtasks", "curate", "publish", study, *_published_with(name)])
+        options = ["--as", name]
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            options = list(
+                map(str, json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))[OPTIONS])
+            )
+        return shlex.join(["medtasks", "curate", "publish", study, *options])
     whole = None if name in CATALOGUE else part_of(name)
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
-
-
-def _published_with(name: str) -> list[str]:
-    try:
-        sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
-        return list(map(str, sheet[OPTIONS]))
-    except (OSError, ValueError, LookupError, TypeError):
-        return ["--as", name]
 
 
 def _prepared(folder: Path) -> DatasetInfo:

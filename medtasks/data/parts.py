@@ -1,11 +1,7 @@
 """Parts of prepared datasets: documents of their own, images that stay with the whole."""
 
-from collections.abc import Iterator, Sequence
-
 from tqdm import tqdm
 
-from medtasks.data.decoding import Decoding
-from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import Manifest, measured, read_facts
 from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.prepared import prepared_folder
@@ -25,7 +21,14 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     whole = Manifest.read(folder)
     documents = choose(load_documents(dataset), criteria)
     files = sorted({file for document in documents for file in image_digests(document)})
-    facts = dict(zip(map(image_key, files), _facts(dataset, files, whole.decoding), strict=True))
+    facts = {}
+    for file in tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None):
+        try:
+            facts[image_key(file)] = read_facts(folder / file, whole.decoding)
+        except OSError as error:
+            raise SourceError(
+                f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
+            ) from error
     manifest = whole.model_copy(
         update={
             "name": name,
@@ -37,15 +40,3 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     with work_folder(name, access_of(dataset)) as work:
         publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
     return manifest
-
-
-def _facts(dataset: str, files: Sequence[str], decoding: Decoding) -> Iterator[ImageFacts]:
-    """Yield what is known of image files of a dataset, which are decoded for it, in order."""
-    folder = prepared_folder(dataset)
-    for file in tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None):
-        try:
-            yield read_facts(folder / file, decoding)
-        except OSError as error:
-            raise SourceError(
-                f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
-            ) from error

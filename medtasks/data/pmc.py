@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from io import BytesIO
@@ -133,17 +133,12 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
         if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
     kept = len(figures) - sum(map(len, articles.values()))
-    with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image") as bar:
-        causes = _fetch_articles(storage, articles, bar.update) if articles else {}
-    return {figure: causes[figure] for figure in figures if figure in causes}
-
-
-def _fetch_articles(
-    storage: ObjectStorage, articles: dict[str, list[Figure]], advance: Callable[[int], object]
-) -> dict[Figure, str]:
     causes: dict[Figure, str] = {}
     unreachable = 0
-    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool:
+    with (
+        tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image") as bar,
+        ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool,
+    ):
         try:
             pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
             for done in as_completed(pending):
@@ -157,12 +152,12 @@ def _fetch_articles(
                         f"finished images are kept"
                     )
                 causes |= {figure: str(failure) for figure, failure in failures.items()}
-                advance(pending[done])
+                bar.update(pending[done])
         except BaseException:  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
             storage.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return causes
+    return {figure: causes[figure] for figure in figures if figure in causes}
 
 
 def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
@@ -175,19 +170,15 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
         return dict.fromkeys(figures, failure)
     failures: dict[Figure, Failure] = {}
     for figure in figures:
+        versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
+        versions = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
         try:
-            body = storage.image(_newest_key(keys, figure))
+            if not versions:
+                raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {pmc_id}")
+            body = storage.image(max(versions)[1])
         except Failure as failure:
             failures[figure] = failure
         else:
             with written_whole(figure.target) as partial:
                 partial.write_bytes(body)
     return failures
-
-
-def _newest_key(keys: Sequence[str], figure: Figure) -> str:
-    versioned = re.compile(rf"{re.escape(figure.pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
-    found = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
-    if not found:
-        raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {figure.pmc_id}")
-    return max(found)[1]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
 from medtasks.data import phantoms
 from medtasks.data.packaged import packaged_facts
@@ -18,13 +18,6 @@ _FIRST_PAIR = 90001
 _FIRST_IMAGE = 90000
 _QUALITY = 90
 _TINTS = {"warm": ("#0a0604", "#fff6e6"), "cool": ("#04060c", "#e8f2ff")}
-
-
-def _drawn(image: Mapping[str, Any], seed: int) -> Image.Image:
-    sheet = phantoms.Sheet(tuple(image["size"]))
-    getattr(phantoms, image["draw"])(sheet, **image.get("finding", {}))
-    finished = sheet.finished(seed)
-    return ImageOps.colorize(finished, *_TINTS[image["tint"]]) if "tint" in image else finished
 
 
 def write_sample_source(folder: Path) -> None:
@@ -40,7 +33,12 @@ def write_sample_source(folder: Path) -> None:
     shown = sample["images"]
     numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(shown)}
     for name, number in numbers.items():
-        _drawn(shown[name], number).save(images / f"{number}.jpg", quality=_QUALITY)
+        image = shown[name]
+        sheet = phantoms.Sheet(tuple(image["size"]))
+        getattr(phantoms, image["draw"])(sheet, **image.get("finding", {}))
+        drawn = sheet.finished(number)
+        drawn = ImageOps.colorize(drawn, *_TINTS[image["tint"]]) if "tint" in image else drawn
+        drawn.save(images / f"{number}.jpg", quality=_QUALITY)
     records = {str(_FIRST_PAIR + index): _record(pair, shown, numbers) for index, pair in enumerate(sample["pairs"])}
     text = json.dumps(records, indent=1, ensure_ascii=False)
     (folder / "dataset.json").write_text(text + "\n", encoding="utf-8")

@@ -143,9 +143,18 @@ def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     """Return the files that the first matching pattern names, by name; an error where some of them are missing."""
     for pattern in patterns:
         found = sorted(_matching(source, pattern), key=lambda file: file.name)
-        if found:
-            _check_complete(found)
-            return found
+        if not found:
+            continue
+        marks = [mark for file in found if (mark := _SHARD.search(file.name))]
+        total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
+        if marks and (len(found) != total or numbers != list(range(total))):
+            missing = sorted(set(range(total)) - set(numbers))
+            what = (
+                f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
+            )
+            names = ", ".join(file.name for file in found)
+            raise SourceError(f"{found[0].path.parent} holds {names}: {what}")
+        return found
     return []
 
 
@@ -168,24 +177,10 @@ def _matching(source: Path, pattern: str) -> list[SourceFile]:
     if not inner:
         return [SourceFile(path) for path in sorted(source.glob(outer)) if path.is_file()] if source.is_dir() else []
     archives = sorted(source.glob(outer)) if source.is_dir() else [source] if zipfile.is_zipfile(source) else []
-    return [SourceFile(archive, member) for archive in archives for member in _members(archive, inner)]
-
-
-def _members(archive: Path, pattern: str) -> list[str]:
-    with unpacking(archive), open_archive(archive) as opened:
-        names = opened.namelist()
-    # What a Mac adds to an archive has the names of the real files.
-    return sorted(name for name in fnmatch.filter(names, pattern) if not name.startswith("__MACOSX/"))
-
-
-def _check_complete(files: Sequence[SourceFile]) -> None:
-    marks = [mark for file in files if (mark := _SHARD.search(file.name))]
-    if not marks:
-        return
-    total = int(marks[0][2])
-    numbers = sorted(int(mark[1]) for mark in marks)
-    if len(files) == total and numbers == list(range(total)):
-        return
-    missing = sorted(set(range(total)) - set(numbers))
-    what = f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
-    raise SourceError(f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {what}")
+    files = []
+    for archive in archives:
+        with unpacking(archive), open_archive(archive) as opened:
+            members = sorted(fnmatch.filter(opened.namelist(), inner))
+        # What a Mac adds to an archive has the names of the real files.
+        files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
+    return files

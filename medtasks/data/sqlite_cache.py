@@ -35,7 +35,13 @@ class SqliteCache:
                     marks = ",".join("?" * len(part))
                     values.update(connection.execute(f"SELECT * FROM {self._table} WHERE key IN ({marks})", part))
         except sqlite3.Error as error:
-            self._unreadable(self.path, error)
+            # An OperationalError says that the file is locked or cannot be opened, any other that it is damaged.
+            if not isinstance(error, sqlite3.OperationalError) and self._disposable:
+                with suppress(OSError):
+                    self.path.unlink(missing_ok=True)
+                    return values
+            if "no such table" not in str(error):
+                self.failed(error)
         return values
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
@@ -57,16 +63,6 @@ class SqliteCache:
     def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
             yield connection
-
-    def _unreadable(self, path: Path, error: sqlite3.Error) -> None:
-        usable = not isinstance(error, sqlite3.OperationalError)  # that is locked, or cannot be opened
-        if not usable and "no such table" in str(error):
-            return
-        if usable and self._disposable:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-                return
-        self.failed(error)
 
     def failed(self, error: Exception) -> None:
         """Warn that something is not kept; a cache whose values must be kept raises instead."""

@@ -8,7 +8,7 @@ Images are decoded while further rows are read.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +42,6 @@ class UnusableRow(Exception):
     """A row has the form of the others and still gives no document; its text says why, without a final stop."""
 
 
-def _no_files(_source: Path) -> AbstractContextManager[ReadFile]:
-    return by_name({})
-
-
 @dataclass(frozen=True)
 class TableReader:
     """How the rows of a benchmark's splits are read."""
@@ -55,36 +51,30 @@ class TableReader:
     document: Callable[[SourceRow, str], Document]  # what a row of a split becomes
     # what a row calls its images, in the order they are shown
     named: Callable[[SourceRow], Sequence[str]] = lambda row: ()
-    files: Callable[[Path], AbstractContextManager[ReadFile]] = _no_files  # opens the image files of a source
+    # opens the image files of a source
+    files: Callable[[Path], AbstractContextManager[ReadFile]] = lambda source: by_name({})
     embedded: Sequence[str] = ()  # columns with an image file in each, or none; shown in this order
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
         """Read rows of a split."""
         with self.files(source) as read, ThreadPoolExecutor(1) as alone:
-            add = functools.partial(_stored, images, alone)
-            yield from in_order(self._row(row, split, read, add) for row in rows)
 
-    def _row(
-        self, row: SourceRow, split: str, read: ReadFile, add: Callable[[bytes], StoredImage]
-    ) -> Callable[[], Row]:
-        """Return what stores the images of a row and makes it one of a dataset."""
-        try:
-            document = self.document(row, split)
-        except UnusableRow as error:
-            return functools.partial(Row, row.place, None, cause=str(error))
-        adding = [(name, functools.partial(_add, read, name, add)) for name in self.named(row)]
-        held = ((column, row.encoded(column)) for column in self.embedded)
-        adding += [(column, functools.partial(add, data)) for column, data in held if data is not None]
-        return functools.partial(images_row, row.place, adding, document)
+            def add(data: bytes) -> StoredImage:
+                return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
+
+            def storing(row: SourceRow) -> Callable[[], Row]:
+                """Return what stores the images of a row and makes it one of a dataset."""
+                try:
+                    document = self.document(row, split)
+                except UnusableRow as error:
+                    return functools.partial(Row, row.place, None, cause=str(error))
+                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                held = ((column, row.encoded(column)) for column in self.embedded)
+                adding += [(column, functools.partial(add, data)) for column, data in held if data is not None]
+                return functools.partial(images_row, row.place, adding, document)
+
+            yield from in_order(map(storing, rows))
 
     def recipe(self, layout: str, splits: Sequence[str] = ("test", "train")) -> Recipe:
         """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
         return Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
-
-
-def _add(read: ReadFile, name: str, add: Callable[[bytes], StoredImage]) -> StoredImage:
-    return add(read(name))
-
-
-def _stored(images: ImageStore, alone: Executor, data: bytes) -> StoredImage:
-    return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)

@@ -4,12 +4,12 @@ Tables are read a few rows at a time: images lie in them, and some are larger th
 that is damaged or lacks a column, and a value of another type than asked for, is a SourceError that names file and row.
 """
 
-import contextlib
 import csv
 import gzip
 import io
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -172,8 +172,9 @@ def csv_table(
     def records() -> Iterator[tuple[str, ReadValues]]:
         name, number = file.name, 0
         try:
-            with file.open() as stream, _unpacked(name, stream) as plain:
-                reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval=missing)
+            with file.open() as stream, gzip.open(stream) if name.endswith(".gz") else nullcontext(stream) as plain:
+                text = io.TextIOWrapper(cast(IO[bytes], plain), encoding="utf-8-sig", newline="")
+                reader = csv.DictReader(text, restval=missing)
                 check_columns(name, columns, reader.fieldnames or ())
                 for number, every in enumerate(reader, 1):
                     values = {column: every[column] for column in columns}
@@ -227,12 +228,3 @@ def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> 
 def kind_of(value: Any) -> str:
     """Return what a value is, for messages: its content may be a patient's."""
     return _KINDS.get(type(value), f"of type {type(value).__name__}")
-
-
-@contextlib.contextmanager
-def _unpacked(name: str, stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    if not name.endswith(".gz"):
-        yield stream
-        return
-    with gzip.open(stream) as plain:
-        yield cast(IO[bytes], plain)

@@ -25,7 +25,7 @@ and documents of ``rotated`` have further columns:
 
 import random
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from medtasks.data.samples import Sample, letter
@@ -71,10 +71,16 @@ def blank(documents: Documents) -> Changed:
 
 def swapped(documents: Documents) -> Changed:
     """Return documents that show other images, see :func:`swapped_images`."""
-    return [
-        {**document, **_shown(document, shown), COLUMN: SWAPPED}
-        for document, shown in zip(documents, swapped_images(documents), strict=True)
-    ]
+    changed = []
+    for document, images in zip(documents, swapped_images(documents), strict=True):
+        files, digests = [image.file for image in images], [image.sha256 for image in images]
+        columns: dict[str, Any] = {"image_files": files, "image_sha256": digests}
+        if "image_file" in document:
+            columns = {"image_file": files[0], "image_sha256": digests[0]}
+        # Documents without digests have the files alone.
+        shown = {name: value for name, value in columns.items() if name in document}
+        changed.append({**document, **shown, COLUMN: SWAPPED})
+    return changed
 
 
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
@@ -86,7 +92,8 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
     changed = [
         {**_rotation(document, number), "unit_id": cluster}
         for document, cluster in zip(documents, clusters or own, strict=True)
-        for number in range(len(document["options"]) if _keyed(document) else 0)
+        if any(document.get(column) is not None for column in ("label", "answers", "answer"))
+        for number in range(len(document["options"]))
     ]
     if not changed:
         raise MedTasksError("no question has options and a published answer, so that none can be rotated")
@@ -103,33 +110,26 @@ def published_position(position: int, rotation: int, options: int) -> int:
     return (position + rotation) % options
 
 
-def _shown(document: Mapping[str, Any], images: Shown) -> dict[str, Any]:
-    """Return the columns of a document that shows other images; of one without digests the files alone."""
-    files, digests = [image.file for image in images], [image.sha256 for image in images]
-    if "image_file" in document:
-        columns: dict[str, Any] = {"image_file": files[0], "image_sha256": digests[0]}
-    else:
-        columns = {"image_files": files, "image_sha256": digests}
-    return {name: value for name, value in columns.items() if name in document}
-
-
 def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:
     options = list(document["options"])
     kept = {name: value for name, value in document.items() if name not in ("pair_id", "position")}
+    moved = {letter(place): letter((place - number) % len(options)) for place in range(len(options))}
+    if "label" in document:
+        key: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
+    elif "answers" in document:
+        key = {"answers": sorted(moved[answer] for answer in document["answers"])}
+    else:
+        key = {"answer": moved[document["answer"]]}
     return {
         **kept,
         "doc_id": f"{document['doc_id']}~r{number}",
         "options": options[number:] + options[:number],
         **_rotated_lines(document, number),
-        **_rotated_key(document, number, len(options)),
+        **key,
         COLUMN: ROTATED,
         "rotation_of": document["doc_id"],
         "rotation": number,
     }
-
-
-def _keyed(document: Mapping[str, Any]) -> bool:
-    return any(document.get(column) is not None for column in ("label", "answers", "answer"))
 
 
 def _rotated_lines(document: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -151,15 +151,6 @@ def _relettered(line: str, option: str, new: str) -> str:
     return f"{before[1]}{new}{line[before.end(2) :]}"
 
 
-def _rotated_key(document: Mapping[str, Any], number: int, options: int) -> dict[str, Any]:
-    if "label" in document:
-        return {"label": (document["label"] - number) % options}
-    moved = {letter(place): letter((place - number) % options) for place in range(options)}
-    if "answers" in document:
-        return {"answers": sorted(moved[one] for one in document["answers"])}
-    return {"answer": moved[document["answer"]]}
-
-
 def images_of(document: Document) -> Shown:
     """Return the images of a question."""
     if "image_file" in document:
@@ -179,8 +170,13 @@ def swapped_images(documents: Documents) -> list[Shown]:
     given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
     if None not in given:
         return [images for images in given if images is not None]
-    clusters = connected_components([list(_cluster_keys(document)) for document in documents])
     own = [images_of(document) for document in documents]
+    keys: list[list[Hashable]] = [
+        [(name, document[name]) for name in ("patient_id", "image_id") if document.get(name) is not None]
+        + [image.sha256 for image in images]
+        for document, images in zip(documents, own, strict=True)
+    ]
+    clusters = connected_components(keys)
     others = _between_clusters(dict(zip(own, clusters, strict=True)), str(documents[0].get("dataset")))
     return [others[own[place]] if one is None else one for place, one in enumerate(given)]
 
@@ -188,22 +184,13 @@ def swapped_images(documents: Documents) -> list[Shown]:
 def _within_pairs(documents: Documents) -> list[Shown | None]:
     """Return the partner's image; None where a pair lacks one of its two, or both show the same image."""
     at = {(document["pair_id"], document["position"]): document for document in documents}
-    partners = [at.get((document["pair_id"], 3 - document["position"])) for document in documents]
-    return [
-        None if partner is None or _same(partner, document) else images_of(partner)
-        for document, partner in zip(documents, partners, strict=True)
-    ]
-
-
-def _same(one: Document, other: Document) -> bool:
-    return [image.sha256 for image in images_of(one)] == [image.sha256 for image in images_of(other)]
-
-
-def _cluster_keys(document: Document) -> Iterator[Hashable]:
-    for name in ("patient_id", "image_id"):
-        if document.get(name) is not None:
-            yield name, document[name]
-    yield from (image.sha256 for image in images_of(document))
+    shown: list[Shown | None] = []
+    for document in documents:
+        partner = at.get((document["pair_id"], 3 - document["position"]))
+        images = images_of(partner) if partner else ()
+        same = [image.sha256 for image in images] == [image.sha256 for image in images_of(document)]
+        shown.append(None if partner is None or same else images)
+    return shown
 
 
 def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:

@@ -60,12 +60,11 @@ def read_header(data: bytes) -> Any:
             if header["sizeof_hdr"] == kind.sizeof_hdr and header["magic"] == kind.single_magic:
                 if len(data) < kind.sizeof_hdr:
                     raise UnreadableImage("its header is cut short")
-                _check(header)
-                return header
+                return _checked(header)
     raise UnreadableImage("it is no NIfTI file")
 
 
-def _check(header: Any) -> None:
+def _checked(header: Any) -> Any:
     axes, *sizes = header["dim"].tolist()
     if axes not in range(3, 8) or min(sizes[:3]) < 1 or any(size > 1 for size in sizes[3:axes]):
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
@@ -73,12 +72,10 @@ def _check(header: Any) -> None:
         raise UnreadableImage(f"its voxels are of type {header['datatype']} and no plain numbers")
     header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # nibabel mends this and the next in what it loads
     header["pixdim"][1:4] = abs(header["pixdim"][1:4])
-    try:
-        known = all(towards in range(3) for towards, _ in _orientation(header))
-    except ValueError:
-        known = False
-    if not known:
-        raise UnreadableImage("its header does not say which way its axes run")
+    with contextlib.suppress(ValueError):
+        if all(towards in range(3) for towards, _ in _orientation(header)):
+            return header
+    raise UnreadableImage("its header does not say which way its axes run")
 
 
 def _orientation(header: Any) -> Any:

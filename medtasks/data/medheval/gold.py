@@ -17,6 +17,7 @@ from medtasks.data.medheval.gold_reading import normalised, option_said, yes_or_
 from medtasks.data.samples import letter as letter_of
 
 YES_NO = ("Yes", "No")
+_LETTERS = {"yes": "A", "no": "B"}
 
 
 class Flag(enum.StrEnum):
@@ -117,14 +118,10 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
     labelled = _LABELLED.fullmatch(text)
     plain = _DECIDED.fullmatch(labelled[2].strip() if labelled else text)
     if plain:
-        return _yes_no_letter(plain[1]), ()
+        return _LETTERS[plain[1].casefold()], ()
     # "None" says no to "Is there an effusion?", and something else to "Which organ is enlarged?".
     value = yes_or_no(text, question) if _DECIDED.match(text) or _ASKS.match(question) else None
-    return (_yes_no_letter(value), (Flag.GOLD_INTERPRETED,)) if value else (None, (Flag.GOLD_UNRESOLVED,))
-
-
-def _yes_no_letter(word: str) -> str:
-    return "A" if word.casefold() == "yes" else "B"
+    return (_LETTERS[value], (Flag.GOLD_INTERPRETED,)) if value else (None, (Flag.GOLD_UNRESOLVED,))
 
 
 def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
