@@ -25,10 +25,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from medtasks.data.catalogue import Access
 from medtasks.data.home import written_whole
 from medtasks.data.journal import digest_of
-from medtasks.data.json_tables import json_lines
 from medtasks.data.source_files import SourceFile
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import SourceRow
+from medtasks.data.tables import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
 
 STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"

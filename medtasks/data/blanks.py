@@ -46,21 +46,18 @@ def blank_volume(path: Path) -> Path:
     blank = home() / FOLDER_NAME / f"{hashlib.sha256(beginning).hexdigest()[:16]}.nii.gz"
     if not blank.is_file():
         try:
-            _write(blank, beginning, math.prod(header["dim"].tolist()[1:4]))
+            with (
+                written_whole(blank) as partial,
+                partial.open("wb") as stream,
+                gzip.GzipFile("", "wb", mtime=0, fileobj=stream) as packed,
+            ):
+                packed.write(beginning)
+                voxels = math.prod(header["dim"].tolist()[1:4])
+                for start in range(0, voxels, _PIECE):
+                    packed.write(b"\1" * min(_PIECE, voxels - start))
         except OSError as error:
             raise MedTasksError(
                 f"cannot write a grey volume in {blank.parent} ({error.strerror or error}); make room there, or set "
                 f"MEDTASKS_HOME to another folder"
             ) from error
     return blank
-
-
-def _write(path: Path, beginning: bytes, voxels: int) -> None:
-    with (
-        written_whole(path) as partial,
-        partial.open("wb") as stream,
-        gzip.GzipFile("", "wb", mtime=0, fileobj=stream) as packed,
-    ):
-        packed.write(beginning)
-        for start in range(0, voxels, _PIECE):
-            packed.write(b"\1" * min(_PIECE, voxels - start))

@@ -23,13 +23,11 @@ from xml.etree import ElementTree
 
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.json_tables import read_json, records_table
-from medtasks.data.preparation import Recipe, Row, images_row
+from medtasks.data.preparation import Recipe, Row, TableReader, UnusableRow, images_row
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.data.source_files import SourceFile, file_reader, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.table_recipe import TableReader, UnusableRow
-from medtasks.data.tables import SourceRow
+from medtasks.data.tables import SourceRow, read_json, records_table
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"

@@ -110,11 +110,16 @@ class Journal:
             return
         self._torn += bool(lines.pop())
         for line in filter(None, lines):
-            entry = _parsed(line)
-            if entry is None:
-                self._damaged += 1
+            try:
+                record = json.loads(line)
+                entry = Entry(record["answer"], record["tokens"])
+                sound = record["check"] == _check(record["key"], entry)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                sound = False
+            if sound:
+                yield record["key"], entry
             else:
-                yield entry
+                self._damaged += 1
 
 
 class AsyncJournal:
@@ -163,13 +168,3 @@ class AsyncJournal:
 
 def _check(key: str, entry: Entry) -> str:
     return digest_of(key, entry.tokens, entry.answer)[:16]
-
-
-def _parsed(line: bytes) -> tuple[str, Entry] | None:
-    try:
-        record = json.loads(line)
-        entry = Entry(record["answer"], record["tokens"])
-        sound = record["check"] == _check(record["key"], entry)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return (record["key"], entry) if sound else None

@@ -68,9 +68,8 @@ def preparing_again(name: str) -> str:
     if (study := study_of(name)) is not None:
         options = ["--as", name]
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            options = list(
-                map(str, json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))[OPTIONS])
-            )
+            sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
+            options = [str(option) for option in sheet[OPTIONS]]
         return shlex.join(["medtasks", "curate", "publish", study, *options])
     whole = None if name in CATALOGUE else part_of(name)
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"

@@ -10,6 +10,7 @@ Nothing is downloaded here: images of the public sets come from hundreds of arti
 its own.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -58,17 +59,6 @@ def own_task_file(name: str) -> Path:
     return own_tasks_folder() / f"{name}.yaml"
 
 
-def label(task: str, dataset: str) -> str:
-    """Return the name of a task in the harness's table: its own, and a warning for drawn samples or incomplete data."""
-    try:
-        manifest = Manifest.read(prepared_folder(dataset))
-    except MedTasksError:
-        return task
-    if manifest.sample:
-        return f"{task} [SAMPLE DATA]"
-    return task if manifest.complete else f"{task} [INCOMPLETE DATA]"
-
-
 def provenance(name: str) -> dict[str, Any]:
     """Return source, revision, size and fingerprints of a prepared dataset; the harness writes them into each result.
 
@@ -110,14 +100,19 @@ def path_of(name: str) -> str | RefusedPath:
 
 
 def label_of(task: str) -> str:
-    """Return the name of a task in the harness's table, see :func:`label`; its own name tells the dataset."""
+    """Return the name of a task in the harness's table: its own, and a warning for drawn samples or incomplete data.
+
+    The name of the task tells the dataset.
+    """
     datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_ASKED_AS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
-    if beginnings:
-        return label(task, datasets[max(beginnings, key=len)])
-    if known(task):  # a task of the user's own whose dataset is gone
-        return task
-    raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")
+    if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone
+        raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")
+    with contextlib.suppress(MedTasksError):
+        manifest = Manifest.read(prepared_folder(datasets[max(beginnings, key=len)])) if beginnings else None
+        if manifest is not None and (manifest.sample or not manifest.complete):
+            return f"{task} [{'SAMPLE' if manifest.sample else 'INCOMPLETE'} DATA]"
+    return task
 
 
 def provenance_of(name: str) -> dict[str, Any]:

@@ -1,17 +1,29 @@
-"""Which code prepares which dataset, and checking a prepared one."""
+"""Which code prepares which dataset; parts of prepared datasets; and checking a prepared one."""
 
 import importlib
 from collections.abc import Callable, Iterator
 
+from tqdm import tqdm
+
 from medtasks.data.catalogue import GMAI, MEDHEVAL, dataset_info
 from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageFacts
-from medtasks.data.manifest import FILE_NAME, Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
-from medtasks.data.parts import publish_part
+from medtasks.data.manifest import (
+    FILE_NAME,
+    Manifest,
+    file_sha256,
+    measured,
+    pixels_fingerprint,
+    read_facts,
+    text_fingerprint,
+)
+from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.preparation import Options, Recipe, prepare_recipe
 from medtasks.data.prepared import prepared_folder
-from medtasks.data.schema import image_digests, image_key
-from medtasks.data.store import load_documents
+from medtasks.data.schema import SPLIT, image_digests, image_key
+from medtasks.data.selecting import Criteria, choose
+from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
+from medtasks.errors import SourceError
 
 _DEFAULTS = Options()
 _SHORT_MNIST = ["oct", "path", "blood", "breast", "derma", "organc", "organs", "pneumonia", "retina", "tissue"]
@@ -59,6 +71,37 @@ def prepare(name: str, options: Options) -> Manifest:
     if known is None or (options.source is not None and known != str(options.source.resolve())):
         prepare(info.part_of, options)
     return publish_part(info.part_of, info.selection, name)
+
+
+def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
+    """Make the documents of a prepared dataset that fit a dataset of their own, called ``name``.
+
+    ``criteria`` are wanted values by column; errors are those of :func:`medtasks.data.selecting.choose`, and another
+    MedTasksError that an image is broken or nothing can be written.
+    """
+    folder = prepared_folder(dataset)
+    whole = Manifest.read(folder)
+    documents = choose(load_documents(dataset), criteria)
+    files = sorted({file for document in documents for file in image_digests(document)})
+    facts = {}
+    for file in tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None):
+        try:
+            facts[image_key(file)] = read_facts(folder / file, whole.decoding)
+        except OSError as error:
+            raise SourceError(
+                f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
+            ) from error
+    manifest = whole.model_copy(
+        update={
+            "name": name,
+            **measured(documents, facts),
+            "selected_from": dataset,
+            "selection": {column: tuple(values) for column, values in criteria.items() if values},
+        }
+    )
+    with work_folder(name, access_of(dataset)) as work:
+        publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
+    return manifest
 
 
 def verify(name: str) -> Iterator[str]:

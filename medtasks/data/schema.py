@@ -19,13 +19,8 @@ column             type          meaning
 =================  ============  ==================================================================================
 
 ``CURATED_PAIR`` (pairs of a study of the user's own, ``medtasks curate publish``) has these columns, of which
-``categories`` may be empty and ``image_id`` is the study's, and
-
-=================  ============  ==================================================================================
-``licence``        str or null   of the image, as its list says
-``sim_med``        float         cosine similarity of the pair's images to the medical encoder
-``sim_gen``        float         and to the vision-only one
-=================  ============  ==================================================================================
+``categories`` may be empty and ``image_id`` is the study's, the image's ``licence`` (str or null), and the cosine
+similarity of the pair's images to the medical encoder (``sim_med``) and to the vision-only one (``sim_gen``).
 
 All other families share these columns:
 
@@ -85,9 +80,8 @@ and add their own:
 ``COMPONENT_REPORT``             MedHEval: report generation, scored by the components a report mentions. All columns of
                                  ``REPORT``, and
 ``question``       str           as published, the same in every row; of a study of the user's own, each its own
-``anatomy``        list[str]     anatomical structures of the reference report, as published
-``measurement``    list[str]     its measurements; mostly empty
-``symptom``        list[str]     its findings
+``anatomy``        list[str]     anatomical structures of the reference report, as published; ``measurement``: its
+                                 measurements, mostly none; ``symptom``: its findings
 
 ``GROUPED_CHOICE``               GMAI-MMBench: questions with options, in groups. ``image_id`` is the same for questions
                                  on one case, whether it is drawn as a mask or as a contour
@@ -95,12 +89,10 @@ and add their own:
 ``question``       str           as published, without options
 ``options``        list[str]     option texts in order A, B, ...; at least two, their number differs
 ``answer``         str or null   letter of the right option; null in the part without a published key
-``department``     str or null   as published, also the department ``None``
-``clinical_task``  str or null   as published
-``granularity``    str or null   as published: what the question is about, from the whole image to a contour
-``modality``       str or null   as published
+``granularity``    str or null   what the question is about, from the whole image to a contour; as published, as are
+                                 ``department`` (also the department ``None``), ``clinical_task``, ``modality`` and
+                                 ``original_task``
 ``keyword``        str or null   fine label of the case, which is the right answer
-``original_task``  str or null   as published
 
 ``MULTI_ANSWER``                 the same with several right options: ``answers`` in place of ``answer``
 ``answers``        list[str]     letters of the right options, in order
@@ -115,12 +107,9 @@ and add their own:
 ``gold``           str or null   the right answer as published: a letter or a text
 ``flags``          list[str]     faults of the published row, most of which stop or mislead MedEvalKit, see
                                  :data:`medtasks.data.medevalkit.documents.FLAGS`
-``subject``        str or null   as published, as are the others (MMMU: the subject's name)
-``question_type``  str or null
-``modality``       str or null
+``subject``        str or null   as published (MMMU: the subject's name), as are ``question_type``, ``modality``,
+                                 ``medical_task`` and ``body_system``
 ``part``           str or null   name of the file that the row is from (OmniMedVQA only)
-``medical_task``   str or null
-``body_system``    str or null
 
 ``KIT_QUESTION``                 SLAKE as MedEvalKit asks it, in two languages. All columns of ``OPEN_QUESTION``, and
 ``answer_type``    str           ``OPEN`` or ``CLOSED``, as published

@@ -5,22 +5,71 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import filelock
 
 from medtasks.data.catalogue import Access
-from medtasks.data.document_batches import BATCH, DocumentBatches, Documents
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepared import prepared_folder
-from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns
+from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_schema
 from medtasks.errors import MedTasksError, SourceError
 
 SCRATCH = "scratch"  # folder in a work folder for what the finished dataset does not need
+
+
+Documents = Collection[Mapping[str, Any]]
+BATCH = 1000  # rows
+
+
+class DocumentBatches(Collection[Mapping[str, Any]]):
+    """Documents of a schema in batches of Arrow; each is unpacked when it is asked for.
+
+    Columns have the order of the first document's.
+    """
+
+    def __init__(self, schema: Any, documents: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._schema = schema
+        self._batches: list[Any] = []
+        self._waiting: list[Mapping[str, Any]] = []
+        for document in documents:
+            self.append(document)
+
+    def append(self, document: Mapping[str, Any]) -> None:
+        """Add a document at the end."""
+        self._waiting.append(document)
+        if len(self._waiting) == BATCH:
+            self._batches.append(self._packed())
+            self._waiting.clear()
+
+    def __len__(self) -> int:
+        return BATCH * len(self._batches) + len(self._waiting)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for batch in self._batches:
+            yield from batch.to_pylist()
+        yield from self._waiting
+
+    def __contains__(self, document: object) -> bool:
+        return any(document == one for one in self)
+
+    def table(self) -> Any:
+        """Return all of them as an Arrow table in one piece."""
+        import pyarrow
+
+        batches = [*self._batches, *([self._packed()] if self._waiting else [])]
+        return pyarrow.Table.from_batches(batches, self._schema).combine_chunks()
+
+    def _packed(self) -> Any:
+        import pyarrow
+
+        if not self._batches:
+            self._schema = pyarrow.schema([self._schema.field(name) for name in self._waiting[0]])
+        return pyarrow.RecordBatch.from_pylist(self._waiting, self._schema)
 
 
 @contextlib.contextmanager
@@ -66,12 +115,7 @@ def publish(
     """Write documents, few-shot examples and manifest into ``work``, where images are; move it to its final place."""
     import datasets
 
-    features = datasets.Features(
-        {
-            column: datasets.List(datasets.Value(kind[0])) if isinstance(kind, list) else datasets.Value(kind)
-            for column, kind in columns.items()
-        }
-    )
+    features = datasets.Features.from_arrow_schema(arrow_schema(columns))
     splits = {SPLIT: documents, **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {})}
     return publish_documents(work, manifest, splits, features)
 

@@ -1,10 +1,11 @@
-"""Rows of published tables, whatever their format, each knowing the file and row it stands in.
+"""Rows of published tables (Parquet, CSV, JSON), each knowing the file and row it stands in.
 
 Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in. A file
 that is damaged or lacks a column, and a value of another type than asked for, is a SourceError that names file and row.
 """
 
 import csv
+import functools
 import gzip
 import io
 import zlib
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from medtasks.data.safe_parsing import parse_json
 from medtasks.data.source_files import SourceFile, find_shards, not_found
 from medtasks.errors import SourceError
 
@@ -228,3 +230,62 @@ def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> 
 def kind_of(value: Any) -> str:
     """Return what a value is, for messages: its content may be a patient's."""
     return _KINDS.get(type(value), f"of type {type(value).__name__}")
+
+
+def json_lines(
+    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] | None = None
+) -> Table:
+    """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
+
+    def values(place: str, line: bytes) -> Mapping[str, Any]:
+        published = _object(place, _json(place, line), columns)
+        return published if change is None else change(SourceRow(place, 0, published))
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        with file.open() as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    place = f"{file.name} row {number}"
+                    yield place, functools.partial(values, place, line.strip())
+
+    return Table(records)
+
+
+def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Table:
+    """Return rows that are in memory already, each with its place for messages; every one must have ``columns``."""
+    known = [(place, functools.partial(_object, place, value, columns)) for place, value in records]
+    return Table(lambda: iter(known))
+
+
+def read_json(file: SourceFile) -> Any:
+    """Return the content of a JSON file."""
+    with file.open() as stream:
+        return _json(file.name, stream.read())
+
+
+def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
+    """Return the questions of a JSON file that is a list of objects."""
+    with file.open() as stream:
+        return listed_in(file.name, stream.read(), columns)
+
+
+def listed_in(name: str, data: bytes, columns: Sequence[str]) -> Table:
+    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
+    values = _json(name, data)
+    if not isinstance(values, list):
+        raise SourceError(f"{name} is not a list of questions")
+    return records_table(((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns)
+
+
+def _json(place: str, data: bytes | str) -> Any:
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise SourceError(f"{place} is no JSON ({error})") from error
+
+
+def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise SourceError(f"{place} is {kind_of(value)} and not an object with {', '.join(columns)}")
+    check_columns(place, columns, value)
+    return value

@@ -1,8 +1,8 @@
 import pytest
 
-from medtasks.data.document_batches import BATCH, DocumentBatches
 from medtasks.data.manifest import text_fingerprint
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
+from medtasks.data.store import BATCH, DocumentBatches
 
 
 def documents(count):

@@ -13,7 +13,7 @@ from PIL import Image
 from medtasks.data import preparers
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai import questions as questions_module
-from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.gmai.questions import TsvFile
 from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare

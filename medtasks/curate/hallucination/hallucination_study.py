@@ -30,10 +30,9 @@ from medtasks.curate.study import (
 from medtasks.data.catalogue import Access
 from medtasks.data.decoding import LINEAR, decoded, mend_of
 from medtasks.data.journal import digest_of
-from medtasks.data.json_tables import json_lines
 from medtasks.data.manifest import file_sha256
 from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import SourceRow
+from medtasks.data.tables import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
 
 PASSAGES = "passages"

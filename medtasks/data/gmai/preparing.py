@@ -10,8 +10,7 @@ from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.downloads import hub_download
-from medtasks.data.gmai.questions import Question, read_questions, rows_of
-from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.gmai.questions import Question, TsvFile, read_questions, rows_of
 from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.preparation import Options, Recipe, Row

@@ -1,4 +1,8 @@
-"""From rows of GMAI-MMBench's TSV to documents.
+"""From GMAI-MMBench's TSV files, of several gigabytes, to documents.
+
+A file is as pandas writes it: fields with tabs, quotes or new lines are quoted. The csv module looks at every
+character, and most of a file is base64 in fields of megabytes; so a line without a quotation mark is only cut at its
+tabs.
 
 Images are stored as the PNG files they are. A value of at most 64 characters in the column of images names the row
 whose image is shown, as everywhere in VLMEvalKit.
@@ -9,19 +13,22 @@ the n-th mask and the n-th contour question with the same texts, key and groups 
 """
 
 import binascii
+import hashlib
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
+from typing import IO, Any
 
 from tqdm import tqdm
 
-from medtasks.data.gmai.tsv import TsvFile, TsvRow
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Row
 from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.errors import SourceError
 
 _POINTER = 64  # characters
 _WORKERS, _AHEAD = 2, 6  # images decoded at once; rows read ahead of them
@@ -34,6 +41,95 @@ _GROUPS = {
     "original_task": "original task",
 }
 _NEEDED = ("index", "image", "question", "A", "B")
+
+
+_BUFFER = 1 << 20  # bytes
+_FIELD = re.compile(rb'(?:"((?:[^"]|"")*+)"|((?!")[^\t]*))(\t|\Z)')  # quoted or plain
+
+
+@dataclass(frozen=True)
+class TsvRow:
+    """One row."""
+
+    number: int  # row, counted from 1 without the header
+    values: Mapping[str, bytes]  # by column; empty ones are left out, so that ``None`` and ``NA`` stay words
+    end: int  # bytes of the file up to the end of the row
+    fault: str = ""  # what is wrong with the row as a whole, or nothing
+
+
+class TsvFile:
+    """A TSV file that is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    @property
+    def md5(self) -> str:
+        """MD5 of the bytes read so far; of the whole file after the last row."""
+        return self._md5.hexdigest()
+
+    def rows(self) -> Iterator[TsvRow]:
+        """Read rows in order; one with another number of fields than the header has a fault and no values."""
+        with self.path.open("rb", buffering=_BUFFER) as stream:
+            records = self._records(stream)
+            header = next(records, b"")
+            columns = _columns(self.path, header)
+            end = len(header)
+            for number, record in enumerate(records, 1):
+                end += len(record)
+                yield _row(number, record, columns, end)
+
+    def _records(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Yield records with their line ends; one goes on over a line end while a quotation is open."""
+        for first in stream:
+            record = first
+            self._md5.update(first)
+            while record.count(b'"') % 2:
+                more = stream.readline()
+                if not more:
+                    break
+                self._md5.update(more)
+                record += more
+            yield record
+
+
+def _columns(path: Path, header: bytes) -> list[str]:
+    """Return normalised column names: lower case, but for the capitals that name options."""
+    try:
+        names = [name.decode("utf-8-sig").strip() for name in _fields(header) or []]
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is no UTF-8 text; is it the benchmark's TSV file?") from error
+    columns = [name if re.fullmatch("[A-Z]", name) else name.lower() for name in names]
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if not header.strip() or twice:
+        what = f"names the column '{twice[0]}' twice" if twice else "has no header"
+        raise SourceError(f"{path} {what}; is it the benchmark's TSV file?")
+    return columns
+
+
+def _row(number: int, record: bytes, columns: list[str], end: int) -> TsvRow:
+    fields = _fields(record)
+    if fields is None or len(fields) != len(columns):
+        what = "an open quotation" if fields is None else f"{len(fields)} of {len(columns)} fields"
+        cut = " and no line end, the file seems to be cut there" if not record.endswith(b"\n") else ""
+        return TsvRow(number, {}, end, f"it has {what}{cut}")
+    return TsvRow(number, {column: field for column, field in zip(columns, fields, strict=True) if field}, end)
+
+
+def _fields(record: bytes) -> list[bytes] | None:
+    """Cut a record at its tabs; None where a quotation is left open or does not end at a tab."""
+    record = record.removesuffix(b"\n").removesuffix(b"\r")
+    if b'"' not in record:
+        return record.split(b"\t")
+    fields, position = [], 0
+    while field := _FIELD.match(record, position):
+        quoted, plain, tab = field.groups()
+        fields.append(plain if quoted is None else quoted.replace(b'""', b'"'))
+        if not tab:
+            return fields
+        position = field.end()
+    return None
 
 
 @dataclass
@@ -157,24 +253,20 @@ def _cases(questions: Sequence[Question], shown: Sequence[StoredImage | str]) ->
             image = first[image]
         return image
 
-    masks, contours = (_by_texts(questions, shown, word) for word in ("mask", "contour"))
-    for texts, ids in masks.items():
-        for mask, contour in zip(ids, contours.get(texts, ()), strict=False):
-            first[case_of(contour)] = case_of(mask)
-    return ["" if isinstance(image, str) else case_of(image.image_id) for image in shown]
-
-
-def _by_texts(
-    questions: Sequence[Question], shown: Sequence[StoredImage | str], word: str
-) -> Mapping[tuple[Any, ...], Sequence[str]]:
-    found: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    masks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    contours: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for question, image in zip(questions, shown, strict=True):
         document = question.document
-        if document is None or isinstance(image, str) or word not in (document["granularity"] or "").casefold():
+        if document is None or isinstance(image, str):
             continue
         options = document["options"]
         key = [options[ord(letter) - ord("A")] for letter in document.get("answers") or [document["answer"]] if letter]
         groups = [document[column] for column in _GROUPS if column != "granularity"]
         texts = (document["question"], *sorted(options), None, *key, None, *groups)
-        found[texts].append(image.image_id)
-    return found
+        for word, drawn in (("mask", masks), ("contour", contours)):
+            if word in (document["granularity"] or "").casefold():
+                drawn[texts].append(image.image_id)
+    for texts, ids in masks.items():
+        for mask, contour in zip(ids, contours.get(texts, ()), strict=False):
+            first[case_of(contour)] = case_of(mask)
+    return ["" if isinstance(image, str) else case_of(image.image_id) for image in shown]

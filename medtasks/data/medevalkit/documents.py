@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.document_batches import Documents
-from medtasks.data.preparation import Recipe
+from medtasks.data.preparation import Recipe, TableReader
 from medtasks.data.samples import letter
 from medtasks.data.schema import KIT_CHOICE, Document, new_document
-from medtasks.data.table_recipe import TableReader
+from medtasks.data.store import Documents
 
 NO_MODALITY_TYPE = "no_modality_type"
 NULL_OPTION = "null_option"

@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.json_tables import json_lines
 from medtasks.data.medevalkit.documents import OTHER_ANSWER_TEXT, kit_choice, kit_recipe, lettered
 from medtasks.data.multimedeval.question_sets import keyed_options
 from medtasks.data.multimedeval.visual_questions import SLAKE_ARCHIVE, SLAKE_LAYOUT, slake_question, slake_reader
-from medtasks.data.preparation import Recipe
+from medtasks.data.preparation import Recipe, TableReader
 from medtasks.data.samples import option_index
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document
 from medtasks.data.source_files import required_file, required_shards, unpacked_or_archived
-from medtasks.data.table_recipe import TableReader
-from medtasks.data.tables import ParquetTable, SourceRow, Table, csv_table
+from medtasks.data.tables import ParquetTable, SourceRow, Table, csv_table, json_lines
 
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\s*[A-D]\s*:")

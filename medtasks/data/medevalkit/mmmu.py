@@ -18,11 +18,10 @@ from pathlib import Path
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.medevalkit.documents import kit_choice, kit_recipe, lettered
-from medtasks.data.preparation import Recipe
+from medtasks.data.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, KIT_CHOICE, Document, choice_document
 from medtasks.data.source_files import required_shards
-from medtasks.data.table_recipe import TableReader, UnusableRow
 from medtasks.data.tables import ParquetTable, ReadValues, SourceRow, Table
 
 SUBJECTS = (

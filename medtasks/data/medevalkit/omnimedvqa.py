@@ -17,10 +17,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.gmai.questions import read_questions, rows_of
-from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.gmai.questions import TsvFile, read_questions, rows_of
 from medtasks.data.image_store import ImageStore
-from medtasks.data.json_tables import listed_in
 from medtasks.data.medevalkit.documents import (
     INEXACT_GOLD,
     NO_MODALITY_TYPE,
@@ -30,12 +28,11 @@ from medtasks.data.medevalkit.documents import (
     kit_recipe,
     lettered,
 )
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import ReadFile, Recipe, Row, TableReader, UnusableRow
 from medtasks.data.samples import letter
 from medtasks.data.schema import KIT_CHOICE, Document
 from medtasks.data.source_files import SourceFile, file_reader, required_file, required_shards
-from medtasks.data.table_recipe import ReadFile, TableReader, UnusableRow
-from medtasks.data.tables import ReadValues, SourceRow, Table
+from medtasks.data.tables import ReadValues, SourceRow, Table, listed_in
 from medtasks.errors import SourceError
 
 _QUESTIONS = "QA_information/Open-access/"

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from medtasks.data.json_tables import listed_records
 from medtasks.data.medheval.gold import YES_NO, Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns
 from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import SourceRow
+from medtasks.data.tables import SourceRow, listed_records
 from medtasks.errors import SourceError, unknown_name
 
 

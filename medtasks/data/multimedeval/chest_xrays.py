@@ -18,11 +18,10 @@ from pathlib import Path
 
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.visual_questions import open_question
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import Recipe, Row, TableReader, by_name
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.table_recipe import TableReader, by_name
 from medtasks.data.tables import ReadValues, SourceRow, Table, csv_table
 
 FOURTEEN_FINDINGS = (

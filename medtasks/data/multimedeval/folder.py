@@ -17,14 +17,12 @@ from pathlib import Path
 from medtasks.data.decoding import LINEAR, Decoding
 from medtasks.data.home import datasets_folder
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.json_tables import read_json, records_table
 from medtasks.data.multimedeval.visual_questions import open_question
-from medtasks.data.preparation import Recipe, Row, shown_row
+from medtasks.data.preparation import Recipe, Row, UnusableRow, shown_row
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
 from medtasks.data.source_files import SourceFile
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.table_recipe import UnusableRow
-from medtasks.data.tables import SourceRow, Table, check_columns
+from medtasks.data.tables import SourceRow, Table, check_columns, read_json, records_table
 from medtasks.errors import MedTasksError, SourceError
 
 FILE_NAME = "dataset.json"

@@ -14,7 +14,7 @@ Source: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_classification.p
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,10 @@ _GRADES = "12345"
 _DICOM = (".dicom", ".dcm")
 _COPIES = (".png", ".jpg", ".jpeg")
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
-_TABLES = {"cbis_ddsm_mass": "mass", "cbis_ddsm_calcification": "calc"}
+_TABLES = {
+    "cbis_ddsm_mass": "mass_case_description_{}_set",
+    "cbis_ddsm_calcification": "calc_case_description_{}_set",
+}
 _CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
 _DESCRIBED, _UNDESCRIBED = "cropped images", ""
 
@@ -107,28 +110,21 @@ def _require_8_bits(path: Path) -> None:
         raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
 
 
-def _kaggle_file(source: Path, name: str) -> SourceFile:
-    return required_file(source, [f"csv/{name}", name])
+def _kaggle_table(name: str, columns: Sequence[str], source: Path, split: str = "") -> Table:
+    file = f"{name.format(split)}.csv"
+    return csv_table(required_file(source, [f"csv/{file}", file]), columns)
 
 
-def _cases(abnormality: str, source: Path, split: str) -> Table:
-    return csv_table(_kaggle_file(source, f"{abnormality}_case_description_{split}_set.csv"), _CASE_COLUMNS)
-
-
-def _images_by_series(source: Path) -> Mapping[str, str]:
-    """Return the path of the JPEG to show for each series; of several images in a series the last one counts."""
+def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    # The path of the JPEG to show for each series; of several images in a series the last one counts.
     by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
-    for row in csv_table(_kaggle_file(source, "dicom_info.csv"), ("image_path", "SeriesDescription")).rows():
+    for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
         parts = row.text("image_path").split("/")
         if len(parts) < 4:
             raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
         if row.text("SeriesDescription") in by_description:
             by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
-    return {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
-
-
-def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    shown = _images_by_series(source)
+    shown = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
     for row in rows:
         label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
         parts = row.text("cropped image file path").strip().split("/")
@@ -151,7 +147,9 @@ _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 RECIPES: Mapping[str, Recipe] = {
     "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
     **{
-        name: Recipe.of_splits(CLASSIFICATION, functools.partial(_cases, abnormality), _with_pathologies, _CBIS_LAYOUT)
-        for name, abnormality in _TABLES.items()
+        name: Recipe.of_splits(
+            CLASSIFICATION, functools.partial(_kaggle_table, table, _CASE_COLUMNS), _with_pathologies, _CBIS_LAYOUT
+        )
+        for name, table in _TABLES.items()
     },
 }

@@ -22,11 +22,10 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
-from medtasks.data.json_tables import read_json, records_table
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.data.source_files import SourceFile, not_found
-from medtasks.data.tables import SourceRow, Table
+from medtasks.data.tables import SourceRow, Table, read_json, records_table
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"

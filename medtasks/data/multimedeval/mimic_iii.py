@@ -32,12 +32,11 @@ from typing import Literal, NamedTuple
 from tqdm import tqdm
 
 from medtasks.data.image_store import ImageStore
-from medtasks.data.json_tables import read_json
 from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, not_found, physionet_file
-from medtasks.data.tables import csv_table, hub_table
+from medtasks.data.tables import csv_table, hub_table, read_json
 
 Protocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"

@@ -26,12 +26,10 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.downloads import Published, download, hub_download
 from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
-from medtasks.data.json_tables import read_json
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import ReadFile, Recipe, Row, TableReader, by_name
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.data.source_files import SourceFile, open_archive, required_file, unpacking
-from medtasks.data.table_recipe import ReadFile, TableReader, by_name
-from medtasks.data.tables import SourceRow, Table, csv_table, hub_table
+from medtasks.data.tables import SourceRow, Table, csv_table, hub_table, read_json
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"

@@ -13,13 +13,11 @@ from typing import Any
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.image_store import ImageStore
-from medtasks.data.json_tables import json_lines, read_json, records_table
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import Recipe, Row, TableReader
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, Document, choice_document
 from medtasks.data.source_files import required_file
-from medtasks.data.table_recipe import TableReader
-from medtasks.data.tables import SourceRow, Table, hub_table, required_hub_table
+from medtasks.data.tables import SourceRow, Table, hub_table, json_lines, read_json, records_table, required_hub_table
 from medtasks.errors import SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")

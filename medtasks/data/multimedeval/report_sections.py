@@ -17,8 +17,8 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from medtasks.data.json_tables import read_json
 from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import read_json
 
 _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"

@@ -55,8 +55,7 @@ def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
     folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
     archives = [path for root, place in places for path in sorted(root.glob(place + _ARCHIVE))]
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
-        for rows in _studies(source):
-            yield _study_row(rows, split.path.parent / "files", read, images)
+        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in _studies(source))
 
 
 def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> Row:
@@ -93,25 +92,22 @@ def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
     for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
-        content = row.text("VolumeName"), row.text("Findings_EN")
-        if content not in seen:
-            seen.add(content)
-            yield _volume_row(row, file.path.parents[1], images)
-
-
-def _volume_row(row: SourceRow, top: Path, images: ImageStore) -> Row:
-    name, findings = row.text("VolumeName"), row.text("Findings_EN")
-    volume = name.removesuffix(ENDING)
-    parts = volume.split("_")  # split, patient, scan, reconstruction
-    if not name.endswith(ENDING) or len(parts) != 4:
-        raise row.error(f"VolumeName is not of the form valid_1_a_1{ENDING}")
-    if not findings.strip():
-        return Row(row.place, None, cause="its report has no findings")
-    patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
-    places = [top / folder / patient / scan / name for folder in _CT_FOLDERS]
-    path = next((place for place in places if place.is_file()), places[0])
-    document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
-    return images_row(row.place, [(name, functools.partial(images.add_volume, path))], document)
+        name, findings = row.text("VolumeName"), row.text("Findings_EN")
+        if (name, findings) in seen:
+            continue
+        seen.add((name, findings))
+        volume = name.removesuffix(ENDING)
+        parts = volume.split("_")  # split, patient, scan, reconstruction
+        if not name.endswith(ENDING) or len(parts) != 4:
+            raise row.error(f"VolumeName is not of the form valid_1_a_1{ENDING}")
+        if not findings.strip():
+            yield Row(row.place, None, cause="its report has no findings")
+            continue
+        patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
+        places = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
+        path = next((place for place in places if place.is_file()), places[0])
+        document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
+        yield images_row(row.place, [(name, functools.partial(images.add_volume, path))], document)
 
 
 _MIMIC_CXR_LAYOUT = (

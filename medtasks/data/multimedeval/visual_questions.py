@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.json_tables import listed_records, records_table
-from medtasks.data.preparation import Recipe
+from medtasks.data.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.schema import OPEN_QUESTION, Columns, Document, new_document
 from medtasks.data.source_files import SourceFile, not_found, unpacked_or_archived
-from medtasks.data.table_recipe import TableReader, UnusableRow
-from medtasks.data.tables import SourceRow, Table, required_hub_table
+from medtasks.data.tables import SourceRow, Table, listed_records, records_table, required_hub_table
 
 _SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
 _SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name
