@@ -98,7 +98,20 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
     stored, causes = _stored_images(pairs, question_file.parent, images, options)
-    yield from (Row("", None, cause=cause) for cause in _left_out(pairs, causes, options))
+    notes = [causes[name] for name in sorted(causes)]
+    expected = (MEDICONFUSION.rows or 0) // 2
+    if not options.sample and len(pairs) != expected:
+        notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
+    if notes and not options.allow_incomplete:
+        pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
+        more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
+        fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
+        raise SourceError(
+            f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
+            f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or accept "
+            f"the loss with --allow-incomplete"
+        )
+    yield from (Row("", None, cause=cause) for cause in notes)
     for pair in pairs:
         if causes.keys().isdisjoint(image.image_id for image in pair.images):
             for position, image in enumerate(pair.images, 1):
@@ -165,24 +178,6 @@ def _download_questions(folder: Path) -> Path:
                 f"'--source CLONE/data --fetch-images'"
             ) from error
     return folder
-
-
-def _left_out(pairs: Sequence[Pair], causes: Mapping[str, str], options: Options) -> list[str]:
-    notes = [causes[name] for name in sorted(causes)]
-    expected = (MEDICONFUSION.rows or 0) // 2
-    if not options.sample and len(pairs) != expected:
-        notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
-    if notes and not options.allow_incomplete:
-        pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
-        total = len({image.image_id for pair in pairs for image in pair.images})
-        more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
-        fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
-        raise SourceError(
-            f"MediConfusion is incomplete ({len(causes)} of {total} images unusable, in {pairs_hit} of {len(pairs)} "
-            f"pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or accept the loss with "
-            f"--allow-incomplete"
-        )
-    return notes
 
 
 def find_question_file(folder: Path) -> Path:

@@ -26,8 +26,18 @@ def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> Data
 
 def own_datasets() -> Mapping[str, DatasetInfo]:
     """Return the prepared datasets that are not in the catalogue, by name."""
-    folders = sorted(path.parent for path in datasets_folder().glob(f"[!.]*/{FILE_NAME}"))
-    return {folder.name: _prepared(folder) for folder in folders if folder.name not in CATALOGUE}
+    datasets = {}
+    for folder in sorted(path.parent for path in datasets_folder().glob(f"[!.]*/{FILE_NAME}")):
+        name = folder.name
+        if name in CATALOGUE:
+            continue
+        try:
+            manifest = manifest_of(folder)
+            facts = (f"from {manifest.source}", manifest.source, Access(manifest.access))
+            datasets[name] = _info(name, *facts, manifest.rows, manifest.images)
+        except (MedTasksError, ValueError):
+            datasets[name] = _info(name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)
+    return datasets
 
 
 def access_of(name: str | None) -> Access:
@@ -73,15 +83,6 @@ def preparing_again(name: str) -> str:
         return shlex.join(["medtasks", "curate", "publish", study, *options])
     whole = None if name in CATALOGUE else part_of(name)
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
-
-
-def _prepared(folder: Path) -> DatasetInfo:
-    try:
-        manifest = manifest_of(folder)
-        access = Access(manifest.access)
-    except (MedTasksError, ValueError):
-        return _info(folder.name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)
-    return _info(folder.name, f"from {manifest.source}", manifest.source, access, manifest.rows, manifest.images)
 
 
 def _info(

@@ -5,9 +5,7 @@ Scores on it say nothing about a model's medical ability.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from PIL import ImageOps
 
@@ -39,31 +37,25 @@ def write_sample_source(folder: Path) -> None:
         drawn = sheet.finished(number)
         drawn = ImageOps.colorize(drawn, *_TINTS[image["tint"]]) if "tint" in image else drawn
         drawn.save(images / f"{number}.jpg", quality=_QUALITY)
-    records = {str(_FIRST_PAIR + index): _record(pair, shown, numbers) for index, pair in enumerate(sample["pairs"])}
+    records = {}
+    for index, pair in enumerate(sample["pairs"]):
+        first, second = pair["images"]
+        asked = {"question": pair["question"], **dict(zip(("option_A", "option_B"), pair["options"], strict=True))}
+        records[str(_FIRST_PAIR + index)] = {
+            "im_1": f"drawn/{first}.jpg",
+            "im_2": f"drawn/{second}.jpg",
+            "im_1_local": numbers[first],
+            "im_2_local": numbers[second],
+            "cap_1": f"Drawn phantom: {shown[first]['shown']}.",
+            "cap_2": f"Drawn phantom: {shown[second]['shown']}.",
+            "category_1": shown[first]["areas"],
+            "category_2": shown[second]["areas"],
+            "BiomedCLIP_sim": 0.0,
+            "DINO_sim": 0.0,
+            **asked,
+            "im_1_correct": pair["answer"],
+            "im_2_correct": "B" if pair["answer"] == "A" else "A",
+            **{f"AI_{name}": text for name, text in asked.items()},
+        }
     text = json.dumps(records, indent=1, ensure_ascii=False)
     (folder / "dataset.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _record(pair: Mapping[str, Any], shown: Mapping[str, Any], numbers: Mapping[str, int]) -> dict[str, object]:
-    first, second = (shown[name] for name in pair["images"])
-    question, (option_a, option_b) = pair["question"], pair["options"]
-    return {
-        "im_1": f"drawn/{pair['images'][0]}.jpg",
-        "im_2": f"drawn/{pair['images'][1]}.jpg",
-        "im_1_local": numbers[pair["images"][0]],
-        "im_2_local": numbers[pair["images"][1]],
-        "cap_1": f"Drawn phantom: {first['shown']}.",
-        "cap_2": f"Drawn phantom: {second['shown']}.",
-        "category_1": first["areas"],
-        "category_2": second["areas"],
-        "BiomedCLIP_sim": 0.0,
-        "DINO_sim": 0.0,
-        "question": question,
-        "option_A": option_a,
-        "option_B": option_b,
-        "im_1_correct": pair["answer"],
-        "im_2_correct": "B" if pair["answer"] == "A" else "A",
-        "AI_question": question,
-        "AI_option_A": option_a,
-        "AI_option_B": option_b,
-    }

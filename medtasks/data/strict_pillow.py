@@ -52,7 +52,23 @@ def strict_decoding() -> Iterator[None]:
     """
     with _setting:
         # The first block found the settings of the process and gives them back when the last one ends.
-        _undo.append(_strict_and_quiet() if not _undo else contextlib.ExitStack())
+        undo = contextlib.ExitStack()
+        if not _undo:
+            undo.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES)
+            ImageFile.LOAD_TRUNCATED_IMAGES = False
+            for logger in map(logging.getLogger, _LOGGERS):
+                undo.callback(setattr, logger, "disabled", logger.disabled)
+                logger.disabled = True
+            # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
+            given = warnings.showwarning
+
+            def show(message: Warning | str, category: type[Warning], filename: str, *args: Any, **where: Any) -> None:
+                if not filename.startswith(_PILLOW):
+                    given(message, category, filename, *args, **where)
+
+            undo.callback(setattr, warnings, "showwarning", given)
+            warnings.showwarning = show
+        _undo.append(undo)
     try:
         yield
     finally:
@@ -61,22 +77,3 @@ def strict_decoding() -> Iterator[None]:
                 _undo.pop()
             else:
                 _undo.pop().close()
-
-
-def _strict_and_quiet() -> contextlib.ExitStack:
-    undo = contextlib.ExitStack()
-    undo.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES)
-    ImageFile.LOAD_TRUNCATED_IMAGES = False
-    for logger in map(logging.getLogger, _LOGGERS):
-        undo.callback(setattr, logger, "disabled", logger.disabled)
-        logger.disabled = True
-    # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
-    given = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], filename: str, *args: Any, **where: Any) -> None:
-        if not filename.startswith(_PILLOW):
-            given(message, category, filename, *args, **where)
-
-    undo.callback(setattr, warnings, "showwarning", given)
-    warnings.showwarning = show
-    return undo

@@ -10,18 +10,15 @@ Models see images by the rule ``linear`` of :mod:`medtasks.data.decoding`. ``"im
 ``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medtasks.data.decoding import LINEAR, Decoding
 from medtasks.data.home import datasets_folder
-from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.visual_questions import open_question
-from medtasks.data.preparation import Recipe, Row, UnusableRow, shown_row
+from medtasks.data.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
-from medtasks.data.source_files import SourceFile
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.source_files import SourceFile, file_reader
 from medtasks.data.tables import SourceRow, Table, check_columns, read_json, records_table
 from medtasks.errors import MedTasksError, SourceError
 
@@ -43,37 +40,27 @@ class OwnQuestions:
     @property
     def recipe(self) -> Recipe:
         """How the questions are prepared."""
-        return Recipe(
+        reader = TableReader(
             CHOICE if self.kind == QA else OPEN_QUESTION,
-            self._test,
-            f"a folder with {FILE_NAME}",
-            decoding=self.decoding,
+            lambda _source, _split: self.samples,
+            self._document,
+            self._images,
+            lambda _source: file_reader([self.folder], (), ()),
         )
+        return replace(reader.recipe(f"a folder with {FILE_NAME}", ("test",)), decoding=self.decoding)
 
-    def _test(self, _source: Path, images: ImageStore) -> Iterator[Row]:
-        for row in self.samples.rows():
-            try:
-                names = [] if row.values.get("images") is None else row.texts("images")
-                stored = [self._stored(row, name, images) for name in names]
-                yield shown_row(row.place, self._document(row), stored)
-            except UnusableRow as cause:
-                yield Row(row.place, None, cause=str(cause))
+    def _images(self, row: SourceRow) -> list[str]:
+        """Return the names of the images; none may be outside of the folder, which others may be shown."""
+        names = [] if row.values.get("images") is None else row.texts("images")
+        for name in names:
+            path = (self.folder / name).resolve()
+            if not path.is_relative_to(self.folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
+                raise row.error(
+                    f"its image {name} is outside of {self.folder} or in a prepared dataset; put a copy into the folder"
+                )
+        return names
 
-    def _stored(self, row: SourceRow, name: str, images: ImageStore) -> StoredImage:
-        """Store an image, but not one outside of the folder: not everyone who may see the folder may see that."""
-        path = (self.folder / name).resolve()
-        if not path.is_relative_to(self.folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
-            raise row.error(
-                f"its image {name} is outside of {self.folder} or in a prepared dataset; put a copy into the folder"
-            )
-        try:
-            return images.add_file(path)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise UnusableRow(f"its image {name} is missing") from error
-        except UnreadableImage as error:
-            raise UnusableRow(f"its image {name} cannot be read: {error}") from error
-
-    def _document(self, row: SourceRow) -> Document:
+    def _document(self, row: SourceRow, _split: str) -> Document:
         doc_id = f"test/{row.index}"
         if self.kind == VQA:
             return open_question(row, doc_id)

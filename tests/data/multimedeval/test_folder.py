@@ -81,7 +81,7 @@ def test_samples_that_cannot_be_used_say_why(write, rows, folder):
     write("VQA", *(vqa(images=["scans/0.jpg", name]) for name in names))
     assert [(row.document, row.cause) for row in rows()] == [
         (None, "its image scans/9.jpg is missing"),
-        (None, "its image scans/1.jpg cannot be read: it is no image that can be read"),
+        (None, "its image scans/1.jpg is broken (it is no image that can be read)"),
         (None, "its image scans is missing"),
         (None, "its image scans/0.jpg/x is missing"),
     ]
