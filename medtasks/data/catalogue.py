@@ -27,6 +27,7 @@ class DatasetInfo:
     revision: str  # commit or version of ``source`` the facts here were checked against
     access: Access  # who may obtain it
     licence: str  # as stated by the source
+    reader: str = ""  # module below ``medtasks.data`` whose ``RECIPES`` have it
     size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
     rows: int | None = None  # documents of a complete copy; None where no reference states it
     images: int | None = None  # distinct images of a complete copy; None where no reference states it

@@ -132,7 +132,14 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
     except (FileNotFoundError, UnreadableImage):
         raise
     except _BROKEN as error:
-        raise UnreadableImage(_cause(error)) from error
+        if isinstance(error, UnidentifiedImageError):
+            cause = "it is no image that can be read"
+        elif isinstance(error, Image.DecompressionBombError):
+            cause = f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
+        else:  # without the file, which Pillow calls as it was given it: mostly a stream or a copy
+            words = error.strerror if isinstance(error, OSError) else None
+            cause = words or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
+        raise UnreadableImage(cause) from error
 
 
 def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
@@ -270,14 +277,3 @@ def _head(source: Source) -> bytes:
     head = source.read(_HEAD_BYTES)
     source.seek(0)
     return head
-
-
-def _cause(error: BaseException) -> str:
-    """Return what is wrong, without the file, which Pillow calls as it was given it: mostly a stream or a copy."""
-    if isinstance(error, UnidentifiedImageError):
-        return "it is no image that can be read"
-    if isinstance(error, Image.DecompressionBombError):
-        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__

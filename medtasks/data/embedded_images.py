@@ -6,7 +6,7 @@ and the fingerprint of documents is the same on every machine.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ def with_image_files(table: Any, name: str, sources: Sequence[str], where: str) 
     how = {"batched": True, "batch_size": _BATCH, "with_indices": True, "remove_columns": list(sources)}
     with without_progress_bars():
         found = stored.map(write, **how).with_format(None).to_dict()[name]
-        if not all(path is None or path.is_file() for path in map(embedded_path, _flat(found))):
+        files = (file for files in found for file in ([files] if isinstance(files, str) else files))
+        if not all(path is None or path.is_file() for path in map(embedded_path, files)):
             # Somebody has emptied the data folder.
             found = stored.map(write, **how, load_from_cache_file=False).with_format(None).to_dict()[name]
     kept = table.remove_columns([one for one in {*sources, name} if one in table.column_names])
@@ -74,8 +75,3 @@ def _file(image: Any, folder: Path, place: str) -> str:
         with written_whole(folder / name) as partial_file:
             partial_file.write_bytes(data)
     return f"{_MARK}{name}"
-
-
-def _flat(values: Sequence[Any]) -> Iterator[str]:
-    for value in values:
-        yield from [value] if isinstance(value, str) else value

@@ -18,7 +18,6 @@ import functools
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 from medtasks.data.downloads import Published, download
@@ -35,15 +34,6 @@ _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 _REPORT_FILES = ("ecgen-radiology/*.xml", "*/ecgen-radiology/*.xml", "*.xml")
 _IMAGE_FILES = ("NLMCXR_png/*.png", "images/*.png", "*/NLMCXR_png/*.png", "*.png")
-
-
-class _Study(NamedTuple):
-    """One report of Open-i's."""
-
-    name: str
-    indication: str
-    findings: str
-    images: tuple[str, ...]
 
 
 def _annotation(source: Path) -> SourceFile | None:
@@ -80,14 +70,14 @@ def _of_r2gen(row: SourceRow, _split: str) -> Document:
 def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
     studies = {}
     for name, data in _report_files(source):
-        study = _study(name, data)
-        if not study.findings.strip():
+        document, shown = _study(name, data)
+        if not document["report"].strip():
             yield Row(name, None, cause="studies without findings", outside=True)
-        elif not study.images:
+        elif not shown:
             yield Row(name, None, cause="studies with findings and without an image", outside=True)
         else:
-            studies[name] = study
-    wanted = {image for study in studies.values() for image in study.images}
+            studies[name] = document, shown
+    wanted = {image for _, shown in studies.values() for image in shown}
     stored: dict[str, StoredImage | UnreadableImage] = {}
     if archive := find_file(source, [_IMAGES, f"*/{_IMAGES}"]):
         for name, data in _unpacked(archive.path, ".png", wanted):  # at once: the archive has no index
@@ -105,11 +95,8 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
             raise known
         return known
 
-    for name, study in studies.items():
-        adding = {f"{image}.png": functools.partial(add, image) for image in study.images}
-        document = new_document(
-            REPORT, study.name, report=study.findings, image_id=study.name, indication=study.indication
-        )
+    for name, (document, shown) in studies.items():
+        adding = {f"{image}.png": functools.partial(add, image) for image in shown}
         yield images_row(name, adding.items(), document)
 
 
@@ -125,7 +112,8 @@ def _report_files(source: Path) -> list[tuple[str, bytes]]:
     return sorted(reports, key=lambda one: (int(stems[one[0]]) if stems[one[0]].isdecimal() else 0, stems[one[0]]))
 
 
-def _study(name: str, data: bytes) -> _Study:
+def _study(name: str, data: bytes) -> tuple[Document, tuple[str, ...]]:
+    """Return the document of a report of Open-i's, and the names of its images."""
     try:
         root = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
@@ -136,7 +124,8 @@ def _study(name: str, data: bytes) -> _Study:
     parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
     indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
     shown = tuple(image.get("id", "") for image in root.iter("parentImage"))
-    return _Study(identity.get("id", ""), indication, findings, shown)
+    study = identity.get("id", "")
+    return new_document(REPORT, study, report=findings, image_id=study, indication=indication), shown
 
 
 def _unpacked(archive: Path, ending: str, wanted: set[str] | None = None) -> Iterator[tuple[str, bytes]]:

@@ -213,18 +213,12 @@ def read_pairs(path: Path) -> list[Pair]:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
     if not records:
         raise SourceError(f"{path} holds no pairs")
-    return [
-        Pair(
-            pair_id,
-            record.question,
-            (record.option_A, record.option_B),
-            (
-                PairImage(record.im_1_local, record.im_1_correct, record.category_1),
-                PairImage(record.im_2_local, record.im_2_correct, record.category_2),
-            ),
-        )
-        for pair_id, record in records.items()
-    ]
+    pairs = []
+    for pair_id, record in records.items():
+        one = PairImage(record.im_1_local, record.im_1_correct, record.category_1)
+        other = PairImage(record.im_2_local, record.im_2_correct, record.category_2)
+        pairs.append(Pair(pair_id, record.question, (record.option_A, record.option_B), (one, other)))
+    return pairs
 
 
 def read_links(path: Path) -> dict[str, tuple[str, str]]:

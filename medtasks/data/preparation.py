@@ -26,7 +26,7 @@ from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, measured
 from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, DocumentBatches, Documents, publish, work_folder
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
@@ -78,7 +78,8 @@ def images_row(place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]
         except FileNotFoundError:
             return Row(place, None, cause=f"its image {name} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
-            return Row(place, None, cause=f"its image {name} is broken ({error})")
+            said = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
+            return Row(place, None, cause=f"its image {name} {said} ({error})")
     return shown_row(place, document, stored)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from tqdm import tqdm
 
-from medtasks.data.catalogue import GMAI, MEDHEVAL, dataset_info
+from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import (
@@ -26,39 +26,15 @@ from medtasks.data.store import load_documents, open_documents, publish_document
 from medtasks.errors import SourceError
 
 _DEFAULTS = Options()
-_SHORT_MNIST = ["oct", "path", "blood", "breast", "derma", "organc", "organs", "pneumonia", "retina", "tissue"]
-_MMMU_PRO = ["standard_10", "standard_4", "vision"]
-# Modules with RECIPES, some of which depend on the options. A dataset of one in a package is called after the package:
-# ``multimedeval_medqa``.
-_MODULES = {
-    "mediconfusion": ["mediconfusion"],
-    "medheval.preparing": [info.name.removeprefix("medheval_") for info in MEDHEVAL],
-    "gmai.preparing": [info.name.removeprefix("gmai_") for info in GMAI],
-    "multimedeval.question_sets": ["medqa", "medmcqa", "pubmedqa", "mmlu", "mednli"],
-    "multimedeval.mimic_iii": ["mimic_iii_summary", "mimic_iii_summary_head"],
-    "multimedeval.visual_questions": ["vqa_rad", "path_vqa", "slake"],
-    "multimedeval.medmnist": [f"{name}mnist" for name in _SHORT_MNIST],
-    "multimedeval.pad_ufes": ["pad_ufes_20", "pad_ufes_20_disjoint"],
-    "multimedeval.mammography": ["vindr_mammo", "cbis_ddsm_mass", "cbis_ddsm_calcification"],
-    "multimedeval.chest_xrays": ["chestxray14", "mimic_cxr_classification", "diff_vqa"],
-    "multimedeval.reports": ["mimic_cxr_report", "ct_rate_report"],
-    "iu_xray": ["iu_xray_report"],
-    "medevalkit.kit_sets": ["pmc_vqa", "pmc_vqa_clean", "medxpertqa_mm", "medxpertqa_text", "medframeqa", "slake"],
-    "medevalkit.omnimedvqa": ["omnimedvqa", "omnimedvqa_vlmevalkit"],
-    "medevalkit.mmmu": ["mmmu_med_val", "mmmu_med_test", *(f"mmmu_pro_med_{form}" for form in _MMMU_PRO)],
-}
 
 
 def recipe_of(name: str, options: Options = _DEFAULTS) -> Recipe:
-    """Return the recipe of a dataset; only the module that reads it is imported."""
-    for module, names in _MODULES.items():
-        package = module.rpartition(".")[0]
-        short = name.removeprefix(f"{package}_") if package else name
-        if short in names:
-            recipe: Recipe | Callable[[Options], Recipe]
-            recipe = importlib.import_module(f"medtasks.data.{module}").RECIPES[short]
-            return recipe if isinstance(recipe, Recipe) else recipe(options)
-    raise LookupError(f"no module reads '{name}'")
+    """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
+    reader = CATALOGUE[name].reader
+    package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
+    recipe: Recipe | Callable[[Options], Recipe]
+    recipe = importlib.import_module(f"medtasks.data.{reader}").RECIPES[name.removeprefix(f"{package}_")]
+    return recipe if isinstance(recipe, Recipe) else recipe(options)
 
 
 def prepare(name: str, options: Options) -> Manifest:

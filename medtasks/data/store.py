@@ -124,7 +124,16 @@ def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Docum
     """Write splits and manifest into ``work``, move it to its final place and return that; see :func:`publish`."""
     import datasets
 
-    tables = {split: _dataset(rows, features) for split, rows in splits.items()}
+    tables = {}
+    for split, rows in splits.items():
+        packed = rows if isinstance(rows, DocumentBatches) else DocumentBatches(features.arrow_schema, rows)
+        table = packed.table()
+        digest = hashlib.sha256()
+        for batch in table.to_batches(BATCH):
+            digest.update(batch.serialize())
+        # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
+        info = datasets.DatasetInfo(features=datasets.Features({name: features[name] for name in table.column_names}))
+        tables[split] = datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
     for split in splits:  # what an attempt left that was interrupted here
         shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
@@ -143,21 +152,6 @@ def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Docum
     shutil.rmtree(final / SCRATCH, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
     return final
-
-
-def _dataset(rows: Documents, features: Any) -> Any:
-    """Return rows as a dataset, whose columns are in the order of the table's."""
-    import datasets
-
-    packed = rows if isinstance(rows, DocumentBatches) else DocumentBatches(features.arrow_schema, rows)
-    table = packed.table()
-    ordered = datasets.Features({name: features[name] for name in table.column_names})
-    digest = hashlib.sha256()
-    for batch in table.to_batches(BATCH):
-        digest.update(batch.serialize())
-    # The library's own digest of the same rows takes four times the memory that they take.
-    known = {"info": datasets.DatasetInfo(features=ordered), "fingerprint": digest.hexdigest()[:16]}
-    return datasets.Dataset(table, **known)
 
 
 def _old(final: Path) -> Path:

@@ -151,7 +151,7 @@ def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, name):
     folder = put(tmp_path / "scans", {name: data})
     with pytest.raises(SourceError) as refused:
         prepare_own(folder)
-    assert f"dataset.json sample 1: its image {name} cannot be read: " in str(refused.value)
+    assert f"dataset.json sample 1: its image {name} cannot be read (" in str(refused.value)
     assert all(part in str(refused.value) for part in (complaint, mend))
     with pytest.raises(SourceError) as refused:
         shown(name, image_root=str(folder))
@@ -334,7 +334,7 @@ def test_messages_name_the_users_file(tmp_path, data):
     folder = put(tmp_path / "scans", {"scan.png": data})
     with pytest.raises(SourceError) as refused:
         prepare_own(folder)
-    assert "its image scan.png cannot be read: " in str(refused.value)
+    assert "its image scan.png is broken (" in str(refused.value)
     with pytest.raises(SourceError) as broken:
         shown("scan.png", image_root=str(folder))
     assert str(broken.value).count(str(folder / "scan.png")) == 1

@@ -153,7 +153,7 @@ def test_colours(tmp_path, stored):
 def test_through_a_folder_and_through_a_yaml(tmp_path):
     data = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400).read_bytes()
     folder = put(tmp_path / "scans", {"scan.dcm": data, "cut": data[:-40]})
-    with pytest.raises(SourceError, match=r"sample 2: its image cut cannot be read: .*"):
+    with pytest.raises(SourceError, match=r"sample 2: its image cut is broken \(.*"):
         prepare_own(folder, access=Access.PUBLIC)
     manifest = prepare_own(folder, access=Access.PUBLIC, allow_incomplete=True)
     assert manifest.image_conversions == {"DICOM window applied": 1}

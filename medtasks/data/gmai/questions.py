@@ -78,7 +78,14 @@ class TsvFile:
             end = len(header)
             for number, record in enumerate(records, 1):
                 end += len(record)
-                yield _row(number, record, columns, end)
+                fields = _fields(record)
+                if fields is None or len(fields) != len(columns):
+                    what = "an open quotation" if fields is None else f"{len(fields)} of {len(columns)} fields"
+                    cut = " and no line end, the file seems to be cut there" if not record.endswith(b"\n") else ""
+                    yield TsvRow(number, {}, end, f"it has {what}{cut}")
+                    continue
+                values = {column: field for column, field in zip(columns, fields, strict=True) if field}
+                yield TsvRow(number, values, end)
 
     def _records(self, stream: IO[bytes]) -> Iterator[bytes]:
         """Yield records with their line ends; one goes on over a line end while a quotation is open."""
@@ -106,15 +113,6 @@ def _columns(path: Path, header: bytes) -> list[str]:
         what = f"names the column '{twice[0]}' twice" if twice else "has no header"
         raise SourceError(f"{path} {what}; is it the benchmark's TSV file?")
     return columns
-
-
-def _row(number: int, record: bytes, columns: list[str], end: int) -> TsvRow:
-    fields = _fields(record)
-    if fields is None or len(fields) != len(columns):
-        what = "an open quotation" if fields is None else f"{len(fields)} of {len(columns)} fields"
-        cut = " and no line end, the file seems to be cut there" if not record.endswith(b"\n") else ""
-        return TsvRow(number, {}, end, f"it has {what}{cut}")
-    return TsvRow(number, {column: field for column, field in zip(columns, fields, strict=True) if field}, end)
 
 
 def _fields(record: bytes) -> list[bytes] | None:

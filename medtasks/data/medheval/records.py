@@ -56,16 +56,6 @@ IMAGE_SOURCES: Mapping[str, ImageSource] = {
 _UNASKED = ("images", "images/{0}", "{0}", "")  # where images may lie below the benchmark's own folder
 
 
-def image_source(name: str) -> str | None:
-    """Return the key in ``IMAGE_SOURCES`` of the source that an image's name belongs to, None for a name of no source.
-
-    Example:
-        >>> image_source("xmlab7/source.jpg"), image_source("CXR1_IM-0001/0.png"), image_source("cat.jpg")
-        ('slake', 'iu_xray', None)
-    """
-    return next((key for key, source in IMAGE_SOURCES.items() if source.names.fullmatch(name)), None)
-
-
 class ImageRoots:
     """Finds image files by their source and the name that questions have for them.
 
@@ -130,7 +120,8 @@ def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
 
 def source_of(row: SourceRow) -> str:
     """Return the source of a record's image, see :data:`IMAGE_SOURCES`."""
-    source = image_source(row.text("img_name"))
+    name = row.text("img_name")
+    source = next((key for key, images in IMAGE_SOURCES.items() if images.names.fullmatch(name)), None)
     if source is None:
         raise row.error("img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg")
     return source

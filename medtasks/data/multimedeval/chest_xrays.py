@@ -13,12 +13,11 @@
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.visual_questions import open_question
-from medtasks.data.preparation import Recipe, Row, TableReader, by_name
+from medtasks.data.preparation import Recipe, Row, TableReader, UnusableRow, by_name
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage
@@ -67,34 +66,27 @@ def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     return csv_table(mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
-class _LabelledImages(Table):
-    """Images of one split of MIMIC-CXR-JPG with the findings of their study.
+def _mimic_table(source: Path, split: str) -> Table:
+    """Return the images of a split with the findings of their study; of the test split, at its end, also the others."""
+    images: dict[tuple[str, str], list[SourceRow]] = {}
+    for row in split_rows(source, split):
+        images.setdefault(_study_of(row), []).append(row)
+    findings = csv_table(
+        mimic_cxr_file(source, "chexpert"),
+        ("study_id", "subject_id", *FIVE_FINDINGS),
+        lambda row: (row["study_id"], row["subject_id"]) in images,
+    )
 
-    Rows have the columns ``subject_id``, ``study_id``, ``dicom_id`` and one per finding.
-    """
-
-    def __init__(self, source: Path, split: str) -> None:
-        super().__init__(self._labelled)
-        self._images: dict[tuple[str, str], list[SourceRow]] = {}
-        for row in split_rows(source, split):
-            self._images.setdefault(_study_of(row), []).append(row)
-        self._findings = csv_table(
-            mimic_cxr_file(source, "chexpert"),
-            ("study_id", "subject_id", *FIVE_FINDINGS),
-            lambda row: (row["study_id"], row["subject_id"]) in self._images,
-        )
-
-    def _labelled(self) -> Iterator[tuple[str, ReadValues]]:
-        for row in self._findings.rows():
-            for image in self._images[_study_of(row)]:
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        labelled = set()
+        for row in findings.rows():
+            labelled.add(_study_of(row))
+            for image in images[_study_of(row)]:
                 yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
+        for study in [study for study in images if study not in labelled] if split == "test" else ():
+            yield from ((image.place, functools.partial(dict, image.values)) for image in images[study])
 
-    def unlabelled(self) -> Iterator[Row]:
-        """Return a row without a document for each image whose study has no findings: a join leaves it out."""
-        labelled = set(map(_study_of, self._findings.rows()))
-        for study, images in self._images.items():
-            for image in images if study not in labelled else ():
-                yield Row(image.place, None, cause="the findings table has no row for its study")
+    return Table(records)
 
 
 def _study_of(row: SourceRow) -> tuple[str, str]:
@@ -112,13 +104,9 @@ def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
     return physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
 
 
-def _mimic_test(source: Path, images: ImageStore) -> Iterator[Row]:
-    table = _LabelledImages(source, "test")
-    yield from _MIMIC.rows(table.rows(), "test", source, images)
-    yield from table.unlabelled()
-
-
 def _five(row: SourceRow, _split: str) -> Document:
+    if FIVE_FINDINGS[0] not in row.values:
+        raise UnusableRow("the findings table has no row for its study")
     for finding in FIVE_FINDINGS:
         if row.text(finding) not in _VALUES:
             raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
@@ -173,7 +161,7 @@ _NIH = TableReader(
 )
 _MIMIC = TableReader(
     MULTILABEL,
-    _LabelledImages,
+    _mimic_table,
     _five,
     lambda row: [_mimic_name(row)],
     lambda source: file_reader([mimic_cxr_file(source, "split").path.parent], (), ()),
@@ -184,6 +172,6 @@ _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz a
 
 RECIPES: Mapping[str, Recipe] = {
     "chestxray14": _NIH.recipe(_NIH_LAYOUT),
-    "mimic_cxr_classification": replace(_MIMIC.recipe(_MIMIC_LAYOUT), test=_mimic_test),
+    "mimic_cxr_classification": _MIMIC.recipe(_MIMIC_LAYOUT),
     "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
 }
