@@ -10,9 +10,9 @@ and an overexposed image look the same:
 - JPEG 2000, PGM: 16 bits, to which Pillow stretches whatever the file has.
 - Floats from 0 to 1: this range.
 
-Floats beyond 0 to 1, signed values and 32 bits do not tell what is black and white, nor do values that span less than a
-quarter of their range: mostly these are 10 to 14 of 16 bits, or Hounsfield units with an offset, and a model would see
-them almost flat. Both are refused; the range can be given.
+Refused are floats beyond 0 to 1, signed values and 32 bits, and values that span less than a quarter of their range
+(mostly 10 to 14 of 16 bits, or Hounsfield units with an offset), which a model would see almost flat; the range can be
+given.
 
 Pillow itself reads 16 bits per colour as 8 by dropping the low byte. Here both bytes count.
 """

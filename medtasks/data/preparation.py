@@ -116,6 +116,7 @@ class Recipe:
     # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
     # gives none, with a note in the manifest.
     demonstrations: Reader | None = None
+    hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
     # what the manifest has to say of the documents, one sentence each
@@ -138,9 +139,11 @@ class Recipe:
 
         return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
 
-    def from_hub(self, info: DatasetInfo, patterns: Sequence[str]) -> "Recipe":
-        """Return the same recipe for a source that :func:`~medtasks.data.downloads.hub_download` can fetch."""
-        return dataclasses.replace(self, download=hub_download(info, patterns), revision=hub_revision(info))
+    def of(self, info: DatasetInfo) -> "Recipe":
+        """Return the same recipe with what fetches its files from the Hub, if it names any."""
+        if not self.hub_files:
+            return self
+        return dataclasses.replace(self, download=hub_download(info, self.hub_files), revision=hub_revision(info))
 
 
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
@@ -306,6 +309,7 @@ class TableReader:
 
             yield from in_order(map(storing, rows))
 
-    def recipe(self, layout: str, splits: Sequence[str] = ("test", "train")) -> Recipe:
+    def recipe(self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()) -> Recipe:
         """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
-        return Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
+        recipe = Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
+        return dataclasses.replace(recipe, hub_files=hub_files)

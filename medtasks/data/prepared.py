@@ -5,9 +5,6 @@
 when tasks are listed: it imports the module before the last dot and asks it for the rest. That rest is any dataset,
 the user's own ones included, so :mod:`medtasks.data` holds a module for each whose names are what a function here
 returns.
-
-Nothing is downloaded here: images of the public sets come from hundreds of articles, so fetching them is a command of
-its own.
 """
 
 import contextlib

@@ -34,7 +34,7 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> Recipe:
     package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
     recipe: Recipe | Callable[[Options], Recipe]
     recipe = importlib.import_module(f"medtasks.data.{reader}").RECIPES[name.removeprefix(f"{package}_")]
-    return recipe if isinstance(recipe, Recipe) else recipe(options)
+    return (recipe if isinstance(recipe, Recipe) else recipe(options)).of(CATALOGUE[name])
 
 
 def prepare(name: str, options: Options) -> Manifest:

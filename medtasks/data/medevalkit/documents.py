@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medtasks.data.catalogue import dataset_info
 from medtasks.data.preparation import Recipe, TableReader
 from medtasks.data.samples import letter
 from medtasks.data.schema import KIT_CHOICE, Document, new_document
@@ -43,10 +42,9 @@ def kit_choice(doc_id: str, options: Sequence[str], lines: Sequence[str], gold: 
     return new_document(KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **known)
 
 
-def kit_recipe(name: str, reader: TableReader, layout: str, *files: str, split: str = "test") -> Recipe:
-    """Return the recipe of the dataset ``medevalkit_<name>``, of one split and no examples; ``files`` are the Hub's."""
-    recipe = replace(reader.recipe(layout, (split,)), remarks=_remarks)
-    return recipe.from_hub(dataset_info(f"medevalkit_{name}"), files)
+def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> Recipe:
+    """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
+    return replace(reader.recipe(layout, (split,), files), remarks=_remarks)
 
 
 def lettered(options: Iterable[str], form: str) -> list[str]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.catalogue import dataset_info
 from medtasks.data.medevalkit.documents import OTHER_ANSWER_TEXT, kit_choice, kit_recipe, lettered
 from medtasks.data.multimedeval.question_sets import keyed_options
 from medtasks.data.multimedeval.visual_questions import SLAKE_ARCHIVE, SLAKE_LAYOUT, slake_question, slake_reader
@@ -44,7 +43,7 @@ def without_letter(cell: str) -> str:
     return _LETTER.sub("", cell, count=1).strip() if _LETTER.match(cell) else cell.strip()
 
 
-def _pmc_vqa(name: str, table: str, gold: str, folder: str, archive: str, text: str | None = None) -> Recipe:
+def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None = None) -> Recipe:
     """Return the recipe of a test set; ``gold`` is the column of the right letter, ``text`` that of the right text."""
     columns = ("Figure_path", "Question", *_CHOICES, gold, *([text] if text else []))
 
@@ -65,7 +64,7 @@ def _pmc_vqa(name: str, table: str, gold: str, folder: str, archive: str, text: 
         lambda row: [row.text("Figure_path")],
         lambda source: unpacked_or_archived(source, [folder], archive, (f"{folder}/", "")),
     )
-    return kit_recipe(name, reader, f"{table} and {archive}, or the folder {folder} unpacked from it", table, archive)
+    return kit_recipe(reader, f"{table} and {archive}, or the folder {folder} unpacked from it", table, archive)
 
 
 def _expert_table(config: str, source: Path, split: str) -> Table:
@@ -128,13 +127,13 @@ _MM = TableReader(
 _TEXT = TableReader(KIT_CHOICE, functools.partial(_expert_table, "Text"), _expert_document)
 _MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and {_EXPERT_ARCHIVE} or the folder images unpacked from it"
 _FRAME_READER = TableReader(KIT_CHOICE, _frame_table, _frame_document, embedded=_FRAMES)
-_SLAKE = slake_reader(KIT_QUESTION, _slake_document).recipe(SLAKE_LAYOUT, ("test",))
+_SLAKE = slake_reader(KIT_QUESTION, _slake_document)
 
 RECIPES: Mapping[str, Recipe] = {
-    "pmc_vqa": _pmc_vqa("pmc_vqa", "test_2.csv", "Answer", "figures", "images_2.zip"),
-    "pmc_vqa_clean": _pmc_vqa("pmc_vqa_clean", "test_clean.csv", "Answer_label", "images", "images.zip", "Answer"),
-    "medxpertqa_mm": kit_recipe("medxpertqa_mm", _MM, _MM_LAYOUT, "MM/test.jsonl", _EXPERT_ARCHIVE),
-    "medxpertqa_text": kit_recipe("medxpertqa_text", _TEXT, _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
-    "medframeqa": kit_recipe("medframeqa", _FRAME_READER, f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
-    "slake": _SLAKE.from_hub(dataset_info("medevalkit_slake"), ("test.json", SLAKE_ARCHIVE)),
+    "pmc_vqa": _pmc_vqa("test_2.csv", "Answer", "figures", "images_2.zip"),
+    "pmc_vqa_clean": _pmc_vqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer"),
+    "medxpertqa_mm": kit_recipe(_MM, _MM_LAYOUT, "MM/test.jsonl", _EXPERT_ARCHIVE),
+    "medxpertqa_text": kit_recipe(_TEXT, _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
+    "medframeqa": kit_recipe(_FRAME_READER, f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
+    "slake": _SLAKE.recipe(SLAKE_LAYOUT, ("test",), ("test.json", SLAKE_ARCHIVE)),
 }

@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medtasks.data.catalogue import dataset_info
 from medtasks.data.medevalkit.documents import kit_choice, kit_recipe, lettered
 from medtasks.data.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.samples import letter
@@ -87,26 +86,23 @@ def _pro_document(row: SourceRow, _split: str) -> Document:
     return choice_document(row.text("id"), question, options, answer, subject=row.text("subject"))
 
 
-def _recipe(name: str, split: str) -> Recipe:
+def _recipe(split: str) -> Recipe:
     layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
     reader = TableReader(KIT_CHOICE, _table, _document, embedded=_IMAGES)
-    return kit_recipe(name, reader, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
+    return kit_recipe(reader, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
 
 
-def _pro_recipe(name: str, config: str) -> Recipe:
+def _pro_recipe(config: str) -> Recipe:
     images = ("image",) if config == "vision" else _IMAGES
     reader = TableReader(CHOICE, functools.partial(_pro_table, config), _pro_document, embedded=images)
     files = f"{config}/test-*.parquet"
-    return reader.recipe(f"the Hub's parquet files {files}", ("test",)).from_hub(dataset_info(name), [files])
+    return reader.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-_PRO = {
-    "mmmu_pro_med_standard_10": "standard (10 options)",
-    "mmmu_pro_med_standard_4": "standard (4 options)",
-    "mmmu_pro_med_vision": "vision",
-}
 RECIPES: Mapping[str, Recipe] = {
-    "mmmu_med_val": _recipe("mmmu_med_val", "validation"),
-    "mmmu_med_test": _recipe("mmmu_med_test", "test"),
-    **{name: _pro_recipe(name, config) for name, config in _PRO.items()},
+    "mmmu_med_val": _recipe("validation"),
+    "mmmu_med_test": _recipe("test"),
+    "mmmu_pro_med_standard_10": _pro_recipe("standard (10 options)"),
+    "mmmu_pro_med_standard_4": _pro_recipe("standard (4 options)"),
+    "mmmu_pro_med_vision": _pro_recipe("vision"),
 }

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
-from medtasks.data.catalogue import dataset_info
 from medtasks.data.gmai.questions import TsvFile, read_questions, rows_of
 from medtasks.data.image_store import ImageStore
 from medtasks.data.medevalkit.documents import (
@@ -127,8 +126,8 @@ _READER = TableReader(KIT_CHOICE, _table, _document, lambda row: [row.text("imag
 _LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
 
 RECIPES: Mapping[str, Recipe] = {
-    "omnimedvqa": kit_recipe("omnimedvqa", _READER, _LAYOUT, "OmniMedVQA.zip"),
-    "omnimedvqa_vlmevalkit": Recipe(KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv").from_hub(
-        dataset_info("medevalkit_omnimedvqa_vlmevalkit"), [f"{part}.tsv" for part in _TSV_PARTS]
+    "omnimedvqa": kit_recipe(_READER, _LAYOUT, "OmniMedVQA.zip"),
+    "omnimedvqa_vlmevalkit": Recipe(
+        KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
     ),
 }

@@ -14,8 +14,7 @@ Two protocols differ in how a note is cut:
   joined without a blank of their own, names as written;
 - ``head``: :func:`~medtasks.data.multimedeval.report_sections.report_sections`, case kept.
 
-Both keep a slip of the reference: the names, but not the texts, are counted without the impression, so that a section
-behind the impression is given the text of the section before it.
+Both keep a slip of the reference: a section after the impression is given the text of the section before it.
 
 Source: Johnson et al., https://physionet.org/content/mimiciii/1.4/; split of Delbrouck et al. (2022),
 https://github.com/jbdel/vilmedic; ``multimedeval/mimic_iii.py`` at 1873076 (``paper``) and d9ac283 (``head``). The

@@ -6,12 +6,11 @@ The reference takes MedNLI's options from the gold labels in the order they occu
 option occurs in the reply, so that the order has no effect; here it is fixed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.catalogue import dataset_info
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row, TableReader
 from medtasks.data.samples import letter
@@ -157,27 +156,27 @@ def _mednli(row: SourceRow, _split: str) -> Document:
     return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=row.text("sentence1"))
 
 
-_MEDQA = TableReader(CHOICE, _medqa_table, _medqa).recipe(
-    "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet"
-)
-_MEDMCQA = TableReader(CHOICE, _medmcqa_table, _medmcqa).recipe(
-    "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json", ("validation", "train")
-)
-_PUBMEDQA = TableReader(CHOICE, _pubmedqa_table, _pubmedqa).recipe(
-    "pqal.zip, what was unpacked from it, or the Hub's parquet files pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet"
-)
-_MMLU = TableReader(CHOICE, _mmlu_table, _mmlu).recipe("the Hub's parquet files all/test-*.parquet", ("test", "dev"))
-_MEDNLI = TableReader(CHOICE, _mednli_table, _mednli).recipe(
-    "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"
+_MMLU = TableReader(CHOICE, _mmlu_table, _mmlu).recipe(
+    "the Hub's parquet files all/test-*.parquet", ("test", "dev"), ["all/test-*.parquet", "all/dev-*.parquet"]
 )
 
-_ON_HUB: Mapping[str, tuple[Recipe, Sequence[str]]] = {
-    "medqa": (_MEDQA, ["data_clean.zip"]),
-    "medmcqa": (_MEDMCQA, ["data/validation-*.parquet", "data/train-*.parquet"]),
-    "pubmedqa": (_PUBMEDQA, ["pqal.zip"]),
-    "mmlu": (replace(_MMLU, test=_mmlu_test), ["all/test-*.parquet", "all/dev-*.parquet"]),
-}
 RECIPES: Mapping[str, Recipe] = {
-    **{name: recipe.from_hub(dataset_info(f"multimedeval_{name}"), files) for name, (recipe, files) in _ON_HUB.items()},
-    "mednli": _MEDNLI,
+    "medqa": TableReader(CHOICE, _medqa_table, _medqa).recipe(
+        "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet",
+        hub_files=["data_clean.zip"],
+    ),
+    "medmcqa": TableReader(CHOICE, _medmcqa_table, _medmcqa).recipe(
+        "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json",
+        ("validation", "train"),
+        ["data/validation-*.parquet", "data/train-*.parquet"],
+    ),
+    "pubmedqa": TableReader(CHOICE, _pubmedqa_table, _pubmedqa).recipe(
+        "pqal.zip, what was unpacked from it, or the Hub's parquet files "
+        "pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
+        hub_files=["pqal.zip"],
+    ),
+    "mmlu": replace(_MMLU, test=_mmlu_test),
+    "mednli": TableReader(CHOICE, _mednli_table, _mednli).recipe(
+        "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"
+    ),
 }

@@ -6,7 +6,6 @@ Splits and order are those MultiMedEval evaluates (``multimedeval/vqa.py`` at d9
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from medtasks.data.catalogue import dataset_info
 from medtasks.data.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.schema import OPEN_QUESTION, Columns, Document, new_document
 from medtasks.data.source_files import SourceFile, not_found, unpacked_or_archived
@@ -63,12 +62,11 @@ _PARQUET = TableReader(
     lambda source, split: required_hub_table(source, split, "default", ("image", "question", "answer")),
     _document,
     embedded=("image",),
-).recipe("the Hub's parquet files data/test-*.parquet")
-_SLAKE = slake_reader(OPEN_QUESTION, slake_question, "en").recipe(SLAKE_LAYOUT)
-_PARQUET_FILES = ("data/test-*.parquet", "data/train-*.parquet")
+).recipe("the Hub's parquet files data/test-*.parquet", hub_files=("data/test-*.parquet", "data/train-*.parquet"))
+_SLAKE = slake_reader(OPEN_QUESTION, slake_question, "en")
 
 RECIPES: Mapping[str, Recipe] = {
-    "vqa_rad": _PARQUET.from_hub(dataset_info("multimedeval_vqa_rad"), _PARQUET_FILES),
-    "path_vqa": _PARQUET.from_hub(dataset_info("multimedeval_path_vqa"), _PARQUET_FILES),
-    "slake": _SLAKE.from_hub(dataset_info("multimedeval_slake"), ("test.json", "train.json", SLAKE_ARCHIVE)),
+    "vqa_rad": _PARQUET,
+    "path_vqa": _PARQUET,
+    "slake": _SLAKE.recipe(SLAKE_LAYOUT, hub_files=("test.json", "train.json", SLAKE_ARCHIVE)),
 }
