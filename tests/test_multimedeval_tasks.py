@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepared import label
+from medtasks.data.prepared import label_of
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row
@@ -214,7 +214,7 @@ def test_the_harness_loads_every_task(manager, home, kind):
     assert sorted(loaded) == sorted(full(TASKS))
     for name, task in loaded.items():
         assert len(task.eval_docs) == tiny_multimedeval.TEST_ROWS
-        assert task.config.task_alias == f"{name} [SAMPLE DATA]" == label(name, task_file(name).dataset)
+        assert task.config.task_alias == f"{name} [SAMPLE DATA]" == label_of(name)
         doc = task.eval_docs[0]
         shots = 6 if name.endswith("_5shot") else 8 if "ct_rate" in name else 1  # a scan is shown as eight slices
         if kind == "simple":
