@@ -1,20 +1,18 @@
 """Scores of recorded replies without a model, under every rule of a task, by its family."""
 
-import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from medtasks.audit.error_classes import ErrorClass, error_class
-from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, WrongAnswer, as_json
+from medtasks.audit.error_classes import count_kinds, wrong_answers
+from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, as_json
 from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import values
-from medtasks.errors import MedTasksError, RepliesError, warn_once
+from medtasks.errors import RepliesError, warn_once
 from medtasks.extract.registry import Kind
 from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled
@@ -44,14 +42,6 @@ Replies = Mapping[str, Reply]
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 CATEGORIES = "categories"
 _MAIN = "accuracy"
-OF_ANSWERS = frozenset({_MAIN, "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
-_EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
-# Columns that are shown as what they are, and a patient's, which is shown nowhere.
-_READ = (
-    *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
-    *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
-)
 
 
 def score_replies(
@@ -319,72 +309,6 @@ def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
     share = metric.is_share(estimate.value)
     ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
     has_error = estimate.clusters is not None
-    return ReportedScore(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error)
-
-
-def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
-    """Return the wrong answers of a task with one of :data:`OF_ANSWERS`, a target and a value; of another task none.
-
-    Without a target, or where the published code stops, nothing is wrong.
-    """
-    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
-        return []
-    found = []
-    for document, score in zip(documents, scores, strict=True):
-        if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
-            continue
-        reply = replies[document["doc_id"]].text
-        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"])
-        found.append(WrongAnswer(document, score, reply or "", kind))
-    return found
-
-
-def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
-    """Return how many wrong answers are of which kind, the most frequent first."""
-    return dict(Counter(str(one.kind) for one in wrong).most_common())
-
-
-def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
-    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement.
-
-    MedTasksError: it cannot be written, or the text of ``private`` datasets may not leave their folder.
-    """
-    if private:
-        names = ",".join(private)
-        raise MedTasksError(
-            f"'{names}' is credentialed, and --export-errors writes questions and replies in clear; allow it with "
-            f"MEDTASKS_LOG_TEXT={names}"
-        )
-    try:
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            table = csv.writer(stream)
-            documents = [one.document for answers in wrong.values() for one in answers]
-            own = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
-            table.writerow(map(_cell, (*_EXPORTED, "images", *own)))
-            for name, answers in wrong.items():
-                for one in answers:
-                    options = " | ".join(one.document.get("options") or ())
-                    kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
-                    cells = [one.document["doc_id"], name, one.document.get("question"), options]
-                    read = (one.score["target"], one.score["value"], one.score["reason"])
-                    known = own_columns(one.document)
-                    cells += [*read, kind, "", one.reply, " | ".join(image_names(one.document))]
-                    table.writerow(map(_cell, [*cells, *(known.get(key, "") for key in own)]))
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a user's own file that no task reads; none of prepared data."""
-    known = {} if "dataset" in document else document
-    return {name: str(one) for name, one in known.items() if isinstance(one, str | int | float) and name not in _READ}
-
-
-def image_names(document: Mapping[str, Any]) -> list[str]:
-    """Return the image files of a document; an absolute path would say where they lie on this machine."""
-    return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]
-
-
-def _cell(value: Any) -> Any:
-    """Return what a cell holds; an apostrophe makes a text of a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return ReportedScore(
+        metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error
+    )

@@ -11,11 +11,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.error_classes import ErrorClass
+from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
-from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import Counts as PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
@@ -60,16 +59,6 @@ class PairOutcomes:
     def complete(self) -> int:
         """Number of pairs in the scores."""
         return self.both_right + self.swapped + sum(self.same.values()) + self.one_invalid + self.both_invalid
-
-
-@dataclass(frozen=True)
-class WrongAnswer:
-    """One wrong answer."""
-
-    document: Mapping[str, Any]
-    score: SampleScore  # of the reply, from the task's family
-    reply: str  # the reply as the model gave it; empty for likelihoods
-    kind: ErrorClass  # why it is wrong, as far as a rule can tell
 
 
 @dataclass(frozen=True)

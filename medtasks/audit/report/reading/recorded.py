@@ -9,16 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from medtasks.audit.error_classes import count_kinds, wrong_answers
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.scoring import (
     Documents,
     Replies,
-    count_kinds,
     count_reasons,
     rows_of,
     rule_scores,
     with_interval,
-    wrong_answers,
 )
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
