@@ -18,7 +18,7 @@ from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import Counts as PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
-from medtasks.stats.paired import PairedResult
+from medtasks.stats.paired import PairedResult, PairedValues
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,9 @@ class Gain:
     high: float
     p: float
     samples: int  # questions that both answered
+    p_holm: float = math.nan  # corrected for all gains of the report
+    same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
+    test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)  # until corrected
 
 
 @dataclass(frozen=True)
@@ -281,8 +284,8 @@ class ComparedScore:
     high: float
     test: str
     p: float  # two-sided p-value
-    p_holm: float  # corrected for all tests of the report
-    detectable: float  # smallest true difference found with 80 % power; NaN where the samples do not tell
+    p_holm: float  # corrected for all tests against other runs
+    detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN: not known
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
 
 
@@ -313,7 +316,8 @@ class RunReport:
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
     Score: ("has_error",),
-    RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks"),
+    Gain: ("test",),
+    RuleScores: ("settings", "categories", "wrong", "few_clusters"),
     TaskReport: ("pictures", "decoding", "metrics"),
 }
 

@@ -132,8 +132,8 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
         notes=(
             INTERVALS,
-            "p, Holm: corrected for all tests of the report.",
-            "Detectable: the smallest true difference found with 80 % power.",
+            "p, Holm: corrected for all tests against other runs.",
+            "Detectable: the smallest true difference found with 80 % power at the level that the correction leaves.",
             *other.notes,
         ),
     )

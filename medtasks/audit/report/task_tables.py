@@ -29,6 +29,7 @@ from medtasks.audit.report.words import (
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 
+_GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
 
 
@@ -127,11 +128,18 @@ def baselines_table(task: TaskReport) -> Table:
     )
 
 
-def _gain_cells(task: TaskReport, gain: Gain, *values: float) -> tuple[Cell, ...]:
-    share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
-    gained = difference(gain.difference, gain.low, gain.high, share)
-    names = (name_cell(gain.rule), name_cell(gain.metric))
-    return cells(*names, count(gain.samples), *(number(value, share) for value in values), gained, p_value(gain.p))
+def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
+    """Yield each test of gains with its row: rules, metric, questions, scores, difference, p-values."""
+    for gain in gains:
+        if not gain.same_as:
+            share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
+            of_test = (gain.task, gain.metric, gain.rule)
+            alike = [one.rule for one in gains if (one.task, one.metric, one.same_as) == of_test]
+            names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric))
+            values = (number(gain.score, share), number(gain.variant_score, share))
+            gained = difference(gain.difference, gain.low, gain.high, share)
+            shown = (*values, gained, p_value(gain.p), p_value(gain.p_holm))
+            yield gain, cells(*names, count(gain.samples), *shown)
 
 
 def gains_table(task: TaskReport) -> Table:
@@ -140,10 +148,10 @@ def gains_table(task: TaskReport) -> Table:
     return Table(
         label=label(task.name, "gains"),
         caption="Score minus that of a sanity variant on the same questions.",
-        columns="lllrrrrr",
-        headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p"),
-        rows=[(Cell(one.variant), *_gain_cells(task, one, one.score, one.variant_score)) for one in task.gains],
-        notes=(INTERVALS, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
+        columns="lllrrrrrr",
+        headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"),
+        rows=[(Cell(gain.variant), *shown) for gain, shown in _gain_rows(task, task.gains)],
+        notes=(INTERVALS, _GAINS, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
     )
 
 
@@ -153,10 +161,10 @@ def thinking_table(task: TaskReport) -> Table:
     return Table(
         label=label(task.name, "thinking"),
         caption=f"Thinking against the direct form ({found.base if found else ''}), on the same questions.",
-        columns="llrrrrr",
-        headings=cells("Rule", "Metric", "Questions", "Direct", "Thinking", "Gain", "p"),
-        rows=[_gain_cells(task, one, one.variant_score, one.score) for one in (found.gains if found else ())],
-        notes=(INTERVALS,),
+        columns="llrrrrrr",
+        headings=cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"),
+        rows=[shown for _, shown in _gain_rows(task, found.gains if found else ())],
+        notes=(INTERVALS, _GAINS),
     )
 
 

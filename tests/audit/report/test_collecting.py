@@ -23,6 +23,7 @@ from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
+from medtasks.stats.paired import holm
 from medtasks.tasks.task_files import task_file, task_files
 
 from .harness_output import STAMP, texts, write_run
@@ -406,6 +407,15 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path: Path) -> None:
     tasks = {task.name: task for task in report.tasks}
     assert [gain.variant for gain in tasks["mediconfusion"].gains] == ["blind"] * 4 + ["swapped"] * 4
     gains = {(gain.variant, gain.rule, gain.metric): gain for gain in tasks["mediconfusion"].gains}
+    # Letters alone are read alike, so that the rules are one test, and all gains of the report are one family.
+    blind = [gain for gain in gains.values() if (gain.variant, gain.rule) == ("blind", "robust")]
+    assert [gain.same_as for gain in blind] == ["reference"] * 2
+    tests = [gain for gain in gains.values() if not gain.same_as]
+    assert [gain.p_holm for gain in tests] == holm([gain.p for gain in tests])
+    assert (
+        gains["blind", "robust", "individual_accuracy"].p_holm
+        == gains["blind", "reference", "individual_accuracy"].p_holm
+    )
     of_set, of_images = (gains["blind", "robust", metric] for metric in ("set_accuracy", "individual_accuracy"))
     assert (of_set.score, of_set.variant_score, of_set.difference, of_set.samples) == (1.0, 0.0, 1.0, 16)
     assert (of_images.score, of_images.variant_score, of_images.difference, of_images.samples) == (1.0, 0.5, 0.5, 32)
