@@ -12,6 +12,7 @@ from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import values
+from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, warn_once
 from medtasks.extract.registry import Kind
 from medtasks.families.counts import COUNTS, is_failed, is_unjudged
@@ -162,7 +163,10 @@ def rule_scores(
     reasons = count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
     estimates = evaluate(metrics or task.metrics, scores)
-    table = tuple(with_interval(one, estimates[one.name]) for one in metrics or task.metrics)
+    table = tuple(
+        with_interval(one, estimates[one.name], no_image=task.variant in WITHOUT_IMAGE)
+        for one in metrics or task.metrics
+    )
     stopped = any(score.get("stops") for score in scores)
     why = next(said_of(task, columns, scores), "") if stopped else ""
     undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
@@ -204,6 +208,7 @@ def _categories(answers: Sequence[PairedAnswer], counts: Mapping[str, Counts]) -
 
 def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
     pairs = complete_pairs(answers)
+    decided = mean_over_pairs("solved_of_decided", _solved_of_decided, units=lambda _: pairs)
     valid = [pair for pair in pairs if pair.valid and not pair.solved]
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
@@ -214,7 +219,15 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
         one_invalid=invalid[1],
         both_invalid=invalid[2],
         incomplete=len({one.pair_id for one in answers}) - len(pairs),
+        both_wrong=sum(_solved_of_decided(pair) == 0 for pair in pairs),
+        solved_of_decided=with_interval(decided, decided.estimate(())),
     )
+
+
+def _solved_of_decided(pair: ScoredPair) -> float | None:
+    """Return whether a pair is solved; None where one image alone got its answer, or one no valid answer."""
+    wrong = pair.valid and not pair.first.correct and not pair.second.correct
+    return 1.0 if pair.solved else 0.0 if wrong else None
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
@@ -304,11 +317,18 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
     return by_column
 
 
-def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
-    """Return the estimate of a metric with its 95 % interval."""
+def with_interval(metric: Declaration, estimate: Estimate, *, no_image: bool = False) -> ReportedScore:
+    """Return the estimate of a metric with its 95 % interval.
+
+    A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
+    """
+    by_construction = no_image and metric.zero_if_blind and estimate.value == 0
+    if by_construction:
+        estimate = replace(estimate, error=math.nan)
     share = metric.is_share(estimate.value)
     ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
     has_error = estimate.clusters is not None
     return ReportedScore(
-        metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error
+        *(metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error),
+        by_construction=by_construction,
     )

@@ -33,6 +33,7 @@ class Score:
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None where neither is, or it is not recorded
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
+    by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class PairOutcomes:
     one_invalid: int  # one of the two replies has no valid answer
     both_invalid: int  # neither has
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
+    both_wrong: int = 0  # both images got a valid answer, and both a wrong one
+    solved_of_decided: Score | None = None  # both right, as a share of both right and both wrong
 
     @property
     def complete(self) -> int:
@@ -72,16 +75,13 @@ class RuleScores:
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
     describes: str  # what the rule does, one sentence; empty where nothing is known
     scores: tuple[Score, ...]  # all metrics, the main one first
-    # how many replies were ok, ambiguous, refused ...; empty without samples
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)  # number of replies by reason; empty without samples
     # scores by column and group; empty without samples or columns
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
-    # how many wrong answers are of which kind, where a rule can tell
-    wrong_kinds: Mapping[str, int] = field(default_factory=dict)
+    wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # number of wrong answers by kind, as far as known
     failures: Mapping[str, str] = field(default_factory=dict)  # why a metric has no value, by metric
-    # settings that the value of a metric of reports depends on, by metric
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of metrics of reports, by metric
     categories: Mapping[str, PairCounts] = field(default_factory=dict)  # of paired questions, "total" last
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
@@ -140,6 +140,7 @@ class Gain:
     samples: int  # questions that both answered
     p_holm: float = math.nan  # corrected for all gains of the report
     same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
+    by_construction: bool = False  # whether the variant's score is 0 whatever the model, so that there is no test
     test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)  # until corrected
 
 

@@ -13,7 +13,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
     Thinking,
 )
-from medtasks.audit.report.words import coded
+from medtasks.audit.report.words import coded, count, scored
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 _COVERAGE_ROWS = 10
@@ -102,6 +102,14 @@ def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int
         ("One invalid", "One of the two replies has no valid answer.", [one.one_invalid for one in outcomes]),
         ("Both invalid", "Neither reply has a valid answer.", [one.both_invalid for one in outcomes]),
     ]
+
+
+def decided(outcomes: PairOutcomes) -> str:
+    """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
+    share = outcomes.solved_of_decided
+    if share is None or math.isnan(share.value):
+        return ""
+    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {scored(share)}"
 
 
 def calibrations(task: TaskReport) -> list[tuple[list[str], Calibration]]:

@@ -14,6 +14,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
 )
 from medtasks.audit.report.words import (
+    BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,
     coded,
@@ -74,7 +75,7 @@ def task_tables(task: TaskReport) -> list[Table]:
 def scores_table(task: TaskReport) -> Table:
     """Return all scores of a task."""
     width = max(1, len(task.rules))
-    rows = []
+    rows, constructed = [], set[str]()
     for metric in report_rows.metrics_of(task):
         scores = [rule.estimates.get(metric) for rule in task.rules]
         better = next((score.higher_is_better for score in scores if score), None)
@@ -84,12 +85,14 @@ def scores_table(task: TaskReport) -> Table:
         for rule, score in zip(task.rules, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
             remarks.append(why_undefined(rule, score) or (f"standard error {error}" if error != NOT_DEFINED else ""))
+            constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
     causes: dict[tuple[str, str], list[str]] = {}
     for rule in task.rules:
         for metric, why in rule.failures.items():
             causes.setdefault((rule.name, why.rstrip(".")), []).append(metric)
+    zeros = [f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed)]
     failures = [f"{', '.join(metrics)} under {rule} has no value: {why}." for (rule, why), metrics in causes.items()]
     return Table(
         label=label(task.name, "scores"),
@@ -97,7 +100,7 @@ def scores_table(task: TaskReport) -> Table:
         columns="l" + "r" * width,
         headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
         rows=[cells("questions", *[questions(task)] * width), *rows],
-        notes=(INTERVALS, *rules, *failures, *dict.fromkeys(one for rule in task.rules for one in rule.remarks)),
+        notes=(INTERVALS, *zeros, *rules, *failures),
     )
 
 
@@ -136,7 +139,8 @@ def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, 
             of_test = (gain.task, gain.metric, gain.rule)
             alike = [one.rule for one in gains if (one.task, one.metric, one.same_as) == of_test]
             names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric))
-            values = (number(gain.score, share), number(gain.variant_score, share))
+            zero = f"{number(gain.variant_score, share)} by construction"
+            values = (number(gain.score, share), zero if gain.by_construction else number(gain.variant_score, share))
             gained = difference(gain.difference, gain.low, gain.high, share)
             shown = (*values, gained, p_value(gain.p), p_value(gain.p_holm))
             yield gain, cells(*names, count(gain.samples), *shown)
@@ -145,13 +149,14 @@ def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, 
 def gains_table(task: TaskReport) -> Table:
     """Return the differences of a task from its sanity variants."""
     variants = {gain.variant for gain in task.gains}
+    zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in task.gains) else []
     return Table(
         label=label(task.name, "gains"),
         caption="Score minus that of a sanity variant on the same questions.",
         columns="lllrrrrrr",
         headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"),
         rows=[(Cell(gain.variant), *shown) for gain, shown in _gain_rows(task, task.gains)],
-        notes=(INTERVALS, _GAINS, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
+        notes=(INTERVALS, _GAINS, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
     )
 
 
@@ -270,6 +275,10 @@ def pairs_table(task: TaskReport) -> Table:
             Cell(count(part), remark=number(share), bar=(share,)) for part, share in zip(numbers, shares, strict=True)
         ]
         rows.append(cells(Cell(name, remark=meaning), *counted))
+    solved = [report_rows.decided(one) for one in outcomes.values()]
+    if any(solved):
+        meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
+        rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
     cut = max((one.incomplete for one in outcomes.values()), default=0)
     return Table(
         label=label(task.name, "pairs"),

@@ -233,12 +233,14 @@ def _group_figure(
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     """Draw how much a task is above its sanity variants, with intervals.
 
-    The metric is the task's main one; where that has no value per sample, the first that has.
+    The metric is the task's main one; where that has no value per sample or is 0 by construction, the next that has.
     """
     known = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
     if not known:
         return None
-    main, metrics = _main(task), [gain.metric for gain in known]
+    constructed = {gain.metric for gain in known if gain.by_construction}
+    main, metrics = _main(task), [gain.metric for gain in known if gain.metric not in constructed]
+    metrics = metrics or [known[0].metric]
     metric = main.metric if main and main.metric in metrics else metrics[0]
     gains, share = [gain for gain in known if gain.metric == metric], is_share(task, metric)
     title = f"{task.name}: difference from its sanity variants"

@@ -20,6 +20,7 @@ from medtasks.audit.comparing import (
 )
 from medtasks.audit.report.contents import ComparedScore, Gain, RunComparison, TaskReport
 from medtasks.audit.report.reading.task_reading import TaskReading
+from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.metrics.metric import Role
@@ -55,12 +56,17 @@ def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
         return []
     # The difference is the task minus its variant, so that the variant comes first.
     values = {key: (reduced.get(key, {}), values) for key, values in full.items()}
+    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
     gains = []
     for (rule, metric), pair in values.items():
         if pair[0].keys() & pair[1].keys():
             paired = paired_values(*pair)
             found, same = compare_paired(*paired), same_values(values, rule, metric)
             of = (str(variant.task.variant or _DIRECT), variant.task.name, rule, metric)
+            if not found.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
+                scores = (found.second, 0.0, found.difference, math.nan, math.nan, math.nan)
+                gains.append(Gain(*of, *scores, samples=found.samples, same_as=same, by_construction=True))
+                continue
             scores = (found.second, found.first, found.difference, found.low, found.high, found.p)
             gains.append(Gain(*of, *scores, samples=found.samples, same_as=same, test=(found, paired)))
     return gains
@@ -72,13 +78,16 @@ def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskRe
         return
     reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
     main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
+    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
     for rule in base.rules:
         others = reduced.get(rule.name, {})
         known = [score for score in rule.scores if score.metric in others]
         for score in [one for one in known if one.metric in main] or known[:1]:
             value = others[score.metric]
-            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan, base.answered)
-            yield Gain(str(variant.variant or _DIRECT), other.name, rule.name, score.metric, *numbers)
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
+            zero = not value and score.metric in zero_if_blind and variant.variant in WITHOUT_IMAGE
+            of = (str(variant.variant or _DIRECT), other.name, rule.name, score.metric)
+            yield Gain(*of, *numbers, samples=base.answered, by_construction=zero)
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
