@@ -7,22 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
-from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, as_json
-from medtasks.audit.report.contents import Score as ReportedScore
+from medtasks.audit.groups import by_category, by_group, with_interval
+from medtasks.audit.report.contents import PairOutcomes, RuleScores, as_json
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
-from medtasks.data.selecting import values
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, warn_once
 from medtasks.extract.registry import Kind
-from medtasks.families.counts import COUNTS, is_failed, is_unjudged
+from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply, Row, labelled
-from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
+from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
-    Declaration,
     Estimate,
     PanelResult,
     Role,
@@ -31,9 +29,9 @@ from medtasks.metrics.metric import (
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
+from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import FEW_CLUSTERS, interval
+from medtasks.stats.intervals import FEW_CLUSTERS
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -42,7 +40,6 @@ Replies = Mapping[str, Reply]
 
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 CATEGORIES = "categories"
-_MAIN = "accuracy"
 
 
 def score_replies(
@@ -184,7 +181,7 @@ def rule_scores(
         "",
         table,
         reasons,
-        {CATEGORIES: _categories(answers, counts)},
+        {CATEGORIES: by_category(answers, counts)},
         _outcomes(answers),
         failures=undefined,
         categories=counts,
@@ -195,15 +192,6 @@ def rule_scores(
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
     """Return the number of replies that were ok, ambiguous, refused, ..., the most frequent first."""
     return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
-
-
-def _categories(answers: Sequence[PairedAnswer], counts: Mapping[str, Counts]) -> tuple[Group, ...]:
-    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
-    pairs = complete_pairs(answers)
-    groups = []
-    for name in sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name)):
-        groups.append(Group(name, counts[name].images, _category_scores(name, answers, pairs)))
-    return tuple(groups)
 
 
 def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
@@ -244,21 +232,6 @@ def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Seque
     yield from filter(None, warnings)
 
 
-def _category_scores(
-    name: str, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]
-) -> tuple[ReportedScore, ReportedScore]:
-    here = [one for one in answers if name in one.categories]
-    images_of = {pair: sum(name in one.categories for one in (pair.first, pair.second)) for pair in pairs}
-    solved = mean_over_pairs(
-        "set_accuracy",
-        lambda pair: float(pair.solved),
-        units=lambda _: pairs,
-        weights=lambda units: [float(images_of[pair]) for pair in units],
-    )
-    right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
-    return with_interval(solved, solved.estimate(())), with_interval(right, right.estimate(()))
-
-
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
     """Return a sentence on the main metrics whose intervals rest on few effective clusters, if there are any.
 
@@ -288,47 +261,3 @@ def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
         failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
         for sentence in (*failures, *panel.warnings):
             warn_once(f"{sentence}.")
-
-
-def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, tuple[Group, ...]]:
-    """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
-
-    A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
-    published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`). In place of
-    documents, scores with the same columns may group the scores.
-    """
-    accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
-    if accuracy is None or any(score.get("stops") for score in scores):
-        return {}
-    by_column: dict[str, tuple[Group, ...]] = {}
-    for column in task.breakdown:
-        groups: dict[str, list[Score]] = {}
-        for document, score in zip(documents, scores, strict=True):
-            for value in () if is_failed(score) else values(document, column):
-                groups.setdefault(value, []).append(score)
-        by_column[column] = tuple(
-            Group(
-                value,
-                sum(not is_unjudged(score) for score in members),  # failed ones are in no group
-                (with_interval(accuracy, accuracy.estimate(members)),),
-            )
-            for value, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        )
-    return by_column
-
-
-def with_interval(metric: Declaration, estimate: Estimate, *, no_image: bool = False) -> ReportedScore:
-    """Return the estimate of a metric with its 95 % interval.
-
-    A 0 that follows from the lack of images, as set accuracy's where both images of a pair get one prompt, has none.
-    """
-    by_construction = no_image and metric.zero_if_blind and estimate.value == 0
-    if by_construction:
-        estimate = replace(estimate, error=math.nan)
-    share = metric.is_share(estimate.value)
-    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
-    has_error = estimate.clusters is not None
-    return ReportedScore(
-        *(metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error),
-        by_construction=by_construction,
-    )

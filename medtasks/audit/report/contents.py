@@ -42,7 +42,9 @@ class Group:
 
     name: str  # value of the column
     questions: int  # how many questions were answered in it
-    scores: tuple[Score, ...]  # the task's main metrics
+    scores: tuple[Score, ...]  # the task's main metrics, with intervals that hold for all compared groups together
+    compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
+    p_holm: tuple[float, ...] = ()  # of each score: differs from that of all others, corrected for the column's groups
 
 
 @dataclass(frozen=True)

@@ -344,7 +344,8 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         rows = []
         for name in report_rows.group_columns(task)[column]:
             asked = {"task": task.name, "column": column, "group": name}
-            group = Cell(name, link=urlencode(asked, errors="replace") if task.items else "")
+            remark = "" if report_rows.is_compared(rules, column, name) else "too few to compare"
+            group = Cell(name, remark=remark, link=urlencode(asked, errors="replace") if task.items else "")
             scores = (score_cell(report_rows.group_score(rule, column, name, metric)) for rule in rules)
             rows.append(cells(group, count(report_rows.group_questions(task, column, name)), *scores))
         yield Table(
@@ -353,5 +354,5 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             columns="lr" + "r" * len(rules),
             headings=cells(column, "Questions", *(name_cell(rule.name) for rule in rules)),
             rows=rows,
-            notes=(INTERVALS,),
+            notes=report_rows.said_of_groups(rules, column, metric),
         )

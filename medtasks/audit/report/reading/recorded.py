@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
+from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.scoring import (
     Documents,
@@ -17,7 +18,6 @@ from medtasks.audit.scoring import (
     count_reasons,
     rows_of,
     rule_scores,
-    with_interval,
 )
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
