@@ -225,7 +225,7 @@ def _group_figure(
         rows.axes.axvline(value, color=style.GREY, linewidth=1, linestyle="--", label=text) for value, text in level
     ]
     set_score_axis(rows.axes, values, main.share)
-    rows.axes.set_xlabel(f"{style.shown_text(metric)} with its 95 % interval")
+    rows.axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
     rows.finish({rule.name: looks[rule.name] for rule in rules}, lines)
     return style.Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
 
