@@ -143,9 +143,9 @@ def with_interval(
     if by_construction:
         estimate = replace(estimate, error=math.nan)
     share = metric.is_share(estimate.value)
-    low, high = interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
+    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective, level)
     has_error = estimate.clusters is not None
     return ReportedScore(
-        *(metric.name, estimate.value, estimate.error, low, high, share, metric.higher_is_better, has_error),
+        *(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error),
         by_construction=by_construction,
     )
