@@ -320,7 +320,7 @@ class RunReport:
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
     Score: ("has_error",),
     Gain: ("test",),
-    RuleScores: ("settings", "categories", "wrong", "few_clusters"),
+    RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks"),
     TaskReport: ("pictures", "decoding", "metrics"),
 }
 

@@ -100,7 +100,10 @@ def scores_table(task: TaskReport) -> Table:
         columns="l" + "r" * width,
         headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
         rows=[cells("questions", *[questions(task)] * width), *rows],
-        notes=(INTERVALS, *zeros, *rules, *failures),
+        notes=(
+            *(INTERVALS, *zeros, *rules, *failures),
+            *dict.fromkeys(one for rule in task.rules for one in rule.remarks),
+        ),
     )
 
 
