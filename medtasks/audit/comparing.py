@@ -7,14 +7,12 @@ task, and tasks without a metric that can be compared, raise RepliesError.
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.audit.agreement import Agreement, Overlap, agreement
-from medtasks.audit.report.contents import ComparedScore, RunComparison
 from medtasks.audit.same_questions import check_same_task, prompt_warnings
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.privacy import hidden_id
@@ -30,13 +28,12 @@ from medtasks.runs.sources import (
     Source,
     check_fingerprints,
     check_is_ours,
-    model_of,
     nothing_in_common,
     replies_to,
     samples_by_task,
 )
 from medtasks.stats.equivalence import Equivalence, equivalence
-from medtasks.stats.paired import PairedResult, compare_paired, holm
+from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, variant_of
@@ -57,6 +54,7 @@ class Comparison:
     metric: str
     result: PairedResult
     holm: float  # the p-value corrected for all tests of the call
+    values: PairedValues = field(compare=False, repr=False)
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
     share: bool = False  # whether the means are fractions
     main: bool = False  # whether it says how good the answers are as a whole
@@ -101,7 +99,7 @@ def compare_runs(
     questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
 
     Failed replies are only counted. Without names of ``metrics`` the task's main ones are compared. With a ``margin``
-    every rule is a test of its own, even if rules give every sample the same value.
+    equivalence is tested, too.
 
     Raises:
         RepliesError: Two runs answered no sample in common, were read by different rules, or do not fit the task.
@@ -155,22 +153,24 @@ def _tests(
     main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
     tests: list[Comparison] = []
     for (rule, metric), pair in values.items():
-        paired = _paired(*pair)
+        paired = paired_values(*pair)
         result = compare_paired(*paired)
-        alike = (
-            test.rule
-            for test in tests
-            if test.metric == metric and not test.same_as and values[test.rule, metric] == pair
-        )
         test = Comparison(
-            *(*runs, rule, metric, result, result.p),
-            same_as=next(alike, "") if margin is None else "",
+            *(*runs, rule, metric, result, result.p, paired),
+            same_as=same_values(values, rule, metric),
             share=metrics[metric].is_share(result.first, result.second),
             main=metric in main,
             equivalence=None if margin is None else equivalence(*paired, margin),
         )
         tests.append(test)
     return tests
+
+
+def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
+    """Return the first rule with the same value of every sample in both runs; empty if that is the rule itself."""
+    alike = (name for (name, other), pair in values.items() if other == metric and pair == values[rule, metric])
+    first = next(alike)
+    return "" if first == rule else first
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
@@ -249,10 +249,10 @@ def _values(
 
 def compared_values(first: Values, second: Values) -> PairedResult | None:
     """Compare two runs on the samples that have a value in both; None if there are none."""
-    return compare_paired(*_paired(first, second)) if first.keys() & second.keys() else None
+    return compare_paired(*paired_values(first, second)) if first.keys() & second.keys() else None
 
 
-def _paired(first: Values, second: Values) -> tuple[list[float], list[float], list[Hashable]]:
+def paired_values(first: Values, second: Values) -> PairedValues:
     """Return both runs' values and the clusters of the samples that have a value in both, shape (samples,) each."""
     shared = sorted(first.keys() & second.keys())
     first_values, second_values = ([values[sample][1] for sample in shared] for values in (first, second))
@@ -309,44 +309,17 @@ def compare_all(
     return corrected_together(compared), causes
 
 
-def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
-    """Compare one run with others; p-values are corrected for the tests against all of them.
-
-    Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
-    :func:`compare_task` and :func:`compare_all`.
-    """
-    compared: dict[tuple[Path, str], ComparedTask] = {}
-    notes: dict[Path, list[str]] = {}
-    for other in dict.fromkeys(others):
-        runs = {"this run": run, str(other): Source(other)}
-        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
-        notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
-        compared |= {(other, name): result for name, result in tasks.items()}
-    scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
-    for (other, name), result in corrected_together(compared).items():
-        (overlap,) = result.overlaps.values()
-        if overlap.only_first or overlap.only_second:
-            notes[other].append(
-                f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
-                f"were answered in this run only, {overlap.only_second} in the other only."
-            )
-        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in result.skipped.items()]
-        for test in result.comparisons:
-            numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
-            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
-            scores[other].append(score)
-    names = {other: model_of(Source(other)) or other.name for other in notes}
-    return tuple(RunComparison(names[run], str(run), tuple(scores[run]), tuple(notes[run])) for run in notes)
-
-
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
-    """Return comparisons with p-values corrected (Holm) for all tests; rules with the same values are one test."""
-    p_values = iter(
-        holm([test.result.p for task in compared.values() for test in task.comparisons if not test.same_as])
-    )
-    corrected = {}
+    """Return comparisons as one family of tests; rules with the same values are one test."""
+    tests = [test for task in compared.values() for test in task.comparisons if not test.same_as]
+    results = iter(corrected([(test.result, test.values) for test in tests]))
+    together = {}
     for key, task in compared.items():
-        holms = {(t.first, t.second, t.rule, t.metric): next(p_values) for t in task.comparisons if not t.same_as}
-        tests = [replace(t, holm=holms[t.first, t.second, t.same_as or t.rule, t.metric]) for t in task.comparisons]
-        corrected[key] = replace(task, comparisons=tests)
-    return corrected
+        by_test = {(t.first, t.second, t.rule, t.metric): next(results) for t in task.comparisons if not t.same_as}
+        family = [
+            (test, by_test[test.first, test.second, test.same_as or test.rule, test.metric])
+            for test in task.comparisons
+        ]
+        comparisons = [replace(test, result=result, holm=holm) for test, (result, holm) in family]
+        together[key] = replace(task, comparisons=comparisons)
+    return together

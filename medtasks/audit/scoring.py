@@ -1,29 +1,26 @@
 """Scores of recorded replies without a model, under every rule of a task, by its family."""
 
-import csv
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from medtasks.audit.error_classes import ErrorClass, error_class
-from medtasks.audit.report.contents import Group, PairOutcomes, RuleScores, WrongAnswer, as_json
-from medtasks.audit.report.contents import Score as ReportedScore
+from medtasks.audit.error_classes import count_kinds, wrong_answers
+from medtasks.audit.groups import by_category, by_group, with_interval
+from medtasks.audit.report.contents import PairOutcomes, RuleScores, as_json
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
-from medtasks.data.selecting import values
-from medtasks.errors import MedTasksError, RepliesError, warn_once
+from medtasks.data.variants import WITHOUT_IMAGE
+from medtasks.errors import RepliesError, warn_once
 from medtasks.extract.registry import Kind
-from medtasks.families.counts import COUNTS, is_failed, is_unjudged
+from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply, Row, labelled
-from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs, paired_answers
+from medtasks.families.paired_choice import mean_over_pairs, paired_answers
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
-    Declaration,
     Estimate,
     PanelResult,
     Role,
@@ -32,9 +29,9 @@ from medtasks.metrics.metric import (
     evaluate,
     forget_computed,
 )
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, count
+from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.metrics.report_metrics import keys_of
-from medtasks.stats.intervals import FEW_CLUSTERS, interval
+from medtasks.stats.intervals import FEW_CLUSTERS
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile
 
@@ -43,15 +40,6 @@ Replies = Mapping[str, Reply]
 
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 CATEGORIES = "categories"
-_MAIN = "accuracy"
-OF_ANSWERS = frozenset({_MAIN, "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
-_EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
-# Columns that are shown as what they are, and a patient's, which is shown nowhere.
-_READ = (
-    *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
-    *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
-)
 
 
 def score_replies(
@@ -172,7 +160,10 @@ def rule_scores(
     reasons = count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
     estimates = evaluate(metrics or task.metrics, scores)
-    table = tuple(with_interval(one, estimates[one.name]) for one in metrics or task.metrics)
+    table = tuple(
+        with_interval(one, estimates[one.name], no_image=task.variant in WITHOUT_IMAGE)
+        for one in metrics or task.metrics
+    )
     stopped = any(score.get("stops") for score in scores)
     why = next(said_of(task, columns, scores), "") if stopped else ""
     undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
@@ -190,7 +181,7 @@ def rule_scores(
         "",
         table,
         reasons,
-        {CATEGORIES: _categories(answers, counts)},
+        {CATEGORIES: by_category(answers, counts)},
         _outcomes(answers),
         failures=undefined,
         categories=counts,
@@ -203,17 +194,9 @@ def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
     return dict(Counter(str(score["reason"]) for score in scores if "reason" in score).most_common())
 
 
-def _categories(answers: Sequence[PairedAnswer], counts: Mapping[str, Counts]) -> tuple[Group, ...]:
-    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
-    pairs = complete_pairs(answers)
-    groups = []
-    for name in sorted(counts.keys() - {TOTAL}, key=lambda name: (-counts[name].images, name)):
-        groups.append(Group(name, counts[name].images, _category_scores(name, answers, pairs)))
-    return tuple(groups)
-
-
 def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
     pairs = complete_pairs(answers)
+    decided = mean_over_pairs("solved_of_decided", _solved_of_decided, units=lambda _: pairs)
     valid = [pair for pair in pairs if pair.valid and not pair.solved]
     invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
@@ -224,7 +207,15 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
         one_invalid=invalid[1],
         both_invalid=invalid[2],
         incomplete=len({one.pair_id for one in answers}) - len(pairs),
+        both_wrong=sum(_solved_of_decided(pair) == 0 for pair in pairs),
+        solved_of_decided=with_interval(decided, decided.estimate(())),
     )
+
+
+def _solved_of_decided(pair: ScoredPair) -> float | None:
+    """Return whether a pair is solved; None where one image alone got its answer, or one no valid answer."""
+    wrong = pair.valid and not pair.first.correct and not pair.second.correct
+    return 1.0 if pair.solved else 0.0 if wrong else None
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
@@ -239,21 +230,6 @@ def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Seque
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
     yield from filter(None, warnings)
-
-
-def _category_scores(
-    name: str, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]
-) -> tuple[ReportedScore, ReportedScore]:
-    here = [one for one in answers if name in one.categories]
-    images_of = {pair: sum(name in one.categories for one in (pair.first, pair.second)) for pair in pairs}
-    solved = mean_over_pairs(
-        "set_accuracy",
-        lambda pair: float(pair.solved),
-        units=lambda _: pairs,
-        weights=lambda units: [float(images_of[pair]) for pair in units],
-    )
-    right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
-    return with_interval(solved, solved.estimate(())), with_interval(right, right.estimate(()))
 
 
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
@@ -285,106 +261,3 @@ def warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
         failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
         for sentence in (*failures, *panel.warnings):
             warn_once(f"{sentence}.")
-
-
-def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, tuple[Group, ...]]:
-    """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
-
-    A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
-    published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`). In place of
-    documents, scores with the same columns may group the scores.
-    """
-    accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
-    if accuracy is None or any(score.get("stops") for score in scores):
-        return {}
-    by_column: dict[str, tuple[Group, ...]] = {}
-    for column in task.breakdown:
-        groups: dict[str, list[Score]] = {}
-        for document, score in zip(documents, scores, strict=True):
-            for value in () if is_failed(score) else values(document, column):
-                groups.setdefault(value, []).append(score)
-        by_column[column] = tuple(
-            Group(
-                value,
-                sum(not is_unjudged(score) for score in members),  # failed ones are in no group
-                (with_interval(accuracy, accuracy.estimate(members)),),
-            )
-            for value, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        )
-    return by_column
-
-
-def with_interval(metric: Declaration, estimate: Estimate) -> ReportedScore:
-    """Return the estimate of a metric with its 95 % interval."""
-    share = metric.is_share(estimate.value)
-    ends = estimate.ends or interval(estimate.value, estimate.error, estimate.degrees, share, estimate.effective)
-    has_error = estimate.clusters is not None
-    return ReportedScore(metric.name, estimate.value, estimate.error, *ends, share, metric.higher_is_better, has_error)
-
-
-def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
-    """Return the wrong answers of a task with one of :data:`OF_ANSWERS`, a target and a value; of another task none.
-
-    Without a target, or where the published code stops, nothing is wrong.
-    """
-    if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
-        return []
-    found = []
-    for document, score in zip(documents, scores, strict=True):
-        if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
-            continue
-        reply = replies[document["doc_id"]].text
-        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"])
-        found.append(WrongAnswer(document, score, reply or "", kind))
-    return found
-
-
-def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
-    """Return how many wrong answers are of which kind, the most frequent first."""
-    return dict(Counter(str(one.kind) for one in wrong).most_common())
-
-
-def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
-    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement.
-
-    MedTasksError: it cannot be written, or the text of ``private`` datasets may not leave their folder.
-    """
-    if private:
-        names = ",".join(private)
-        raise MedTasksError(
-            f"'{names}' is credentialed, and --export-errors writes questions and replies in clear; allow it with "
-            f"MEDTASKS_LOG_TEXT={names}"
-        )
-    try:
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            table = csv.writer(stream)
-            documents = [one.document for answers in wrong.values() for one in answers]
-            own = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
-            table.writerow(map(_cell, (*_EXPORTED, "images", *own)))
-            for name, answers in wrong.items():
-                for one in answers:
-                    options = " | ".join(one.document.get("options") or ())
-                    kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
-                    cells = [one.document["doc_id"], name, one.document.get("question"), options]
-                    read = (one.score["target"], one.score["value"], one.score["reason"])
-                    known = own_columns(one.document)
-                    cells += [*read, kind, "", one.reply, " | ".join(image_names(one.document))]
-                    table.writerow(map(_cell, [*cells, *(known.get(key, "") for key in own)]))
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a user's own file that no task reads; none of prepared data."""
-    known = {} if "dataset" in document else document
-    return {name: str(one) for name, one in known.items() if isinstance(one, str | int | float) and name not in _READ}
-
-
-def image_names(document: Mapping[str, Any]) -> list[str]:
-    """Return the image files of a document; an absolute path would say where they lie on this machine."""
-    return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]
-
-
-def _cell(value: Any) -> Any:
-    """Return what a cell holds; an apostrophe makes a text of a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

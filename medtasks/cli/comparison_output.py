@@ -16,7 +16,7 @@ from medtasks.audit.report.words import p_value
 from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
 from medtasks.runs.model_names import model_title
-from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP
+from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class ComparedRuns:
         if self.margin is None:
             return {}
         return {name: TaskVerdict(task, self.margin) for name, task in self.tasks.items()}
+
+    @property
+    def tests(self) -> int:
+        """Number of tests that are corrected together."""
+        return sum(not test.same_as for task in self.tasks.values() for test in task.comparisons)
 
     @property
     def verdict(self) -> Verdict:
@@ -60,17 +65,18 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
             _print_task(name, task, comparisons.models, details=verdict is not None)
             tests += [test for test in task.comparisons if not test.same_as]
     if any(test.result.test == SIGN_FLIP for test in tests):
+        more = f", {draws_for(comparisons.tests)} where p is at most {ALPHA}" * (draws_for(comparisons.tests) > DRAWS)
         out.print(
-            f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
+            f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn{more}, with seed "
+            f"{SEED}."
         )
     if any(test.result.test == DYADIC for test in tests):
         out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
     if tests:
-        number = sum(not test.same_as for task in comparisons.tasks.values() for test in task.comparisons)
         out.print(
-            f"p, Holm: corrected for all {number} tests of this call.\n"
-            f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%}, "
-            f"given how often these runs differ."
+            f"p, Holm: corrected for all {comparisons.tests} tests of this call.\n"
+            f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%} / "
+            f"{comparisons.tests}, that of Holm's first step, given how often these runs differ."
         )
     for name, cause in comparisons.not_compared.items():
         say(f"Not compared: {name}: {cause}")
@@ -198,13 +204,18 @@ def _table(metric: str, tests: Sequence[Comparison]) -> Table:
 def comparisons_as_dict(comparisons: ComparedRuns) -> dict[str, Any]:
     """Return the JSON of ``compare``, with a margin also that of ``parity``; a single named task is at the top."""
     verdicts = verdicts_as_dict(comparisons) if comparisons.margin is not None else {"tasks": {}, "settings": {}}
-    settings = {"alpha": ALPHA, "power": POWER, "draws": DRAWS, "seed": SEED, **verdicts["settings"]}
+    settings = {
+        "alpha": ALPHA,
+        "power": POWER,
+        "draws": draws_for(comparisons.tests),
+        "seed": SEED,
+        **verdicts["settings"],
+    }
     head = {**_head(comparisons), "models": dict(comparisons.models), "settings": settings}
     tasks = {}
     for name, task in comparisons.tasks.items():
         tests = [
-            {"first_run": test.first, "second_run": test.second, **_test_as_dict(test), "same_as": test.same_as}
-            for test in task.comparisons
+            {"first_run": test.first, "second_run": test.second, **_test_as_dict(test)} for test in task.comparisons
         ]
         tasks[name] = {
             **verdicts["tasks"].get(name, {}),
@@ -267,4 +278,10 @@ def _task_as_dict(task: ComparedTask) -> dict[str, Any]:
 
 
 def _test_as_dict(test: Comparison) -> dict[str, Any]:
-    return {"rule": test.rule, "metric": test.metric, **as_json(test.result), "p_holm": test.holm}
+    return {
+        "rule": test.rule,
+        "metric": test.metric,
+        **as_json(test.result),
+        "p_holm": test.holm,
+        "same_as": test.same_as,
+    }

@@ -39,6 +39,7 @@ Changed = list[dict[str, Any]]
 
 BLIND, BLANK, SWAPPED, ROTATED = "blind", "blank", "swapped", "rotated"
 OF_IMAGES = (BLIND, BLANK, SWAPPED)
+WITHOUT_IMAGE = (BLIND, BLANK)
 VARIANTS = (*OF_IMAGES, ROTATED)
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""

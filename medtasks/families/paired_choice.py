@@ -93,6 +93,7 @@ def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
             lambda pair: float(pair.solved),
             selection=selection,
             role=Role.MAIN,
+            zero_if_blind=True,
             warning=_incomplete_warning,
             description="Share of pairs with both images answered rightly.",
         ),

@@ -70,6 +70,7 @@ class Declaration:
     selection: Selection = list  # which scores count; by default all that are handed over
     has_error: bool = True
     role: Role = Role.PART
+    zero_if_blind: bool = False  # whether it is 0 by construction for a deterministic model that gets no image
     of_questions: bool = False  # whether it says something about the questions, whatever the replies
     warning: Callable[[Scores], str] | None = None  # what a user has to know of them, one sentence; empty if nothing
     remark: Callable[[Scores], str] | None = field(default=None, kw_only=True)  # sentence below a table of scores

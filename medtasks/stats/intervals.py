@@ -24,9 +24,14 @@ _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but roun
 
 
 def interval(
-    value: float, error: float, degrees: float | None, share: bool, effective: float | None = None
+    value: float,
+    error: float,
+    degrees: float | None,
+    share: bool,
+    effective: float | None = None,
+    level: float = LEVEL,
 ) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a score.
+    """Return the ends of the interval of a score, by default that of 95 %.
 
     ``degrees`` are those of freedom of Student's t; where they are not known, None, the quantile is the normal one. A
     ``share`` is a fraction of samples, or a mean of values between 0 and 1; ``effective`` is its effective sample size
@@ -49,7 +54,7 @@ def interval(
     known = math.isfinite(value) and math.isfinite(error)
     if not known or (degrees is not None and not degrees > 0):
         return math.nan, math.nan
-    quantile = t_quantile((1 + LEVEL) / 2, degrees)
+    quantile = t_quantile((1 + level) / 2, degrees)
     if not share:
         if error <= _NO_SPREAD * abs(value):
             return math.nan, math.nan
@@ -67,10 +72,34 @@ def interval(
     return max(0.0, min(value, middle - half)), min(1.0, max(value, middle + half))
 
 
+def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None) -> float:
+    """Return the two-sided p-value of the difference of two shares of different samples; NaN where it is not defined.
+
+    The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
+    Statistics in Medicine 17), for effective sample sizes and with Student's t.
+
+    Example:
+        >>> round(difference_of_shares((1.0, 0.9), (20.0, 980.0), None), 2)
+        0.14
+    """
+    if not all(map(math.isfinite, (*shares, *sizes))) or min(sizes) <= 0 or (degrees is not None and not degrees > 0):
+        return math.nan
+    pooled = (shares[0] * sizes[0] + shares[1] * sizes[1]) / sum(sizes)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[1]))
+    if error <= _NO_SPREAD:
+        return 1.0
+    statistic = abs(shares[0] - shares[1]) / error
+    if degrees is None:
+        return 2 * NormalDist().cdf(-statistic)
+    from scipy.special import stdtr  # type: ignore[import-untyped]  # scipy.stats takes seconds to import
+
+    return float(2 * stdtr(degrees, -statistic))
+
+
 def t_quantile(probability: float, degrees: float | None) -> float:
     """Return the quantile of Student's t, or of the normal distribution where the degrees of freedom are None."""
     if degrees is None:
         return NormalDist().inv_cdf(probability)
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy.stats takes seconds to import
+    from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
     return float(stdtrit(degrees, probability))

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -21,9 +21,14 @@ DYADIC = "dyadic t"
 DRAWS = 10_000
 SEED = 20261121  # of the random signs, so that the same runs give the same digits; written into every comparison
 
+_EXTREME = 20  # draws that are as extreme, of a p-value at the first level of Holm
 _BLOCK = 4_000_000  # random numbers held at once: 32 MB
 _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another order differ by less
 _NO_SPREAD = 1e-9  # of the largest difference
+
+
+PairedValues = tuple[Sequence[float], Sequence[float], Sequence[Hashable]]
+"""Values of the first and of the second model, and the independent unit of each sample; shape (samples,) each."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class PairedResult:
     test: str  # DYADIC for dyads that share members, MCNEMAR for right and wrong, one sample per unit, else SIGN_FLIP
     p: float  # two-sided, of that test
     mcnemar: float | None
-    detectable: float  # smallest true difference found with 80 % power at a level of 5 %
+    detectable: float  # smallest true difference found with 80 % power at the level of :func:`corrected`, alone at 5 %
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
@@ -76,15 +81,13 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     if in_dyads:
         low, high, p = dyadic_test(differences, units)
-        test, detectable = DYADIC, detectable_by_error(differences, units)
+        test = DYADIC
     elif right_or_wrong and number == samples:
         low, high = agresti_min_interval(lost, gained, samples)
         test, p = MCNEMAR, mcnemar(lost, gained)
-        detectable = detectable_by_mcnemar((gained + lost) / samples, samples)
     else:
         low, high = sign_flip_interval(differences, units)
         test, p = SIGN_FLIP, sign_flip_test(differences, units)
-        detectable = detectable_by_error(differences, units)
     return PairedResult(
         samples=samples,
         units=number,
@@ -96,8 +99,41 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         test=test,
         p=p,
         mcnemar=mcnemar(lost, gained) if right_or_wrong else None,
-        detectable=detectable,
+        detectable=_detectable(test, differences, units, ALPHA),
     )
+
+
+def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[PairedResult, float]]:
+    """Return the results of one family of tests, each with its p-value corrected by Holm's procedure.
+
+    The detectable difference is that of a test at ``ALPHA / number of tests``, the level of Holm's first step, so that
+    the power is at least 80 % whatever the other tests find. Signs that were drawn are drawn more often where the test
+    alone rejects: with :data:`DRAWS` no p-value could pass among more than 500 tests.
+    """
+    results = []
+    for result, (first, second, units) in tests:
+        differences, own = [after - before for before, after in zip(first, second, strict=True)], separate_units(units)
+        p, draws = result.p, draws_for(len(tests))
+        if result.test == SIGN_FLIP and draws > DRAWS and p <= ALPHA:
+            p = sign_flip_test(differences, own, draws)
+        results.append(replace(result, p=p, detectable=_detectable(result.test, differences, own, ALPHA / len(tests))))
+    return list(zip(results, holm([result.p for result in results]), strict=True))
+
+
+def draws_for(tests: int) -> int:
+    """Return the number of drawn signs with which tests that are corrected together can pass.
+
+    Example:
+        >>> draws_for(4), draws_for(600)
+        (10000, 240000)
+    """
+    return max(DRAWS, math.ceil(_EXTREME * tests / ALPHA))
+
+
+def _detectable(test: str, differences: Sequence[float], units: Sequence[Hashable], level: float) -> float:
+    if test == MCNEMAR:
+        return detectable_by_mcnemar(sum(map(bool, differences)) / len(differences), len(differences), level)
+    return detectable_by_error(differences, units, level)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -125,14 +161,14 @@ def agresti_min_interval(only_first: float, only_second: float, samples: float) 
     return max(-1.0, centre - half), min(1.0, centre + half)
 
 
-def detectable_by_mcnemar(discordance: float, samples: int) -> float:
-    """Return the smallest difference that McNemar's test finds with 80 % power at a two-sided level of 5 %.
+def detectable_by_mcnemar(discordance: float, samples: int, alpha: float = ALPHA) -> float:
+    """Return the smallest difference that McNemar's test finds with 80 % power at a two-sided level of ``alpha``.
 
     Source: Connor (1987), Biometrics 43, equation for the sample size, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2``
     with discordance ``s``, the share of independent samples that exactly one model got right, solved for the difference
     ``d``. It takes the observed discordance as the true one; NaN where the difference would be above it.
     """
-    level, power = _normal(1 - ALPHA / 2), _normal(POWER)
+    level, power = _normal(1 - alpha / 2), _normal(POWER)
     scaled = samples * discordance
     root = level**2 * scaled - (samples + power**2) * discordance * (level**2 - power**2)
     if root < 0 or not discordance:
@@ -243,8 +279,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """Return the smallest mean difference found with 80 % power at a two-sided level of 5 %.
+def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashable], alpha: float = ALPHA) -> float:
+    """Return the smallest mean difference found with 80 % power at a two-sided level of ``alpha``.
 
     Source: Bloom (1995), Evaluation Review 19: ``(t_a + t_b) se`` with the standard error of the observed differences
     and quantiles of Student's t for its degrees of freedom. NaN for one unit and where all differences are equal, which
@@ -253,7 +289,7 @@ def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashabl
     known = mean_error(differences, clusters)
     if not known.error > _NO_SPREAD * max(map(abs, differences)):
         return math.nan
-    return (t_quantile(1 - ALPHA / 2, known.degrees) + t_quantile(POWER, known.degrees)) * known.error
+    return (t_quantile(1 - alpha / 2, known.degrees) + t_quantile(POWER, known.degrees)) * known.error
 
 
 def _normal(probability: float) -> float:

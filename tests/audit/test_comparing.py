@@ -13,9 +13,9 @@ from medtasks.audit.comparing import (
     compare_all,
     compare_runs,
     compare_task,
-    compare_with,
     run_values,
 )
+from medtasks.audit.report.reading.differences import compare_with
 from medtasks.audit.scoring import score_replies
 from medtasks.data.preparation import Options
 from medtasks.data.prepared import provenance
@@ -129,6 +129,13 @@ def test_golden_mediconfusion_two_models_of_known_difference(test_data):
     smallest = min(one.result.p for one in found.comparisons)
     assert min(one.holm for one in found.comparisons) == 2 * smallest
     assert [one.same_as for one in found.comparisons] == ["", "", "reference", "reference"]
+    task = task_file("mediconfusion")
+    with_margin = compare_runs(task, documents, runs, margin=0.01).comparisons
+    assert [(one.same_as, one.holm) for one in with_margin] == [(one.same_as, one.holm) for one in found.comparisons]
+    single = [compare_runs(task, documents, runs, [one.metric], ["robust"]).comparisons[0] for one in found.comparisons]
+    assert all(
+        one.result.detectable > alone.result.detectable for one, alone in zip(found.comparisons, single, strict=True)
+    )
 
 
 def test_rules_that_read_a_reply_differently_are_tests_of_their_own(documents):

@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.error_classes import ErrorClass
-from medtasks.audit.scoring import (
-    WrongAnswer,
-    by_group,
-    count_kinds,
-    export_wrong_answers,
-    rule_as_dict,
-    score_replies,
-    scores_of,
-    wrong_answers,
-)
+from medtasks.audit.error_classes import ErrorClass, WrongAnswer, count_kinds, export_wrong_answers, wrong_answers
+from medtasks.audit.groups import by_group
+from medtasks.audit.scoring import rule_as_dict, score_replies, scores_of
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.scoring import score_replies, wrong_answers
+from medtasks.audit.error_classes import wrong_answers
+from medtasks.audit.scoring import score_replies
 from medtasks.errors import JudgeNotConfigured, UnknownName
 from medtasks.extract.answer import Reason
 from medtasks.families import choice

@@ -16,7 +16,9 @@ from medtasks.stats.paired import (
     SIGN_FLIP,
     agresti_min_interval,
     compare_paired,
+    corrected,
     detectable_by_mcnemar,
+    draws_for,
     holm,
     mcnemar,
     sign_flip_interval,
@@ -69,6 +71,27 @@ def test_drawn_signs_agree_with_mcnemar_for_independent_answers():
 
 def test_p_is_never_zero():
     assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
+
+
+def test_many_tests_can_pass_together():
+    values, same = ([0.0] * 40, [0.5, 0.7] * 20, range(40)), ([0.5] * 4, [0.5] * 4, range(4))
+    several = [(compare_paired(*values), values), *[(compare_paired(*same), same)] * 599]
+    result, p_holm = corrected(several)[0]
+    assert 600 / (DRAWS + 1) > 0.05 > p_holm == pytest.approx(600 / (draws_for(600) + 1))
+    quantiles = scipy.stats.t.ppf([1 - 0.05 / 600 / 2, 0.8], 39)
+    assert result.detectable == pytest.approx(quantiles.sum() * np.std(values[1], ddof=1) / math.sqrt(40))
+    (alone,) = corrected(several[:1])
+    assert alone == (several[0][0], several[0][0].p)
+
+
+def test_detectable_difference_is_found_at_the_corrected_level():
+    discordance, samples, level = 0.2, 400, 0.05 / 12
+    found = detectable_by_mcnemar(discordance, samples, level)
+    gained = (discordance + found) / 2
+    counts = np.random.default_rng(6).multinomial(samples, [gained, discordance - gained, 1 - discordance], size=1000)
+    rejected = np.mean([mcnemar(int(lost), int(won)) < level for won, lost, _ in counts])
+    assert 0.74 < rejected < 0.83
+    assert detectable_by_mcnemar(discordance, samples) < found
 
 
 def test_sums_that_tie_but_for_rounding_count_as_ties():

@@ -11,15 +11,14 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.error_classes import ErrorClass
+from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
-from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import Counts as PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
-from medtasks.stats.paired import PairedResult
+from medtasks.stats.paired import PairedResult, PairedValues
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Score:
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None where neither is, or it is not recorded
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
+    by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Group:
 
     name: str  # value of the column
     questions: int  # how many questions were answered in it
-    scores: tuple[Score, ...]  # the task's main metrics
+    scores: tuple[Score, ...]  # the task's main metrics, with intervals that hold for all compared groups together
+    compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
+    p_holm: tuple[float, ...] = ()  # of each score: differs from that of all others, corrected for the column's groups
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,13 @@ class PairOutcomes:
     one_invalid: int  # one of the two replies has no valid answer
     both_invalid: int  # neither has
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
+    both_wrong: int = 0  # both images got a valid answer, and both a wrong one
+    solved_of_decided: Score | None = None  # both right, as a share of both right and both wrong
 
     @property
     def complete(self) -> int:
         """Number of pairs in the scores."""
         return self.both_right + self.swapped + sum(self.same.values()) + self.one_invalid + self.both_invalid
-
-
-@dataclass(frozen=True)
-class WrongAnswer:
-    """One wrong answer."""
-
-    document: Mapping[str, Any]
-    score: SampleScore  # of the reply, from the task's family
-    reply: str  # the reply as the model gave it; empty for likelihoods
-    kind: ErrorClass  # why it is wrong, as far as a rule can tell
 
 
 @dataclass(frozen=True)
@@ -83,16 +77,13 @@ class RuleScores:
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
     describes: str  # what the rule does, one sentence; empty where nothing is known
     scores: tuple[Score, ...]  # all metrics, the main one first
-    # how many replies were ok, ambiguous, refused ...; empty without samples
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)  # number of replies by reason; empty without samples
     # scores by column and group; empty without samples or columns
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
-    # how many wrong answers are of which kind, where a rule can tell
-    wrong_kinds: Mapping[str, int] = field(default_factory=dict)
+    wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # number of wrong answers by kind, as far as known
     failures: Mapping[str, str] = field(default_factory=dict)  # why a metric has no value, by metric
-    # settings that the value of a metric of reports depends on, by metric
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of metrics of reports, by metric
     categories: Mapping[str, PairCounts] = field(default_factory=dict)  # of paired questions, "total" last
     wrong: Sequence[WrongAnswer] = ()
     few_clusters: tuple[str, ...] = ()  # a sentence where intervals rest on few clusters
@@ -149,6 +140,10 @@ class Gain:
     high: float
     p: float
     samples: int  # questions that both answered
+    p_holm: float = math.nan  # corrected for all gains of the report
+    same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
+    by_construction: bool = False  # whether the variant's score is 0 whatever the model, so that there is no test
+    test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)  # until corrected
 
 
 @dataclass(frozen=True)
@@ -292,8 +287,8 @@ class ComparedScore:
     high: float
     test: str
     p: float  # two-sided p-value
-    p_holm: float  # corrected for all tests of the report
-    detectable: float  # smallest true difference found with 80 % power; NaN where the samples do not tell
+    p_holm: float  # corrected for all tests against other runs
+    detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN: not known
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
 
 
@@ -324,6 +319,7 @@ class RunReport:
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
     Score: ("has_error",),
+    Gain: ("test",),
     RuleScores: ("settings", "categories", "wrong", "few_clusters", "remarks"),
     TaskReport: ("pictures", "decoding", "metrics"),
 }

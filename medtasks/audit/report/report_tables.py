@@ -23,6 +23,7 @@ from medtasks.audit.report.words import (
     warnings,
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
+from medtasks.data.variants import BLIND, SWAPPED
 from medtasks.stats.paired import ALPHA
 
 _SHOWN = 12  # characters of a fingerprint, enough to tell data apart
@@ -60,7 +61,7 @@ def _about(task: TaskReport) -> str:
 
 def summary_table(report: RunReport) -> Table:
     """Return the main score of each task under each rule."""
-    rows = []
+    rows, pairs = [], list[str]()
     for task in report.tasks:
         tags = ["sample data"] * task.sample_data + ["withheld"] * task.withheld
         name = Cell(task.name, code=True, remark=", ".join(tags), link=report_rows.anchor(task.name))
@@ -75,15 +76,15 @@ def summary_table(report: RunReport) -> Table:
             )
             best = report_rows.best_baseline(task, rule) if score else None
             baseline = f"{number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
-            keys = ("blind", rule.name, metric)
-            gain = next((one for one in task.gains if (one.variant, one.rule, one.metric) == keys), None)
-            gained = difference(gain.difference, gain.low, gain.high, share) if gain else NOT_DEFINED
+            gained = _image_gain(task, rule.name, metric)
             main = score_cell(score, why_undefined(rule, score), best[1] if best else math.nan)
             replies = sum(rule.reasons.values())
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
             shown = number(invalid.value if invalid else share_invalid)
             rows.append(cells(name, name_cell(rule.name), better, main, shown, baseline, gained, asked))
+            if rule.pairs and (counts := report_rows.decided(rule.pairs)):
+                pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
     return Table(
         label=label("summary"),
         caption=f"Main scores: {report.title}.",
@@ -93,9 +94,28 @@ def summary_table(report: RunReport) -> Table:
         warnings=_warnings(report.tasks),
         notes=(
             INTERVALS,
-            "Image gain: the score minus that of the same model without the image, where that was run.",
+            "Image gain: the score minus that of the same model without the image, where that was run. Of pairs it is "
+            "that of single answers, or of pairs over those with swapped images: set accuracy without images is 0 by "
+            "construction.",
+            *pairs,
         ),
     )
+
+
+def _image_gain(task: TaskReport, rule: str, metric: str) -> str:
+    """Return the gain of a task's main metric over the blind variant; of a metric that is 0 there, one with a test."""
+    gains = {(one.variant, one.metric): one for one in task.gains if one.rule == rule}
+    declared = task.metrics.get(metric)
+    if declared is None or not declared.zero_if_blind:
+        gain, named = gains.get((BLIND, metric)), ""
+    elif (gain := gains.get((BLIND, "individual_accuracy"))) is not None:
+        named = " (individual_accuracy)"
+    else:
+        gain, named = gains.get((SWAPPED, metric)), " (over swapped)"
+    if gain is None:
+        return NOT_DEFINED
+    share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
+    return f"{difference(gain.difference, gain.low, gain.high, share)}{named}"
 
 
 def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
@@ -132,8 +152,8 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
         warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
         notes=(
             INTERVALS,
-            "p, Holm: corrected for all tests of the report.",
-            "Detectable: the smallest true difference found with 80 % power.",
+            "p, Holm: corrected for all tests against other runs.",
+            "Detectable: the smallest true difference found with 80 % power at the level that the correction leaves.",
             *other.notes,
         ),
     )

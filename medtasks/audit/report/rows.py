@@ -13,7 +13,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
     Thinking,
 )
-from medtasks.audit.report.words import coded
+from medtasks.audit.report.words import coded, count, p_value, scored
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 _COVERAGE_ROWS = 10
@@ -84,6 +84,29 @@ def group_score(rule: RuleScores, column: str, name: str, metric: str) -> Score 
     return next((score for group in groups for score in group.scores if score.metric == metric), None)
 
 
+def is_compared(rules: Sequence[RuleScores], column: str, name: str) -> bool:
+    """Return whether a group is large enough to be compared, under all readings."""
+    return all(group.compared for rule in rules for group in rule.groups.get(column, ()) if group.name == name)
+
+
+def said_of_groups(rules: Sequence[RuleScores], column: str, metric: str) -> tuple[str, ...]:
+    """Return notes on the groups of a column: their intervals, the test of any difference, and those left out."""
+    tests = []
+    for rule in rules:
+        of_metric = [
+            p
+            for group in rule.groups.get(column, ())
+            for score, p in zip(group.scores, group.p_holm, strict=False)
+            if score.metric == metric and not math.isnan(p)
+        ]
+        if of_metric:
+            tests.append(f"Any difference between groups, {rule.name}: p = {p_value(min(of_metric))}.")
+    names = dict.fromkeys(group.name for rule in rules for group in rule.groups.get(column, ()))
+    small = ", ".join(name for name in names if not is_compared(rules, column, name))
+    few = [f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {small}."] if small else []
+    return ("Brackets hold intervals that hold for all compared groups together in 95 of 100 cases.", *tests, *few)
+
+
 def names_in(mappings: Iterable[Mapping[str, int]]) -> list[str]:
     """Return the keys that are counted in any of several mappings, the most frequent first."""
     counts = sum(map(Counter, mappings), Counter[str]())
@@ -102,6 +125,14 @@ def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int
         ("One invalid", "One of the two replies has no valid answer.", [one.one_invalid for one in outcomes]),
         ("Both invalid", "Neither reply has a valid answer.", [one.both_invalid for one in outcomes]),
     ]
+
+
+def decided(outcomes: PairOutcomes) -> str:
+    """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
+    share = outcomes.solved_of_decided
+    if share is None or math.isnan(share.value):
+        return ""
+    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {scored(share)}"
 
 
 def calibrations(task: TaskReport) -> list[tuple[list[str], Calibration]]:

@@ -14,6 +14,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
 )
 from medtasks.audit.report.words import (
+    BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,
     coded,
@@ -29,6 +30,7 @@ from medtasks.audit.report.words import (
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 
+_GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
 
 
@@ -73,7 +75,7 @@ def task_tables(task: TaskReport) -> list[Table]:
 def scores_table(task: TaskReport) -> Table:
     """Return all scores of a task."""
     width = max(1, len(task.rules))
-    rows = []
+    rows, constructed = [], set[str]()
     for metric in report_rows.metrics_of(task):
         scores = [rule.estimates.get(metric) for rule in task.rules]
         better = next((score.higher_is_better for score in scores if score), None)
@@ -83,12 +85,14 @@ def scores_table(task: TaskReport) -> Table:
         for rule, score in zip(task.rules, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
             remarks.append(why_undefined(rule, score) or (f"standard error {error}" if error != NOT_DEFINED else ""))
+            constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
     causes: dict[tuple[str, str], list[str]] = {}
     for rule in task.rules:
         for metric, why in rule.failures.items():
             causes.setdefault((rule.name, why.rstrip(".")), []).append(metric)
+    zeros = [f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed)]
     failures = [f"{', '.join(metrics)} under {rule} has no value: {why}." for (rule, why), metrics in causes.items()]
     return Table(
         label=label(task.name, "scores"),
@@ -96,7 +100,10 @@ def scores_table(task: TaskReport) -> Table:
         columns="l" + "r" * width,
         headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
         rows=[cells("questions", *[questions(task)] * width), *rows],
-        notes=(INTERVALS, *rules, *failures, *dict.fromkeys(one for rule in task.rules for one in rule.remarks)),
+        notes=(
+            *(INTERVALS, *zeros, *rules, *failures),
+            *dict.fromkeys(one for rule in task.rules for one in rule.remarks),
+        ),
     )
 
 
@@ -127,23 +134,32 @@ def baselines_table(task: TaskReport) -> Table:
     )
 
 
-def _gain_cells(task: TaskReport, gain: Gain, *values: float) -> tuple[Cell, ...]:
-    share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
-    gained = difference(gain.difference, gain.low, gain.high, share)
-    names = (name_cell(gain.rule), name_cell(gain.metric))
-    return cells(*names, count(gain.samples), *(number(value, share) for value in values), gained, p_value(gain.p))
+def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, tuple[Cell, ...]]]:
+    """Yield each test of gains with its row: rules, metric, questions, scores, difference, p-values."""
+    for gain in gains:
+        if not gain.same_as:
+            share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
+            of_test = (gain.task, gain.metric, gain.rule)
+            alike = [one.rule for one in gains if (one.task, one.metric, one.same_as) == of_test]
+            names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric))
+            zero = f"{number(gain.variant_score, share)} by construction"
+            values = (number(gain.score, share), zero if gain.by_construction else number(gain.variant_score, share))
+            gained = difference(gain.difference, gain.low, gain.high, share)
+            shown = (*values, gained, p_value(gain.p), p_value(gain.p_holm))
+            yield gain, cells(*names, count(gain.samples), *shown)
 
 
 def gains_table(task: TaskReport) -> Table:
     """Return the differences of a task from its sanity variants."""
     variants = {gain.variant for gain in task.gains}
+    zero = [BY_CONSTRUCTION] if any(gain.by_construction for gain in task.gains) else []
     return Table(
         label=label(task.name, "gains"),
         caption="Score minus that of a sanity variant on the same questions.",
-        columns="lllrrrrr",
-        headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p"),
-        rows=[(Cell(one.variant), *_gain_cells(task, one, one.score, one.variant_score)) for one in task.gains],
-        notes=(INTERVALS, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
+        columns="lllrrrrrr",
+        headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"),
+        rows=[(Cell(gain.variant), *shown) for gain, shown in _gain_rows(task, task.gains)],
+        notes=(INTERVALS, _GAINS, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
     )
 
 
@@ -153,10 +169,10 @@ def thinking_table(task: TaskReport) -> Table:
     return Table(
         label=label(task.name, "thinking"),
         caption=f"Thinking against the direct form ({found.base if found else ''}), on the same questions.",
-        columns="llrrrrr",
-        headings=cells("Rule", "Metric", "Questions", "Direct", "Thinking", "Gain", "p"),
-        rows=[_gain_cells(task, one, one.variant_score, one.score) for one in (found.gains if found else ())],
-        notes=(INTERVALS,),
+        columns="llrrrrrr",
+        headings=cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"),
+        rows=[shown for _, shown in _gain_rows(task, found.gains if found else ())],
+        notes=(INTERVALS, _GAINS),
     )
 
 
@@ -262,6 +278,10 @@ def pairs_table(task: TaskReport) -> Table:
             Cell(count(part), remark=number(share), bar=(share,)) for part, share in zip(numbers, shares, strict=True)
         ]
         rows.append(cells(Cell(name, remark=meaning), *counted))
+    solved = [report_rows.decided(one) for one in outcomes.values()]
+    if any(solved):
+        meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
+        rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
     cut = max((one.incomplete for one in outcomes.values()), default=0)
     return Table(
         label=label(task.name, "pairs"),
@@ -327,7 +347,8 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
         rows = []
         for name in report_rows.group_columns(task)[column]:
             asked = {"task": task.name, "column": column, "group": name}
-            group = Cell(name, link=urlencode(asked, errors="replace") if task.items else "")
+            remark = "" if report_rows.is_compared(rules, column, name) else "too few to compare"
+            group = Cell(name, remark=remark, link=urlencode(asked, errors="replace") if task.items else "")
             scores = (score_cell(report_rows.group_score(rule, column, name, metric)) for rule in rules)
             rows.append(cells(group, count(report_rows.group_questions(task, column, name)), *scores))
         yield Table(
@@ -336,5 +357,5 @@ def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
             columns="lr" + "r" * len(rules),
             headings=cells(column, "Questions", *(name_cell(rule.name) for rule in rules)),
             rows=rows,
-            notes=(INTERVALS,),
+            notes=report_rows.said_of_groups(rules, column, metric),
         )

@@ -12,6 +12,10 @@ from medtasks.audit.tables import NOT_DEFINED
 from medtasks.extract.answer import Reason
 
 INTERVALS = "Brackets hold 95 % intervals."
+BY_CONSTRUCTION = (
+    "0 by construction: without the image both questions of a pair are one prompt, which a deterministic model answers "
+    "alike. It has no interval, and what is above it shows that answers depend on the image, not that they are right."
+)
 _MINUS = "−"
 _HUGE = 1e15
 

@@ -96,7 +96,7 @@ def paired_task() -> TaskReport:
         gains=tuple(
             Gain(
                 variant, f"mediconfusion_{variant}", rule.name, "set_accuracy", 0.125, 0.1 - 0.05 * n,
-                0.025 + 0.05 * n, -0.02, 0.1 + 0.05 * n, 0.01 / (n + 1), 352,
+                0.025 + 0.05 * n, -0.02, 0.1 + 0.05 * n, 0.01 / (n + 1), 352, 0.02 / (n + 1),
             )
             for n, variant in enumerate(("blind", "blank", "swapped"))
             for rule in rules

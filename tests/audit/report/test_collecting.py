@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from medtasks.audit.comparing import main_metrics
+from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.recorded import of_scores
-from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
+from medtasks.audit.report.report_tables import summary_table
+from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.samples import Sample
@@ -24,6 +26,7 @@ from medtasks.metrics.metric import Declaration, Estimate, Scale, undeclared
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
+from medtasks.stats.paired import holm
 from medtasks.tasks.task_files import task_file, task_files
 
 from .harness_output import STAMP, texts, write_run
@@ -407,11 +410,38 @@ def test_gains_over_the_variants_of_the_same_run(tmp_path: Path) -> None:
     tasks = {task.name: task for task in report.tasks}
     assert [gain.variant for gain in tasks["mediconfusion"].gains] == ["blind"] * 4 + ["swapped"] * 4
     gains = {(gain.variant, gain.rule, gain.metric): gain for gain in tasks["mediconfusion"].gains}
+    # Letters alone are read alike, so that the rules are one test, and all gains of the report are one family.
+    blind = [gain for gain in gains.values() if (gain.variant, gain.rule) == ("blind", "robust")]
+    assert [gain.same_as for gain in blind] == ["reference"] * 2
+    tests = [gain for gain in gains.values() if not (gain.same_as or gain.by_construction)]
+    assert [gain.p_holm for gain in tests] == holm([gain.p for gain in tests])
+    assert (
+        gains["blind", "robust", "individual_accuracy"].p_holm
+        == gains["blind", "reference", "individual_accuracy"].p_holm
+    )
     of_set, of_images = (gains["blind", "robust", metric] for metric in ("set_accuracy", "individual_accuracy"))
     assert (of_set.score, of_set.variant_score, of_set.difference, of_set.samples) == (1.0, 0.0, 1.0, 16)
     assert (of_images.score, of_images.variant_score, of_images.difference, of_images.samples) == (1.0, 0.5, 0.5, 32)
-    assert 0 < of_set.p < 0.01
-    assert of_set.low > 0.5
+    # Set accuracy without the image is 0 by construction, so that there is nothing to test.
+    assert of_set.by_construction
+    assert all(map(math.isnan, (of_set.low, of_set.high, of_set.p, of_set.p_holm)))
+    assert not of_images.by_construction
+    assert 0 < of_images.p <= of_images.p_holm < 0.01
+    (blind,) = {
+        score for rule in tasks["mediconfusion_blind"].rules for score in rule.scores if score.metric == "set_accuracy"
+    }
+    assert blind.by_construction
+    assert all(map(math.isnan, (blind.error, blind.low, blind.high)))
+    pairs = tasks["mediconfusion"].rules[0].pairs
+    assert (pairs.both_right, pairs.both_wrong, pairs.solved_of_decided.value) == (16, 0, 1.0)
+    assert 0.5 < pairs.solved_of_decided.low < pairs.solved_of_decided.high == 1.0
+    summary = next(row for row in summary_table(report).rows if row[0].text == "mediconfusion")
+    assert summary[6].text.startswith("+50.0 pts [")
+    assert summary[6].text.endswith("] (individual_accuracy)")
+    assert any(
+        note.startswith("mediconfusion, robust: pairs solved : wrong on both sides 16 : 0, 100.0% [")
+        for note in summary_table(report).notes
+    )
     assert of_set.task == "mediconfusion_blind"
     assert tasks["mediconfusion_blind"].gains == ()
     assert tasks["mediconfusion_blind"].items[0].images == ()

@@ -88,7 +88,7 @@ def test_texts_are_texts(drawn):
     words = texts(drawn["mediconfusion/groups/categories"])
     assert {"Cerebral (n = 100)", "Head and Neck (n = 60)", "Nuclear Medicine (n = 20)"} <= set(words)
     assert {"reference", "robust", "guessing, all questions: 25.0%"} <= set(words)
-    assert "set_accuracy with its 95 % interval" in words
+    assert "set_accuracy with simultaneous 95 % intervals" in words
 
 
 def test_the_same_report_gives_the_same_figures(drawn, tmp_path):

@@ -225,7 +225,7 @@ def _group_figure(
         rows.axes.axvline(value, color=style.GREY, linewidth=1, linestyle="--", label=text) for value, text in level
     ]
     set_score_axis(rows.axes, values, main.share)
-    rows.axes.set_xlabel(f"{style.shown_text(metric)} with its 95 % interval")
+    rows.axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
     rows.finish({rule.name: looks[rule.name] for rule in rules}, lines)
     return style.Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
 
@@ -233,12 +233,14 @@ def _group_figure(
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     """Draw how much a task is above its sanity variants, with intervals.
 
-    The metric is the task's main one; where that has no value per sample, the first that has.
+    The metric is the task's main one; where that has no value per sample or is 0 by construction, the next that has.
     """
     known = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
     if not known:
         return None
-    main, metrics = _main(task), [gain.metric for gain in known]
+    constructed = {gain.metric for gain in known if gain.by_construction}
+    main, metrics = _main(task), [gain.metric for gain in known if gain.metric not in constructed]
+    metrics = metrics or [known[0].metric]
     metric = main.metric if main and main.metric in metrics else metrics[0]
     gains, share = [gain for gain in known if gain.metric == metric], is_share(task, metric)
     title = f"{task.name}: difference from its sanity variants"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from medtasks.audit.error_classes import image_names, own_columns
 from medtasks.audit.report.contents import Item
 from medtasks.audit.report.reading.task_reading import Document, TaskReading
-from medtasks.audit.scoring import image_names, own_columns
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values

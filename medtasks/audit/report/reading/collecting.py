@@ -4,23 +4,18 @@ Only several tasks of a run tell what a score owes to the image, and what a grou
 compared with its sanity variants in the same run, question by question.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.comparing import compared_values, main_metrics, run_values
 from medtasks.audit.doctor.weights import fetch_command
-from medtasks.audit.report.contents import Baseline, Gain, RuleScores, RunReport, TaskReport, Thinking
+from medtasks.audit.report.contents import Baseline, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
-from medtasks.audit.report.reading.recorded import (
-    NOT_COMPUTED,
-    recorded_values,
-    rule_reports,
-)
+from medtasks.audit.report.reading.differences import corrected_gains, gains_over
+from medtasks.audit.report.reading.recorded import NOT_COMPUTED, recorded_values, rule_reports
 from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
 from medtasks.audit.report.reading.thinking import thinking_of
@@ -29,8 +24,7 @@ from medtasks.data.manifest import described_images
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.extract.registry import Kind
-from medtasks.metrics.metric import Declaration, Role
+from medtasks.metrics.metric import Declaration
 from medtasks.runs.model_names import model_title
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
@@ -40,8 +34,6 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
 from medtasks.tasks.task_index import mapping_in
 from medtasks.tasks.thinking import THINKING
-
-_DIRECT = "direct"  # what a thinking variant is compared with
 
 
 @dataclass(frozen=True)
@@ -285,7 +277,7 @@ def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
     Tasks have their gains over sanity variants, and groups say whether their members' data are drawn samples.
     """
     by_name = {one.report.name: one for one in sections}
-    return tuple(_finished(one, by_name) for one in sections)
+    return corrected_gains([_finished(one, by_name) for one in sections])
 
 
 def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
@@ -300,64 +292,22 @@ def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
         )
     if one.reading is None:
         return one.report
-    if one.reading.task.variant in THINKING:
-        return replace(one.report, thinking=_thinking(one, one.reading, others.get(str(one.reading.task.base))))
-    gains: list[Gain] = []
-    for variant in OF_IMAGES:
-        other = others.get(f"{one.report.name}_{variant}")
-        if other and other.reading and other.reading.task.base == one.report.name:
-            gains += _paired(one.reading, other.reading) or _recorded(
-                one.reading.task, one.report, variant, other.report
-            )
-    return replace(one.report, gains=tuple(gains)) if gains else one.report
-
-
-def _thinking(one: Section, reading: TaskReading, base: Section | None) -> Thinking | None:
-    gains: list[Gain] = []
-    if base and base.reading:
-        gains = _paired(reading, base.reading) or [*_recorded(reading.task, one.report, _DIRECT, base.report)]
-    return thinking_of(reading, gains)
+    task = one.reading.task
+    if task.variant in THINKING:
+        base = others.get(str(task.base))
+        over_direct = gains_over(one.reading, one.report, base.reading, base.report) if base and base.reading else []
+        return replace(one.report, thinking=thinking_of(one.reading, over_direct))
+    variants = [others[name] for name in (f"{task.name}_{variant}" for variant in OF_IMAGES) if name in others]
+    known = [(other.reading, other.report) for other in variants if other.reading]
+    gains = [
+        gain
+        for other in known
+        if other[0].task.base == task.name
+        for gain in gains_over(one.reading, one.report, *other)
+    ]
+    return replace(one.report, gains=tuple(gains))
 
 
 def _common(values: Sequence[int]) -> int:
     """Return what all values are; 0, which stands for not known, where they differ."""
     return values[0] if len(set(values)) == 1 else 0
-
-
-def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
-    """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
-    said = [{name for name, reply in one.samples.replies.items() if not reply.failed} for one in (base, variant)]
-    shared = set.intersection(*said)
-    if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
-        return []
-    try:
-        metrics = main_metrics(base.task)
-        full, reduced = (
-            run_values(one.task, one.documents, {name: one.samples.replies[name] for name in shared}, metrics).values
-            for one in (base, variant)
-        )
-    except MedTasksError:
-        return []
-    gains = []
-    for (rule, metric), values in full.items():
-        # The difference is the task minus its variant, so that the variant comes first.
-        found = compared_values(reduced.get((rule, metric), {}), values)
-        if found is not None:
-            numbers = (found.second, found.first, found.difference, found.low, found.high, found.p, found.samples)
-            gains.append(Gain(str(variant.task.variant or _DIRECT), variant.task.name, rule, metric, *numbers))
-    return gains
-
-
-def _recorded(task: TaskFile, base: TaskReport, variant: str, other: TaskReport) -> Iterator[Gain]:
-    """Yield the differences of recorded scores, if both were asked the same number of questions; they have no error."""
-    if not base.answered or base.answered != other.answered:
-        return
-    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
-    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
-    for rule in base.rules:
-        others = reduced.get(rule.name, {})
-        known = [score for score in rule.scores if score.metric in others]
-        for score in [one for one in known if one.metric in main] or known[:1]:
-            value = others[score.metric]
-            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan, base.answered)
-            yield Gain(variant, other.name, rule.name, score.metric, *numbers)

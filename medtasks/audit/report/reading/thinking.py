@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.audit.comparing import main_metrics
+from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import Gain, LengthBin, Thinking
 from medtasks.audit.report.reading.task_reading import TaskReading
-from medtasks.audit.scoring import with_interval
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason

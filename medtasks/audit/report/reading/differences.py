@@ -1,0 +1,149 @@
+"""Tests that a report shows: gains of tasks over their variants in the same run, and differences from other runs.
+
+All gains of a report are one family of tests, and so are all differences from other runs.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from medtasks.audit.comparing import (
+    ComparedTask,
+    compare_all,
+    compare_task,
+    corrected_together,
+    main_metrics,
+    paired_values,
+    run_values,
+    same_values,
+)
+from medtasks.audit.report.contents import ComparedScore, Gain, RunComparison, TaskReport
+from medtasks.audit.report.reading.task_reading import TaskReading
+from medtasks.data.variants import WITHOUT_IMAGE
+from medtasks.errors import MedTasksError
+from medtasks.extract.registry import Kind
+from medtasks.metrics.metric import Role
+from medtasks.runs.sources import Source, model_of
+from medtasks.stats.paired import compare_paired, corrected
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import task_file
+
+_DIRECT = "direct"  # what a thinking variant is compared with
+
+
+def gains_over(base: TaskReading, report: TaskReport, variant: TaskReading, variant_report: TaskReport) -> list[Gain]:
+    """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
+
+    They are tested sample by sample where the replies are at hand, and else the differences of the recorded scores.
+    """
+    return _paired(base, variant) or list(_recorded(base.task, report, variant.task, variant_report))
+
+
+def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
+    """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
+    said = [{name for name, reply in one.samples.replies.items() if not reply.failed} for one in (base, variant)]
+    shared = set.intersection(*said)
+    if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
+        return []
+    try:
+        metrics = main_metrics(base.task)
+        full, reduced = (
+            run_values(one.task, one.documents, {name: one.samples.replies[name] for name in shared}, metrics).values
+            for one in (base, variant)
+        )
+    except MedTasksError:
+        return []
+    # The difference is the task minus its variant, so that the variant comes first.
+    values = {key: (reduced.get(key, {}), values) for key, values in full.items()}
+    zero_if_blind = {metric.name for metric in metrics if metric.zero_if_blind}
+    gains = []
+    for (rule, metric), pair in values.items():
+        if pair[0].keys() & pair[1].keys():
+            paired = paired_values(*pair)
+            found, same = compare_paired(*paired), same_values(values, rule, metric)
+            of = (str(variant.task.variant or _DIRECT), variant.task.name, rule, metric)
+            if not found.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
+                scores = (found.second, 0.0, found.difference, math.nan, math.nan, math.nan)
+                gains.append(Gain(*of, *scores, samples=found.samples, same_as=same, by_construction=True))
+                continue
+            scores = (found.second, found.first, found.difference, found.low, found.high, found.p)
+            gains.append(Gain(*of, *scores, samples=found.samples, same_as=same, test=(found, paired)))
+    return gains
+
+
+def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskReport) -> Iterator[Gain]:
+    """Yield the differences of recorded scores, if both were asked the same number of questions; they have no error."""
+    if not base.answered or base.answered != other.answered:
+        return
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
+    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
+    zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
+    for rule in base.rules:
+        others = reduced.get(rule.name, {})
+        known = [score for score in rule.scores if score.metric in others]
+        for score in [one for one in known if one.metric in main] or known[:1]:
+            value = others[score.metric]
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
+            zero = not value and score.metric in zero_if_blind and variant.variant in WITHOUT_IMAGE
+            of = (str(variant.variant or _DIRECT), other.name, rule.name, score.metric)
+            yield Gain(*of, *numbers, samples=base.answered, by_construction=zero)
+
+
+def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
+    """Return the reports of a run with p-values of all their gains corrected together; equal rules are one test."""
+    gains = [
+        (one.name, gain) for one in reports for gain in (*one.gains, *(one.thinking.gains if one.thinking else ()))
+    ]
+    tested = [(name, gain, gain.test) for name, gain in gains if gain.test and not gain.same_as]
+    results = corrected([test for *_, test in tested])
+    by_test = {
+        (name, gain.task, gain.metric, gain.rule): result
+        for (name, gain, _), result in zip(tested, results, strict=True)
+    }
+
+    def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
+        of_tests = [by_test.get((name, one.task, one.metric, one.same_as or one.rule)) for one in gains]
+        return tuple(
+            replace(gain, p=found[0].p, p_holm=found[1], test=None) if found else gain
+            for gain, found in zip(gains, of_tests, strict=True)
+        )
+
+    return tuple(
+        replace(
+            one,
+            gains=together(one.name, one.gains),
+            thinking=replace(one.thinking, gains=together(one.name, one.thinking.gains)) if one.thinking else None,
+        )
+        for one in reports
+    )
+
+
+def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
+    """Compare one run with others; p-values are corrected for the tests against all of them.
+
+    Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
+    :func:`compare_task` and :func:`compare_all`.
+    """
+    compared: dict[tuple[Path, str], ComparedTask] = {}
+    notes: dict[Path, list[str]] = {}
+    for other in dict.fromkeys(others):
+        runs = {"this run": run, str(other): Source(other)}
+        tasks, causes = compare_all(runs) if task is None else ({task: compare_task(task_file(task), runs)}, {})
+        notes[other] = [f"{name}: {cause}" for name, cause in causes.items()]
+        compared |= {(other, name): result for name, result in tasks.items()}
+    scores: dict[Path, list[ComparedScore]] = {other: [] for other in notes}
+    for (other, name), result in corrected_together(compared).items():
+        (overlap,) = result.overlaps.values()
+        if overlap.only_first or overlap.only_second:
+            notes[other].append(
+                f"{name}: only the {overlap.both} questions that both runs answered are compared; {overlap.only_first} "
+                f"were answered in this run only, {overlap.only_second} in the other only."
+            )
+        notes[other] += [f"{name}: {metric} ({rule}) {why}." for (rule, metric), why in result.skipped.items()]
+        for test in result.comparisons:
+            numbers = {key: value for key, value in asdict(test.result).items() if key != "mcnemar"}
+            score = ComparedScore(name, test.rule, test.metric, p_holm=test.holm, same_as=test.same_as, **numbers)
+            scores[other].append(score)
+    names = {other: model_of(Source(other)) or other.name for other in notes}
+    return tuple(RunComparison(names[run], str(run), tuple(scores[run]), tuple(notes[run])) for run in notes)
