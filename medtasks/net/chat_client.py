@@ -11,15 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from loguru import logger
 
 from medtasks.net.servers import RemoteTrouble, Server, trouble_of
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 CHAT = "chat/completions"
