@@ -80,7 +80,7 @@ def clustered_error(
 
     Example:
         >>> found = clustered_error([0.0, 0.0, 1.0, 1.0, 0.0, 1.0], "aabbcc")
-        >>> round(found.error, 4), round(found.degrees, 4), found.effective
+        >>> round(found.error, 4), round(found.degrees, 4), round(found.effective, 4)
         (0.2887, 2.0, 3.0)
     """
     if len(values) != len(clusters):

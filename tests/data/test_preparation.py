@@ -23,7 +23,7 @@ def picture(shade):
 
 
 def info(rows=3, access=Access.PUBLIC):
-    return DatasetInfo("tiles", "Tiles", "drawn tiles", "https://example.org", "1", access, "none", None, rows, None)
+    return DatasetInfo("tiles", "Tiles", "drawn tiles", "https://example.org", "1", access, "none", rows=rows)
 
 
 def document(number, label=0):

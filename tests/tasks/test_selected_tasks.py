@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from medtasks.cli.main import app
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import Manifest
-from medtasks.data.prepared import label, provenance
+from medtasks.data.prepared import label_of, provenance
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
@@ -64,7 +64,7 @@ def test_harness_reads_its_task_file(home):
     assert "tag" in config
     assert not config["tag"]
     assert task_file("mc_head_gd").dataset == "mc_head"
-    assert label("mc_head_gd", "mc_head") == "mc_head_gd [SAMPLE DATA]"
+    assert label_of("mc_head_gd") == "mc_head_gd [SAMPLE DATA]"
 
 
 def test_two_choices_live_side_by_side_and_can_be_made_again(home):

@@ -47,6 +47,7 @@ def test_everything_is_json_and_paths_are_not_in_it() -> None:
         "high": None,
         "share": True,
         "higher_is_better": True,
+        "by_construction": False,
     }
     assert task["rules"][0]["reasons"] == {"empty": 3}
     (item,) = task["items"]
