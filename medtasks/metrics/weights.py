@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
-from medtasks.data.home import home, written_whole
-from medtasks.data.packaged import packaged_facts
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+from medtasks.home import home, written_whole
+from medtasks.packaged import packaged_facts
 
 if TYPE_CHECKING:
     import torch
