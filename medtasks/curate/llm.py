@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Generic, TypeVar
 
-from medtasks.curate.drafts import Drafted, Job, Outcome
+from medtasks.curate.drafts import Drafted, DraftOutcome, Job
 from medtasks.curate.study import Study
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
@@ -44,7 +44,7 @@ _DRAFTING = Role(
 
 
 @dataclass(frozen=True)
-class Prompt:
+class DraftingPrompt:
     """One prompt with its marks."""
 
     name: str
@@ -63,7 +63,7 @@ class Prompt:
         """Return the user's part with the value of each mark; KeyError for a mark that the prompt does not have.
 
         Example:
-            >>> Prompt("p", 1, "", "", "Report: {report}").filled({"{report}": "No {report}."})
+            >>> DraftingPrompt("p", 1, "", "", "Report: {report}").filled({"{report}": "No {report}."})
             'Report: No {report}.'
         """
         return _filled(self.user, values)
@@ -72,7 +72,7 @@ class Prompt:
         """Return the user's part, followed by the block filled from each mapping.
 
         Example:
-            >>> Prompt("p", 1, "", "", "Categorize:", " Caption 0;").with_blocks([{"0": "0"}, {"0": "1"}])
+            >>> DraftingPrompt("p", 1, "", "", "Categorize:", " Caption 0;").with_blocks([{"0": "0"}, {"0": "1"}])
             'Categorize: Caption 0; Caption 1;'
         """
         return self.user + "".join(_filled(self.block, values) for values in blocks)
@@ -91,9 +91,9 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 @cache
-def prompts_in(file: str) -> Mapping[str, Prompt]:
+def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
     """Return the prompts of ``<file>.toml`` of this package by name."""
-    return {name: Prompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
+    return {name: DraftingPrompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
 
 
 def one_line(text: str) -> str:
@@ -137,11 +137,11 @@ class Asked(Generic[T]):
     """Result of one request."""
 
     value: T | None  # read from the reply; not None exactly if the outcome is DRAFTED
-    outcome: Outcome
+    outcome: DraftOutcome
     reason: str = ""  # for no value: one phrase or sentence without sample text
 
 
-def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) -> Asked[T]:
+def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]) -> Asked[T]:
     """Ask for a reply that ``read`` can read, again if it cannot and it is no refusal; nothing raises.
 
     ``user`` is the prompt's user part with its marks filled.
@@ -155,15 +155,19 @@ def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) 
     verdict: Verdict[tuple[T | None]] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
     if verdict.value is not None:
         (value,) = verdict.value
-        return Asked(None, Outcome.REFUSED, "the LLM would not") if value is None else Asked(value, Outcome.DRAFTED)
-    outcome = Outcome.MALFORMED if verdict.failure == BAD_FORMAT else Outcome.FAILED
-    return Asked(None, outcome if verdict.sent else Outcome.NOT_ASKED, verdict.failure or "")
+        return (
+            Asked(None, DraftOutcome.REFUSED, "the LLM would not")
+            if value is None
+            else Asked(value, DraftOutcome.DRAFTED)
+        )
+    outcome = DraftOutcome.MALFORMED if verdict.failure == BAD_FORMAT else DraftOutcome.FAILED
+    return Asked(None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or "")
 
 
 def job_of(
     llm: Judge,
     request: str,
-    prompt: Prompt,
+    prompt: DraftingPrompt,
     values: Mapping[str, str],
     read: Callable[[str], Mapping[str, Any] | None],
 ) -> Job:

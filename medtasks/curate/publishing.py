@@ -89,7 +89,7 @@ FORMS: Mapping[StudyKind, Form] = {
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedStudy:
     """A published study."""
 
     manifest: Manifest
@@ -106,7 +106,7 @@ def publish_study(
     wording: str | None = None,
     balance: bool = True,
     allow_incomplete: bool = False,
-) -> Published:
+) -> PublishedStudy:
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
 
     ``wording`` is the reviewer whose words count where reviewers differ; ``balance`` leaves out the surplus of one
@@ -132,7 +132,7 @@ def publish_study(
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
         copy = group_copy(model, one, [chosen + ending for ending in form.grouped], description)
         write_task_file(one, copy, _COMMAND)
-    return Published(manifest, tuple(tasks), tuple(groups), sheet)
+    return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
 
 
 def _refuse_other_data(name: str, folder: Path, study: Study) -> None:

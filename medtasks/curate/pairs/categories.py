@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import Job, Outcome, category_request, draft_all, read_drafts
+from medtasks.curate.drafts import DraftOutcome, Job, category_request, draft_all, read_drafts
 from medtasks.curate.llm import ask, free_text, job_of, llm_label, one_line, prompts_in, why_not_sent
 from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import Record, StudyImage, read_images, write_private
@@ -112,7 +112,7 @@ def headings(reply: str) -> tuple[str, ...]:
     return ()
 
 
-def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[Outcome]:
+def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
     """Ask for the category of each image of a drafted question, and count the outcomes.
 
     ``names`` are the categories; None takes the paper's list and its prompt to the letter.

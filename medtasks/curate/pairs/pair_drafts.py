@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_all
+from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
 from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not_sent
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
 from medtasks.errors import SourceError
@@ -65,7 +65,7 @@ class PairReply:
     answers: tuple[str, str]  # of the first and the second image
 
 
-def draft_pairs(folder: Path, llm: Judge) -> Counter[Outcome]:
+def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
     """Draft a question for each pair of a study that has none yet, and count the outcomes.
 
     Errors are those of :func:`~medtasks.curate.drafts.draft_all`, and a SourceError for a pair of unknown images.
@@ -79,7 +79,7 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[Outcome]:
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
         if why := next(filter(None, map(why_not_sent, captions)), ""):
             asked = prompt.asked(values, llm_label(llm))
-            line = Drafted(request=pair.pair_id, asked=asked, outcome=Outcome.SKIPPED, reason=why)
+            line = Drafted(request=pair.pair_id, asked=asked, outcome=DraftOutcome.SKIPPED, reason=why)
             jobs[pair.pair_id] = asked, line.model_copy
         else:
             jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(_drafted, pair=pair))
@@ -106,7 +106,7 @@ def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
         question=reply.question,
         options=options,
         answers=answers,
-        outcome=Outcome.REJECTED if why else Outcome.DRAFTED,
+        outcome=DraftOutcome.REJECTED if why else DraftOutcome.DRAFTED,
         reason=why,
     )
 

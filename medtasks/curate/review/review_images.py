@@ -16,7 +16,7 @@ _QUALITY = 85
 
 
 @dataclass(frozen=True)
-class ShownImage:
+class ReviewedImage:
     """One image, encoded so that every browser shows it."""
 
     png: bytes
@@ -31,7 +31,7 @@ class ReviewImages:
         self._kept = lru_cache(_KEPT)(self._encode)
         self._lock = threading.Lock()
 
-    def shown(self, image: str) -> ShownImage:
+    def shown(self, image: str) -> ReviewedImage:
         """Return an image as models see it.
 
         Raises:
@@ -42,9 +42,9 @@ class ReviewImages:
         with self._lock:  # one large image in memory at a time
             return self._kept(image)
 
-    def _encode(self, image: str) -> ShownImage:
+    def _encode(self, image: str) -> ReviewedImage:
         seen = decoded(io.BytesIO(self._images[image].read()), LINEAR)
-        return ShownImage(_encoded(seen.pixels, "PNG", compress_level=1), seen.conversions)
+        return ReviewedImage(_encoded(seen.pixels, "PNG", compress_level=1), seen.conversions)
 
     def thumbnail(self, image: str, side: int) -> bytes:
         """Return an image at most ``side`` pixels wide and high, as JPEG; errors as above."""

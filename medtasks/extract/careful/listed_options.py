@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.option_names import equal_option, options_named
 from medtasks.extract.reading.reply_text import own_words, refuses
-from medtasks.extract.registry import Kind, extractor
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
 _BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"
@@ -35,9 +35,7 @@ _BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
-@extractor(
-    "listed_options", kind=Kind.LABELS, version=2, summary="all letters, else option texts, that the reply lists"
-)
+@extractor("listed_options", AnswerKind.LABELS, "all letters, else option texts, that the reply lists", version=2)
 def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
 

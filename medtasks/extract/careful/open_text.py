@@ -13,13 +13,13 @@ from functools import lru_cache
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.yes_no import is_unsure, yes_no
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import words
 from medtasks.extract.reading.option_numbers import ORDINALS
 from medtasks.extract.reading.reply_text import own_words
-from medtasks.extract.registry import Kind, extractor
 from medtasks.metrics.bleu import bleu1
 from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
@@ -160,8 +160,8 @@ def _cleaned_target(target: str) -> str:
 
 @extractor(
     "multimedeval_vqa_head",
-    kind=Kind.OPEN,
-    summary="MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
+    AnswerKind.OPEN,
+    "MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
 )
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     """Score as MultiMedEval does at d9ac283: tokens are the distinct words of the cleaned texts.
@@ -195,10 +195,7 @@ def target_words(target: str) -> tuple[str, ...]:
 
 
 @extractor(
-    "robust_vqa",
-    kind=Kind.OPEN,
-    version=2,
-    summary="words shared with the key that the reply does not deny; clear yes or no",
+    "robust_vqa", AnswerKind.OPEN, "words shared with the key that the reply does not deny; clear yes or no", version=2
 )
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score with care.

@@ -25,6 +25,7 @@ from functools import lru_cache
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.extract.reading.option_letters import (
     LEADS,
@@ -48,7 +49,6 @@ from medtasks.extract.reading.option_names import (
     whole_option,
 )
 from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, refuses
-from medtasks.extract.registry import Kind, extractor
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
@@ -176,7 +176,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 
 @extractor(
-    "robust_choice", kind=Kind.CHOICE, version=4, summary="letters, option texts and refusals as a careful reader would"
+    "robust_choice", AnswerKind.CHOICE, "letters, option texts and refusals as a careful reader would", version=4
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
@@ -206,9 +206,9 @@ def _read_own(text: str, sample: Sample) -> Answer:
 
 @extractor(
     "robust_kit_choice",
-    kind=Kind.CHOICE,
+    AnswerKind.CHOICE,
+    "robust_choice, options that are letters, and letters in Chinese words",
     version=3,
-    summary="robust_choice, options that are letters, and letters in Chinese words",
 )
 def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
     """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.

@@ -24,6 +24,7 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stance, stances
 from medtasks.extract.reading.option_letters import leads
 from medtasks.extract.reading.option_names import ClassNames, class_names
@@ -35,7 +36,6 @@ from medtasks.extract.reading.option_numbers import (
     without_scale,
 )
 from medtasks.extract.reading.reply_text import declared, own_words, refuses
-from medtasks.extract.registry import Kind, extractor
 
 NO_OPTION = -1
 _FILLER = re.compile(
@@ -178,10 +178,7 @@ _BOTH_SIDES = re.compile(
 
 
 @extractor(
-    "robust_class",
-    kind=Kind.CHOICE,
-    version=2,
-    summary="option numbers, grades and class names as a careful reader would",
+    "robust_class", AnswerKind.CHOICE, "option numbers, grades and class names as a careful reader would", version=2
 )
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names.

@@ -16,9 +16,9 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import is_unable, own_words
-from medtasks.extract.registry import Kind, extractor
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
 _LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
@@ -137,7 +137,7 @@ _ALL_NORMAL = re.compile(
 _NO_FINDING = "nofinding"
 
 
-@extractor("robust_labels", kind=Kind.LABELS, version=2, summary="findings as a careful reader would")
+@extractor("robust_labels", AnswerKind.LABELS, "findings as a careful reader would", version=2)
 def robust_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the labels that a reply gives to a chest image.
 

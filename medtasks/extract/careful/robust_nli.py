@@ -10,9 +10,9 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.yes_no import worded_option
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, stances
 from medtasks.extract.reading.reply_text import declared, is_unable, own_words
-from medtasks.extract.registry import Kind, extractor
 
 _FORMS = {
     "entailment": r"entail(?:s|ed|ing|ments?)?",
@@ -56,7 +56,7 @@ _JOINT = re.compile(
 )
 
 
-@extractor("robust_nli", kind=Kind.CHOICE, version=2, summary="the relation of two sentences as a careful reader would")
+@extractor("robust_nli", AnswerKind.CHOICE, "the relation of two sentences as a careful reader would", version=2)
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.option_names import normalised, words
 from medtasks.extract.reading.reply_text import SENTENCES, is_unable, own_words
-from medtasks.extract.registry import Kind, extractor
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -217,9 +217,7 @@ def _content(text: str) -> list[Mention[str]]:
     return [word for word in stems if word.what not in _FILLERS]
 
 
-@extractor(
-    "robust_yes_no_maybe", kind=Kind.CHOICE, version=2, summary="the verdict on a question as a careful reader would"
-)
+@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "the verdict on a question as a careful reader would", version=2)
 def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 

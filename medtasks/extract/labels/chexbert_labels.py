@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, warn_once
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.labels.labeler import Labels, chosen_findings, label_texts
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.extract.registry import Kind, extractor
 from medtasks.metrics.findings import Finding
 
 NAME = "chexbert_labels"
@@ -19,8 +19,8 @@ NAME = "chexbert_labels"
 
 @extractor(
     NAME,
-    kind=Kind.LABELS,
-    summary="MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
+    AnswerKind.LABELS,
+    "MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
 )
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.

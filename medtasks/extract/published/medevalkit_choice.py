@@ -16,9 +16,9 @@ from itertools import product
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_text import parsed_reply, tagged
-from medtasks.extract.registry import Kind, extractor
 
 NO_LETTER = "text"
 """The target if the gold is a text that is no option, unless the reply is read as that text."""
@@ -165,7 +165,7 @@ _KINDS = (  # name, tags, summary
 
 
 def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
-    @extractor(name, kind=Kind.CHOICE, summary=summary)
+    @extractor(name, AnswerKind.CHOICE, summary)
     def read(reply: str | None, sample: Sample) -> Answer:
         if failure_cause(reply) is not None:
             return Answer.invalid(Reason.ADAPTER_FAILED)

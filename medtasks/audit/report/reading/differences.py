@@ -22,7 +22,7 @@ from medtasks.audit.report.contents import ComparedScore, Gain, RunComparison, T
 from medtasks.audit.report.reading.task_reading import TaskReading
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.metrics.metric import Role
 from medtasks.runs.sources import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
@@ -44,7 +44,7 @@ def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
     """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
     said = [{name for name, reply in one.samples.replies.items() if not reply.failed} for one in (base, variant)]
     shared = set.intersection(*said)
-    if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
+    if not shared or not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
         return []
     try:
         metrics = main_metrics(base.task)

@@ -19,7 +19,7 @@ Question = tuple[str, int]  # item and place of its image
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ReviewerAgreement:
     """Agreement of two reviewers on one criterion, over the questions that both judged."""
 
     what: str  # score, score >= 5 or an aspect
@@ -53,7 +53,7 @@ class Agreement:
 
 def agreements(
     reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
-) -> list[Agreement]:
+) -> list[ReviewerAgreement]:
     """Return the agreement of each two reviewers on scores, on passing and on each aspect; none for fewer than two.
 
     Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
@@ -82,7 +82,7 @@ def _classes(what: str, said: Mapping[str, ItemReview]) -> dict[Question, int]:
 
 def _agreement(
     what: str, pair: tuple[str, str], said: Sequence[Mapping[Question, int]], clusters: Mapping[str, Hashable]
-) -> Agreement:
+) -> ReviewerAgreement:
     first, second = said
     common = [question for question in first if question in second]
     classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
@@ -98,7 +98,7 @@ def _agreement(
     error = error if error >= 0 else math.nan
     low, high = interval(value, error, number - 1, share=False) if common else (math.nan,) * 2
     constant = [len({values[question] for question in common}) == 1 for values in said]
-    return Agreement(
+    return ReviewerAgreement(
         what=what,
         reviewers=pair,
         questions=len(common),
