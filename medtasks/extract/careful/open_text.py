@@ -83,7 +83,14 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
         (['lesion', 'a'], ['lesion'])
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
-    spoken = list(_words(text))
+    spoken, shouting = [], text.isupper()
+    for match in _WORD.finditer(text):
+        if match.lastgroup == "number":
+            whole, _, fraction = match[0].replace(",", "").partition(".")
+            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
+            spoken.append((number, match.start(), match.end()))
+        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
+            spoken.append((_spelled(match[0]), match.start(), match.end()))
     doubtful = [
         (position, start, end)
         for position, (word, start, end) in enumerate(spoken)
@@ -105,22 +112,6 @@ def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int
             ends = begins + len(clause)
         if begins <= start and end <= ends and stance(clause, start - begins, end - begins) is Stance.DENIED:
             yield number
-
-
-def _words(text: str) -> Iterator[tuple[str, int, int]]:
-    shouting = text.isupper()
-    for match in _WORD.finditer(text):
-        if match.lastgroup == "number":
-            yield _plain_number(match[0]), match.start(), match.end()
-        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
-            yield _spelled(match[0]), match.start(), match.end()
-
-
-def _plain_number(written: str) -> str:
-    whole, _, fraction = written.replace(",", "").partition(".")
-    fraction = fraction.rstrip("0")
-    whole = whole.lstrip("0") or "0"
-    return f"{whole}.{fraction}" if fraction else whole
 
 
 def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:

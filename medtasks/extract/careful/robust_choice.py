@@ -146,16 +146,13 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tup
     conclusion = _CONCLUSION.search(text, starts[-1])
     ends = [*starts[1:], conclusion.start() if conclusion else len(text)]
     items = list(zip(order, starts, ends, strict=True))[is_answered:]
-    correct = {letter for letter, start, end in items if _is_praised(text[start:end], options[letters.index(letter)])}
+    correct = set()
+    for letter, start, end in items:
+        item, option = text[start:end], options[letters.index(letter)]
+        if _CORRECT.search(item):
+            item = whole_option(option).sub(" ", item, count=1) if normalised(option) else item  # also an option's word
+            correct |= {letter} if stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED} else set()
     return set() if is_answered else correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
-
-
-def _is_praised(item: str, option: str) -> bool:
-    """Return whether an item calls its option correct, in other words than the option's own."""
-    if not _CORRECT.search(item):
-        return False
-    item = whole_option(option).sub(" ", item, count=1) if normalised(option) else item
-    return stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED}
 
 
 _QUESTION = re.compile(r"\bWhat is the correct answer\?\s*", re.IGNORECASE)
@@ -235,7 +232,10 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     if after:  # what a base model says before it repeats the question is its answer, what follows is invented
         first = only_letters(before, letters) or declared_letters(before, letters) or leading_letters(before, letters)
         text = before if first else "\n".join(after)
-    only, whole, labelled = only_letters(text, letters), equal_option(text, options), _labelled(text, letters, options)
+    only, whole, labelled = only_letters(text, letters), equal_option(text, options), set[str]()
+    label = _LABELLED.fullmatch(text)  # "a: text" is its own letter, and the option whose text it is
+    if label and (index := equal_option(label[2], options)) is not None:
+        labelled = {label[1].upper(), letters[index]}
     if labelled or (whole is not None and len(only) != 1):
         return _settle(labelled or {letters[whole or 0]}, text, letters, options)
     closing = _CLOSING.search(text)
@@ -266,13 +266,6 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
         if not found and not talk:
             return Answer.invalid(Reason.NO_MATCH)
     return _settle(found, text, letters, options) if found else Answer.invalid(Reason.AMBIGUOUS)
-
-
-def _labelled(text: str, letters: Sequence[str], options: Sequence[str]) -> set[str]:
-    """Return the letters of "a: text": its own, and that of the option whose text it is."""
-    label = _LABELLED.fullmatch(text)
-    index = equal_option(label[2], options) if label else None
-    return {label[1].upper(), letters[index]} if label and index is not None else set()
 
 
 def _settle(found: set[str], text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:

@@ -18,7 +18,7 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -206,22 +206,18 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     if not options and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     options = options or _called(text, classes)
-    return _settle(options, text, classes) if options else _affirmed(text, classes)
-
-
-def _settle(options: set[int], text: str, classes: ClassChoices) -> Answer:
-    """Accept a single class unless the text denies it, or affirms exactly one, and that is another."""
     if options == {NO_OPTION}:
         return Answer.invalid(Reason.NO_MATCH)
     if len(options) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    (option,) = options
     by_stance = stances(text, classes.names.mentions)
+    if not options:
+        return _affirmed(by_stance, text, classes)
+    (option,) = options  # unless the text denies it, or affirms exactly one, and that is another
     affirmed = by_stance[Stance.AFFIRMED]
     another = (len(affirmed) == 1 and option not in affirmed) or option in by_stance[Stance.DENIED]
-    if another or not _distinct(option, text, classes):
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(letter(option))
+    is_clear = not another and _distinct(option, text, classes)
+    return Answer.ok(letter(option)) if is_clear else Answer.invalid(Reason.AMBIGUOUS)
 
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
@@ -262,8 +258,7 @@ def _called(text: str, classes: ClassChoices) -> set[int]:
     return named if named == {NO_OPTION} else named - {NO_OPTION}
 
 
-def _affirmed(text: str, classes: ClassChoices) -> Answer:
-    by_stance = stances(text, classes.names.mentions)
+def _affirmed(by_stance: Mapping[Stance, set[int]], text: str, classes: ClassChoices) -> Answer:
     named = by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
     if not named:
         either = by_stance[Stance.OPEN]

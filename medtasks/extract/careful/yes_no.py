@@ -174,16 +174,12 @@ def yes_no(reply: str | None, question: str = "") -> Answer:
     if isinstance(text, Reason):
         return Answer.invalid(text)
     text = own_part(text)
-    found = verdicts(text) or _short(text)
+    plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
+    found = verdicts(text) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     if not found and is_unsure(text):
         return Answer.invalid(Reason.REFUSED)
     found = found or _stated(text, question)
     return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in found else Answer.only(found)
-
-
-def _short(text: str) -> set[str]:
-    plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
-    return {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
 
 
 def _stated(text: str, question: str) -> set[str]:

@@ -130,22 +130,21 @@ def most_similar(lines: Lines, text: str) -> int:
     matcher.set_seq2(text)
     characters = Counter(text)
     best, highest = 0, 0.0
-    for at_most, index in sorted((-_bound(line, text, characters), index) for index, line in enumerate(lines)):
-        if -at_most < highest or -at_most == 0.0:
+    shared = [sum(min(number, characters[each]) for each, number in _counted(line).items()) for line in lines]
+    bounds = [  # of difflib's ratio, computed as difflib does
+        2.0 * number / (len(line) + len(text)) if line or text else 1.0
+        for number, line in zip(shared, lines, strict=True)
+    ]
+    for index in sorted(range(len(lines)), key=lambda index: (-bounds[index], index)):
+        if bounds[index] < highest or bounds[index] == 0.0:
             break
-        if -at_most == highest and index > best:
+        if bounds[index] == highest and index > best:
             continue
         matcher.set_seq1(lines[index])
         ratio = matcher.ratio()
         if ratio > highest or (ratio == highest > 0.0 and index < best):
             best, highest = index, ratio
     return best
-
-
-def _bound(line: str, text: str, characters: Counter[str]) -> float:
-    """Return an upper bound of difflib's ratio, computed as difflib does."""
-    shared = sum(min(number, characters[character]) for character, number in _counted(line).items())
-    return 2.0 * shared / (len(line) + len(text)) if line or text else 1.0
 
 
 @lru_cache(maxsize=4096)

@@ -142,7 +142,13 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
         True
     """
     if sample.document["kind"] != BINARY:
-        return judged(_careful_choice(reply, sample), sample)
+        # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
+        text = (reply or "").strip().casefold()
+        same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
+        if len(same) == 1:
+            return judged(Answer.ok(letter(same[0])), sample)
+        options = sample.options or _UNKNOWN_OPTIONS
+        return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
     answer = yes_no(reply, sample.question)
     return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)
 
@@ -153,12 +159,3 @@ def judged(answer: Answer, sample: Sample) -> Answer:
     counted = Counted.LEFT_OUT if target is None else Counted.SCORED
     correct = target is not None and answer.value == target
     return replace(answer, facts={**answer.facts, "target": target, "correct": correct, "counted": counted})
-
-
-def _careful_choice(reply: str | None, sample: Sample) -> Answer:
-    # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
-    text = (reply or "").strip().casefold()
-    same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
-    if len(same) == 1:
-        return Answer.ok(letter(same[0]))
-    return robust_choice(reply, replace(sample, written_options=sample.options or _UNKNOWN_OPTIONS))

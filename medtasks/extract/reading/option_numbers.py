@@ -90,7 +90,9 @@ def grades_called(text: str) -> list[Mention[int]]:
     for scale in _SCALE.finditer(text):
         match = _GRADE.match(text, scale.end(), scale.end() + _NEAR)
         if match:
-            value = int(match[1]) if match[1] else _spelled(match[2] or match[3])
+            word = match[2] or match[3] or ""
+            spelled = _ROMAN if word.upper() in _ROMAN else _CARDINALS
+            value = int(match[1]) if match[1] else spelled.index(word.upper() if spelled is _ROMAN else word.casefold())
             grades.add(Mention(value, scale.start(), match.end()))
             if match[4]:
                 grades.add(Mention(int(match[4]), scale.start(), match.end()))
@@ -109,7 +111,3 @@ def without_scale(text: str, low: int, high: int) -> str:
 
 def _digits(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def _spelled(word: str) -> int:
-    return _ROMAN.index(word.upper()) if word.upper() in _ROMAN else _CARDINALS.index(word.casefold())

@@ -83,7 +83,13 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
         return Reason.TRUNCATED
     answer = json_field(own, _ANSWER_FIELD)  # the other fields of a JSON object are reasoning
     own = own if answer is None else answer
-    text = _without_markup(_UNDERSCORE.sub(" ", own) if split_names else own)
+    text = _UNDERSCORE.sub(" ", own) if split_names else own
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
+    tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
+    spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))  # up to the first end token
+    text = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
+    text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))  # broken models write thousands of quotes or blanks
     # A reply that begins with a question repeats the one it was asked; only a later one is invented.
     invented = _NEXT_TURN.search(text, 1)
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
@@ -138,16 +144,6 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
         depth = max(depth - 1, 0)
         place = mark.end()
     return None if depth else " ".join([*kept, reply[place:]])
-
-
-def _without_markup(text: str) -> str:
-    """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
-    tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
-    spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))
-    own = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
-    return _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", own))  # broken models write thousands of quotes or blanks
 
 
 def declared(leads: Sequence[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
