@@ -13,7 +13,7 @@ from medtasks.curate.drafts import read_drafts
 from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
 from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
 from medtasks.curate.llm import open_llm
-from medtasks.curate.review.acceptance import balanced, yes_no
+from medtasks.curate.review.reviewer_agreement import balanced, yes_no
 from medtasks.curate.study import StudyKind, read_images
 from medtasks.data.catalogue import Access
 from medtasks.judges.client import Judge

@@ -13,7 +13,7 @@ from typing import Any
 
 from medtasks.curate.datasheet import MARKDOWN, Publication, Settings, as_markdown, datasheet
 from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.review.acceptance import UNSCORED, accepted, balanced
+from medtasks.curate.review.reviewer_agreement import UNSCORED, accepted, balanced
 from medtasks.curate.review.reviews import read_reviews
 from medtasks.curate.study import (
     IMAGES,

@@ -14,6 +14,7 @@ owner says otherwise.
 
 import enum
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medtasks.data.catalogue import Access
+from medtasks.data.images.decoding import LINEAR, DecodedImage, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import SourceRow, json_lines
@@ -78,6 +80,10 @@ class StudyImage(Record):
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise UnreadableImage("its file has changed since the study was made")
         return data
+
+    def decoded(self, side: int | None = None) -> DecodedImage:
+        """Return the image as models see it, coarser if ``side`` pixels suffice; UnreadableImage as above."""
+        return decoded(io.BytesIO(self.read()), LINEAR, side)
 
 
 class ImagePair(Record):
@@ -148,15 +154,15 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
     """
     if not path.is_file():
         return []
-    found = []
+    records = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            found.append(kind.model_validate_json(line))
+            records.append(kind.model_validate_json(line))
         except ValidationError as error:
             raise SourceError(
                 f"{path} line {number} is damaged ({_first(error)}); delete that line, what it held is made again"
             ) from None
-    return found
+    return records
 
 
 def write_lines(path: Path, records: Iterable[BaseModel]) -> None:

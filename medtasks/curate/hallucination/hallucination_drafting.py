@@ -138,7 +138,7 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
     """
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
-        prompt, values, label = with_form(prompt_for(kind, image), _FORMS[kind][0]), _values(image), llm_label(llm)
+        prompt, values, label = with_form(prompt_for(kind, image), _FORMS[kind][0]), _mark_values(image), llm_label(llm)
         digest = prompt.asked(_of(prompt, {_FILTERED: "", **values}), label)
         if kind is StudyKind.KNOWLEDGE_OPEN:
             first = prompts_in(PROMPTS)[_FILTER]
@@ -150,7 +150,7 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
 
 def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPrompt, line: Drafted) -> Drafted:
     """Ask for the questions of one image and complete its line."""
-    values = _values(image)
+    values = _mark_values(image)
     if kind is StudyKind.KNOWLEDGE_OPEN:
         if not image.context[PASSAGES]:
             why = "no passage of the texts shares a word with its report"
@@ -171,7 +171,7 @@ def _of(prompt: DraftingPrompt, values: Mapping[str, str]) -> dict[str, str]:
     return {mark: value for mark, value in values.items() if mark in prompt.user}
 
 
-def _values(image: StudyImage) -> dict[str, str]:
+def _mark_values(image: StudyImage) -> dict[str, str]:
     """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
     values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
     for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
@@ -212,10 +212,10 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
         >>> [bool(banned_phrases(told).search(text)) for text in ("the bounding box", "unmentioned")]
         [True, False]
     """
-    found = _BANNED.search(system)
-    if found is None:
+    rule = _BANNED.search(system)
+    if rule is None:
         return None
-    phrases = [re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', found[1])]
+    phrases = [re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', rule[1])]
     return re.compile(rf"\b(?:{'|'.join(phrases)})(?:e?s)?\b", re.IGNORECASE)
 
 
@@ -224,7 +224,15 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
     drafts, asked = [], set[str]()
     for number, question in enumerate(questions, 1):
         item = f"{image}/{number}"
-        facts = _facts(item, question)
+        facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
+        if isinstance(question, TypedQuestion):
+            facts = _closed(item, question, question.choices or "", question.binary)
+            facts["hallucination"] = question.hallucination
+        elif isinstance(question, YesNoQuestion):
+            facts = _closed(item, question, "", True)
+        elif isinstance(question, ReportQuestion):
+            facts["components"] = question.components.by_aspect()
+            facts["reason"] = "" if any(facts["components"].values()) else "it names no component"
         reason, wording = facts.pop("reason"), normalised(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
         if not reason and wording in asked:
@@ -239,25 +247,11 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
     return tuple(drafts)
 
 
-def _facts(item: str, question: DraftedQuestion) -> dict[str, Any]:
-    """Return a draft's options, answers and what else its kind has, with the ``reason`` why it has no answer."""
-    if isinstance(question, TypedQuestion):
-        facts = _closed(item, question, question.choices or "", question.binary)
-        return {**facts, "hallucination": question.hallucination}
-    if isinstance(question, YesNoQuestion):
-        return _closed(item, question, "", True)
-    facts = {"options": (), "answers": (question.answer,), "reason": ""}
-    if isinstance(question, ReportQuestion):
-        components = question.components.by_aspect()
-        reason = "" if any(components.values()) else "it names no component"
-        return {**facts, "components": components, "reason": reason}
-    return facts
-
-
 def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:
-    """Return the facts of a closed question, its options in an order that the item's id decides.
+    """Return options and answers of a closed question, and the ``reason`` why there is no answer.
 
-    LLMs put the right option first, or never last. Options that speak of each other ("both A and B") keep their order.
+    The item's id decides about the order of its options, because LLMs put the right one first, or never last. Options
+    that speak of each other ("both A and B") keep their order.
     """
     options = tuple(parsed_options(choices))
     if binary or sorted(map(str.casefold, options)) == ["no", "yes"]:

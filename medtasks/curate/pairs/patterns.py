@@ -35,7 +35,6 @@ from medtasks.stats.intervals import LEVEL, interval
 from medtasks.stats.rank_correlation import rank_correlation, rank_correlation_interval
 from medtasks.stats.standard_error import clustered_error, connected_components
 from medtasks.tasks.documents import task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_files
 
 ALL = "all"
@@ -243,7 +242,19 @@ def read_models(
         model = source.run.model if run.is_dir() else run.stem
         for task, file in files.items():
             try:
-                models.append(_model(tasks[task], model, run, file, pairs))
+                documents = task_documents(tasks[task])
+                check_fingerprints([file], task, task_provenance(tasks[task], documents)["fingerprint"])
+                replies = read_replies(file, documents)
+                answered = [document for document in documents if document["doc_id"] in replies]
+                rows = rows_of(tasks[task], answered, replies)
+                row = next((name for name in _CAREFUL if name in rows), next(iter(rows)))
+                asked = dict.fromkeys(str(document["pair_id"]) for document in documents)  # what became questions
+                states = pair_states(rows[row][1], [pair_id for pair_id in asked if pair_id in pairs])
+                if not states:
+                    raise RepliesError(
+                        f"'{task}' asks none of these pairs; is this the study, or source, it was made from?"
+                    )
+                models.append(ModelPairs(model, str(run), task, f"{row}, {rows[row][0]}", states))
             except WithheldReply:  # likelihoods are not
                 causes[f"{task} of {run}"] = (
                     f"'{name}' is credentialed, so that its samples file holds no replies; run it again with "
@@ -254,20 +265,6 @@ def read_models(
     if not models:
         raise RepliesError(f"no results could be read ({'; '.join(f'{of}: {why}' for of, why in causes.items())})")
     return models, causes
-
-
-def _model(task: TaskFile, model: str, run: Path, file: Path, pairs: Mapping[str, ImagePair]) -> ModelPairs:
-    documents = task_documents(task)
-    check_fingerprints([file], task.name, task_provenance(task, documents)["fingerprint"])
-    replies = read_replies(file, documents)
-    rows = rows_of(task, [document for document in documents if document["doc_id"] in replies], replies)
-    row = next((name for name in _CAREFUL if name in rows), next(iter(rows)))
-    rule, scores = rows[row]
-    asked = dict.fromkeys(str(document["pair_id"]) for document in documents)  # of a study, what became questions
-    states = pair_states(scores, [pair_id for pair_id in asked if pair_id in pairs])
-    if not states:
-        raise RepliesError(f"'{task.name}' asks none of these pairs; is this the study, or source, it was made from?")
-    return ModelPairs(model, str(run), task.name, f"{row}, {rule}", states)
 
 
 def pair_states(scores: Sequence[Score], pairs: Iterable[str]) -> dict[str, PairState]:
