@@ -62,7 +62,7 @@ def extractor(name: str, kind: AnswerKind, summary: str, *, version: int = 1) ->
 _MODULES = (
     *("published.mediconfusion_reference", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
     *("careful.robust_nli", "published.multimedeval", "published.vlmevalkit_choice", "careful.open_text"),
-    *("labels.chexbert_labels", "careful.robust_labels", "careful.listed_options", "careful.free_text"),
+    *("labels.labeler", "careful.robust_labels", "careful.listed_options", "careful.free_text"),
     *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
     *("published.medevalkit_vqa", "published.medvlthinker", "published.medxpertqa_authors", "likelihood"),
 )

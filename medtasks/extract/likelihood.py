@@ -17,10 +17,6 @@ def most_likely(losses: Sequence[float]) -> list[int]:
     """Return the indices of the options with the smallest loss; none if a loss is NaN.
 
     The published code counts NaN, a failed forward pass, as option B.
-
-    Example:
-        >>> most_likely([0.7, 0.5, 0.5]), most_likely([0.5, math.nan])
-        ([1, 2], [])
     """
     if not losses or any(math.isnan(loss) for loss in losses):
         return []

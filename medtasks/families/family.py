@@ -23,9 +23,8 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
-from medtasks.extract.labels.chexbert_labels import NAME as CHEXBERT_LABELS
-from medtasks.extract.labels.chexbert_labels import label_replies
-from medtasks.extract.labels.labeler import Labels
+from medtasks.extract.labels.labeler import NAME as CHEXBERT_LABELS
+from medtasks.extract.labels.labeler import Labels, label_replies
 from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options

@@ -44,12 +44,7 @@ class FoundCategories(Record):
 
 
 def given_categories(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas; MedTasksError for fewer than two.
-
-    Example:
-        >>> given_categories("Cerebral, Head and Neck,Spinal")
-        ('Cerebral', 'Head and Neck', 'Spinal')
-    """
+    """Return the names in a list with commas; MedTasksError for fewer than two."""
     names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
     if len(names) < 2:
         raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas, or 'find'")

@@ -15,7 +15,16 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from medtasks.curate.drafts import DraftOutcome, read_drafts
 from medtasks.curate.llm import ask, free_text, llm_label, one_line, prompts_in
 from medtasks.curate.pairs.pair_drafts import PROMPTS
-from medtasks.curate.study import ImagePair, Study, StudyKind, read_images, read_pairs, read_study, write_private
+from medtasks.curate.study import (
+    ImagePair,
+    Study,
+    StudyKind,
+    problem_of,
+    read_images,
+    read_pairs,
+    read_study,
+    write_private,
+)
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
@@ -91,10 +100,8 @@ def published_pairs(source: Path | None) -> KnownPairs:
     try:
         records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
         raise SourceError(
-            f"{path} is malformed ('{'.'.join(map(str, first['loc']))}' is {first['type']}); get it again from "
-            f"{MEDICONFUSION.source}"
+            f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
         ) from None
     pairs = {}
     for pair_id, one in records.items():

@@ -112,12 +112,7 @@ def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
 
 
 def read_pair_reply(text: str) -> PairReply | None:
-    r"""Return the draft in a reply; None for a malformed one.
-
-    Example:
-        >>> read_pair_reply("**Question:** Which side?\nOption1: Left\nOption2: Right\nImage1: Left\nImage2: Option2")
-        PairReply(question='Which side?', options=('Left', 'Right'), answers=('Left', 'Option2'))
-    """
+    """Return the draft in a reply; None for a malformed one."""
     names, values = [], []
     for line in (without_thoughts(text) or "").splitlines():
         if match := _LABELLED.fullmatch(line):

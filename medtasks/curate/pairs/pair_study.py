@@ -61,10 +61,8 @@ def make_pair_study(
 
     The same call changes nothing in a study that is whole; embeddings that an interrupted one made are kept.
 
-    Raises:
-        SourceError: The list cannot be used.
-        MedTasksError: The folder holds a study that was made with something else, an encoder cannot be used, or no
-            pair is confusing.
+    SourceError: the list cannot be used. MedTasksError: the folder holds a study that was made with something else, an
+    encoder cannot be used, or no pair is confusing.
     """
     if not (folder / STUDY).exists():
         check_own_folder(folder, source)

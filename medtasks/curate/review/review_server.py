@@ -24,7 +24,7 @@ import random
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -155,17 +155,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the address holds the token."""
 
     def do_GET(self) -> None:
-        self._answer(self._get)
-
-    def do_POST(self) -> None:
-        self._answer(self._post)
-
-    def _answer(self, method: Callable[[str, str], None]) -> None:
         try:
-            method(*self._asked_for())
+            path, query = self._asked_for()
+            (self._get if self.command == "GET" else self._post)(path, query)
         except _Refused as refused:
             self.close_connection = True  # a body may be left unread
             self._send(json.dumps(refused.content).encode(), "application/json", status=refused.status)
+
+    do_POST = do_GET
 
     def _asked_for(self) -> tuple[str, str]:
         """Return the path after the token, and the query, of a request from our own page."""

@@ -123,14 +123,7 @@ def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
-    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason.
-
-    Example:
-        >>> open_reply("I cannot determine the type, but it appears to be an MRI.")[0]
-        'it appears to be an MRI'
-        >>> open_reply("I'm sorry, but I can't help with that.")[1].value
-        'refused'
-    """
+    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason."""
     text = own_words(reply)
     if isinstance(text, Reason):
         return None, text

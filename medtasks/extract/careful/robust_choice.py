@@ -65,12 +65,7 @@ _NEAR = 400  # characters from a lead-in in which the option's text begins and e
 
 
 def declared_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin".
-
-    Example:
-        >>> declared_options("Aspirin is weak, so the answer is heparin.", ["Aspirin", "Heparin"])
-        {1}
-    """
+    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin"."""
 
     def read(lead: re.Match[str]) -> set[int]:
         near = text[lead.end() : lead.end() + _NEAR]
@@ -98,12 +93,7 @@ def _beginning(near: str, options: Sequence[str]) -> set[int]:
 
 
 def chosen_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options that are a sentence of the reply or are called the best: "Warfarin. It ...", "B is correct".
-
-    Example:
-        >>> chosen_options("Warfarin. Heparin acts faster.", ["Aspirin", "Warfarin"])
-        {1}
-    """
+    """Return the options that are a sentence of the reply or are called the best: "Warfarin. It is", "B is correct"."""
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
     found = {index for index in sentences if index is not None}
     named = [

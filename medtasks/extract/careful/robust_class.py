@@ -145,12 +145,7 @@ class ClassChoices:
 
 @lru_cache(maxsize=64)
 def class_choices(options: tuple[str, ...]) -> ClassChoices:
-    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names.
-
-    Example:
-        >>> class_choices(("0", "1", "2")).shifted, class_choices(("BI-RADS 1", "BI-RADS 2")).shifted
-        (True, False)
-    """
+    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names."""
     numbered = [_GRADE_NAME.fullmatch(option) for option in options]
     matched = [match for match in numbered if match]
     if options and len(matched) == len(options) and len({match[1].casefold() for match in matched}) == 1:

@@ -76,13 +76,7 @@ _FINDING = re.compile(
 
 
 def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
-    """Return the labels named in a clause, in order; of expressions that contain one another only the longest.
-
-    Example:
-        >>> text = "an enlarged heart, no pericardial effusion"
-        >>> [finding.what for finding in findings_named(text, ["Cardiomegaly", "Effusion"])]
-        [0]
-    """
+    """Return the labels named in a clause, in order; of expressions that contain one another only the longest."""
     matches = [
         (match.start(), -match.end(), label)
         for label, pattern in _patterns(tuple(names))

@@ -107,12 +107,7 @@ _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
 def own_part(text: str) -> str:
-    r"""Return the text without a repeated instruction, up to the next instruction that a base model invents.
-
-    Example:
-        >>> own_part("Answer the question with yes, no or maybe. Yes\nAnswer the question with yes or no. B")
-        'Yes'
-    """
+    """Return the text without a repeated instruction, up to the next instruction that a base model invents."""
     parts = [part.strip() for part in _ECHO.split(text)]
     return next((part for part in parts if part), "")
 
@@ -150,12 +145,7 @@ def _said(match: re.Match[str], text: str) -> set[str]:
 
 
 def is_unsure(text: str) -> bool:
-    """Return whether the reply is about its writer's limits: "I cannot tell", "not sure".
-
-    Example:
-        >>> is_unsure("Not sure."), is_unsure("There is no fracture.")
-        (True, False)
-    """
+    """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
     return is_unable(text) or _UNSURE.match(text) is not None
 
 

@@ -121,10 +121,6 @@ def most_similar(lines: Lines, text: str) -> int:
     """Return the index of the first of the lines most similar to a text by difflib; 0 if none is similar at all.
 
     Lines that share too few characters with the text are skipped.
-
-    Example:
-        >>> most_similar(("a. left lung", "b. liver"), "the liver"), most_similar(("a", "b"), "?")
-        (1, 0)
     """
     matcher = SequenceMatcher(None)
     matcher.set_seq2(text)

@@ -119,12 +119,7 @@ def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> A
 
 
 def parsed_option(response: str, options: Sequence[str]) -> str | None:
-    r"""Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one.
-
-    Example:
-        >>> parsed_option("Answer:B.", ["liver", "spleen"]), parsed_option("It is B.", ["liver", "spleen"])
-        (None, 'B')
-    """
+    """Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one."""
     is_boxed = r"\boxed" in response and "<answer>" not in response
     text = boxed(response) if is_boxed else tagged(response, "answer")
     return _last_option(text.strip(), options, (("({})", "({})"), (" {} ", " {} ")))

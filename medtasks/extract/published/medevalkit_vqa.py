@@ -31,12 +31,7 @@ _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
 
 
 def is_closed_question(document: Mapping[str, Any]) -> bool:
-    """Return whether a question is closed.
-
-    Example:
-        >>> is_closed_question({"answer": " No "}), is_closed_question({"answer": "No", "answer_type": "OPEN"})
-        (True, False)
-    """
+    """Return whether a question is closed."""
     answer_type = document.get("answer_type")
     if answer_type is None:
         return str(document["answer"]).strip().lower() in ("yes", "no")

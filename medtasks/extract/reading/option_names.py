@@ -24,12 +24,7 @@ _SIGN = re.compile(r"(?<=[\w%)])\s*([=≠<>≤≥])\s*(?=[\w(-])|([↑↓])|[=�
 
 @lru_cache(maxsize=512)  # the same options are compared in several steps
 def normalised(text: str) -> str:
-    """Return ``text`` in lower case, with one space for each run of blanks and of punctuation but "<" and arrows.
-
-    Example:
-        >>> normalised("  Low-grade FDG uptake. ")
-        'low grade fdg uptake'
-    """
+    """Return ``text`` in lower case, with one space for each run of blanks and of punctuation but "<" and arrows."""
     plain = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
     if not _SIGNS.isdisjoint(plain):
         plain = _SIGN.sub(r" \1\2 ", plain)
@@ -139,12 +134,7 @@ _SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+
 
 
 def words(text: str) -> list[Mention[str]]:
-    """Return the words of a text without articles, singular and in one spelling.
-
-    Example:
-        >>> [word.what for word in words("The Bowen's disease, nevi")]
-        ['bowen', 'disease', 'nevus']
-    """
+    """Return the words of a text without articles, singular and in one spelling."""
     stems = []
     for match in _WORD.finditer(text):
         plain = unicodedata.normalize("NFKC", match[0]).casefold().replace("’", "'").removesuffix("'s")

@@ -54,12 +54,7 @@ def only_numbers(text: str) -> list[int]:
 
 
 def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
-    """Return the numbers that begin at ``start``, with "or" and "and" between them, and where they end.
-
-    Example:
-        >>> numbers_at("2 or 3: mucus")
-        ([2, 3], 6)
-    """
+    """Return the numbers that begin at ``start``, with "or" and "and" between them, and where they end."""
     match = _AT_START.match(text, start)
     return (_digits(match[1]), match.end()) if match else ([], start)
 
@@ -100,12 +95,7 @@ def grades_called(text: str) -> list[Mention[int]]:
 
 
 def without_scale(text: str, low: int, high: int) -> str:
-    """Remove the mention of a whole scale, as in "(from 1 to 5)".
-
-    Example:
-        >>> without_scale("The level (from 1 to 5) is 4", 1, 5)
-        'The level   is 4'
-    """
+    """Remove the mention of a whole scale, as in "(from 1 to 5)"."""
     return re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
 
 

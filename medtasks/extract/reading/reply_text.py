@@ -96,12 +96,7 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
 
 
 def json_field(text: str, name: str) -> str | None:
-    r"""Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts.
-
-    Example:
-        >>> json_field('{"why": "so", "answer": "B. a\\nb', "answer")
-        'B. a\nb'
-    """
+    """Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts."""
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
@@ -161,20 +156,10 @@ def _matches(lead: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
 
 
 def refuses(text: str) -> bool:
-    """Return whether the text declines to choose: it cannot tell, or none of the options fits.
-
-    Example:
-        >>> refuses("None of the above."), refuses("There is an effusion.")
-        (True, False)
-    """
+    """Return whether the text declines to choose: it cannot tell, or none of the options fits."""
     return _REFUSAL.search(text) is not None
 
 
 def is_unable(text: str) -> bool:
-    """Return whether the text says that its writer cannot answer; "none of the lobes" is a statement about an image.
-
-    Example:
-        >>> is_unable("As an AI, I cannot interpret images."), is_unable("None of the lobes is affected.")
-        (True, False)
-    """
+    """Return whether the text says that its writer cannot answer; "none of the lobes" is a statement about an image."""
     return _INABILITY.search(text) is not None
