@@ -134,7 +134,7 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
 def judges_covered(runs: int) -> Iterator[Found]:
     """Yield the coverage of corrected scores and of a judge's sensitivity and specificity.
 
-    As many replies of each verdict are labelled; right replies are beta-binomial in clusters, with a correlation of 0.2.
+    As many replies of each verdict are labelled; right replies are beta-binomial in clusters, correlation 0.2.
     """
     random = np.random.default_rng(5)
     for share, sensitivity, specificity, number, labels, size in JUDGES:

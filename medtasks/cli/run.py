@@ -18,12 +18,12 @@ from medtasks.harness.guarded_run import warn
 from medtasks.harness.guards import check
 from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
 from medtasks.harness.recipes import expansion
-from medtasks.harness.repeats import REPEATS, repeat_notices, repeat_seed, repeat_variables, seeded
+from medtasks.harness.repeats import repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
 from medtasks.runs.redaction import redacted, redacted_arguments
-from medtasks.runs.repeat_folders import repeat_folder
+from medtasks.runs.repeat_folders import REPEATS, repeat_folder
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including
