@@ -6,7 +6,7 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - clustered shares over numbers, sizes and alikeness of clusters: at least 91 %;
 - paired tests of equal models, and equivalence tests of models that differ by the margin, on shared images: at most 6 %
   of runs reject, of which half a point is chance;
-- the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 93 %;
+- the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
     python benchmarks/intervals.py DYADIC_JSONL [RUNS_PER_SETTING]
@@ -156,7 +156,7 @@ def judges_covered(runs: int) -> Iterator[Found]:
                 held[name].append(getattr(found, name).low <= truth <= getattr(found, name).high)
         for name, inside in held.items():
             how = f"share {share:.0%}, {sensitivity:.0%} and {specificity:.0%}, {labels} of {number} labelled"
-            yield f"{name}: {how}, clusters of {size}", float(np.mean(inside)), 0.93, 1.0
+            yield f"{name}: {how}, clusters of {size}", float(np.mean(inside)), 0.92, 1.0
 
 
 def seconds(graph: Graph) -> float:

@@ -12,9 +12,11 @@ from medtasks.audit.doctor.weights import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels
 from medtasks.audit.report.contents import RuleScores, Score, as_json
+from medtasks.audit.report.task_tables import class_table
 from medtasks.audit.report.words import estimate, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
+from medtasks.audit.task_calibration import class_areas
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
@@ -94,12 +96,17 @@ def score(
     by_rule = {name: rule_as_dict(chosen, rule) for name, rule in rules.items()}
     for name, one in checked.items():
         by_rule[name]["judge"] = {"metric": one.metric, "judged": as_json(one.judged), **as_json(one.judge)}
+    classes = class_areas(chosen, documents, recorded)
+    if classes:
+        summary["likelihood_auroc"] = as_json(classes)
     write_json(json_file, {**summary, "rules": by_rule})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     for table in _tables(title, rules, paired=chosen.family.paired):
         show(table)
+    if classes:
+        show(class_table(task, classes))
     if checked:
         show(_judge_table(checked))
     _print_notes(rules, data, len(recorded), len(documents))
