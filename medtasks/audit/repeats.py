@@ -34,7 +34,7 @@ from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rollouts import majority
 from medtasks.runs.repeat_folders import repeat_folders
-from medtasks.runs.repeated_runs import RepeatedRun, read_repeats
+from medtasks.runs.run_repeats import RepeatedRun, read_repeats
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_error, mean_standard_error
