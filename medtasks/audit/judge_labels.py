@@ -15,12 +15,12 @@ from pathlib import Path
 from medtasks.audit.comparing import run_values
 from medtasks.audit.error_classes import image_names, write_replies
 from medtasks.audit.scoring import Documents, Replies
-from medtasks.data.journal import digest_of
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.families.counts import was_asked
 from medtasks.families.family import Asks
 from medtasks.metrics.metric import Metric
+from medtasks.net.journal import digest_of
 from medtasks.stats.judged_share import JudgedShare, judged_share
 from medtasks.tasks.documents import private_datasets
 from medtasks.tasks.task_file import TaskFile

@@ -15,7 +15,7 @@ from medtasks.curate.drafts import Draft, Outcome, read_drafted, tally
 from medtasks.curate.review.agreement import agreements, clusters_of
 from medtasks.curate.review.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.own_datasets import OPTIONS
 
 MARKDOWN = "datasheet.md"
@@ -33,8 +33,8 @@ _OF_PAIRS = (
     "disadvantage, and the set is no sample of images that doctors confuse."
 )
 _SHARED = (
-    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors of set "
-    "accuracy and confusion take each pair for independent and are too small here; '--per-image 1' keeps pairs from "
+    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors "
+    "allow for pairs that share an image, not for several pairs of one patient; '--per-image 1' keeps pairs from "
     "sharing images."
 )
 

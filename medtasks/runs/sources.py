@@ -7,9 +7,9 @@ from pathlib import Path
 
 from medtasks.errors import MedTasksError, RepliesError, warn_once
 from medtasks.runs.repeat_folders import repeat_folders
-from medtasks.runs.run_repeats import read_repeats
 from medtasks.runs.result_files import holds_run, results_next_to, task_of
 from medtasks.runs.run import Run, TaskRun, read_run, run_of_file
+from medtasks.runs.run_repeats import read_repeats
 from medtasks.tasks.task_files import task_files, variant_of
 
 

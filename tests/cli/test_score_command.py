@@ -8,8 +8,8 @@ import sys
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 
 from ..audit.two_runs import own_tasks, write_replies
@@ -218,7 +218,7 @@ def test_unprepared(fails, write):
 
 
 def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):
-    from medtasks.data.sample import write_sample_source
+    from medtasks.data.sources.bundled_sample import write_sample_source
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     write_sample_source(tmp_path / "source")
