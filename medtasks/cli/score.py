@@ -95,20 +95,16 @@ def score(
     checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
     by_rule = {name: rule_as_dict(chosen, rule) for name, rule in rules.items()}
     for name, one in checked.items():
-        by_rule[name]["judge"] = {"metric": one.metric, "judged": as_json(one.judged), **as_json(one.judge)}
+        by_rule[name]["judge"] = {"metric": one.metric, "judged": one.judged, **as_json(one.judge)}
     classes = class_areas(chosen, documents, recorded)
-    if classes:
-        summary["likelihood_auroc"] = as_json(classes)
-    write_json(json_file, {**summary, "rules": by_rule})
+    areas = {"likelihood_auroc": as_json(classes)} if classes else {}
+    write_json(json_file, {**summary, **areas, "rules": by_rule})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    for table in _tables(title, rules, paired=chosen.family.paired):
+    further_tables = [class_table(task, classes)] * bool(classes) + [_judge_table(checked)] * bool(checked)
+    for table in (*_tables(title, rules, paired=chosen.family.paired), *further_tables):
         show(table)
-    if classes:
-        show(class_table(task, classes))
-    if checked:
-        show(_judge_table(checked))
     _print_notes(rules, data, len(recorded), len(documents))
     if problems := list(_problems(rules, limit)):
         raise MedTasksError("\n".join(problems))

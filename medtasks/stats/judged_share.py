@@ -24,8 +24,6 @@ from medtasks.stats.bootstrap import Floats
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import Dyad, mean_error
 
-_VERDICTS = (0.0, 1.0)
-
 
 @dataclass(frozen=True)
 class EstimatedValue:
@@ -67,72 +65,64 @@ def judged_share(
         >>> round(found.corrected.value, 3), round(found.sensitivity.value, 3)  # 0.6 * 0.75 + 0.4 * 0.5, 0.45 / 0.65
         (0.65, 0.692)
     """
-    said, told, weight, is_asked = (np.asarray(one, dtype=np.float64) for one in (verdicts, labels, weights, asked))
-    known = (is_asked == 1) & ~np.isnan(told)
-    of_verdict = [(verdict, (is_asked == 1) & (said == verdict)) for verdict in _VERDICTS]
-    if any(members.any() and (members & known).sum() < 2 for _, members in of_verdict) or not known.any():
+    said, told, weight = (np.asarray(one, dtype=np.float64) for one in (verdicts, labels, weights))
+    is_asked = np.asarray(asked, dtype=bool)
+    told = np.where(is_asked, told, np.nan)
+    known = ~np.isnan(told)
+    given = [verdict for verdict in (0.0, 1.0) if (is_asked & (said == verdict)).any()]
+    if not given or any((known & (said == verdict)).sum() < 2 for verdict in given):
         nothing = EstimatedValue(*[math.nan] * 4)
         return JudgedShare(int(known.sum()), nothing, nothing, nothing, nothing)
-    added = [(verdict, label) for verdict, members in of_verdict if members.any() for label in _VERDICTS]
-    usual = {verdict: weight[members & known].mean() for verdict, members in of_verdict if members.any()}
-    larger = _Replies(
-        np.append(said, [verdict for verdict, _ in added]),
-        np.append(np.where(known, told, np.nan), [label for _, label in added]),
-        np.append(weight, [usual[verdict] for verdict, _ in added]),
-        np.append(is_asked, np.ones(len(added))) == 1,
+    added = [(verdict, label, weight[known & (said == verdict)].mean()) for verdict in given for label in (0.0, 1.0)]
+    more = np.array(added).T
+    larger = _figures(
+        np.append(said, more[0]),
+        np.append(told, more[1]),
+        np.append(weight, more[2]),
+        np.append(is_asked, np.ones(len(added), dtype=bool)),
     )
     in_dyads = any(isinstance(cluster, Dyad) for cluster in clusters)
     names = [f"added label {number}" for number in range(len(added))]
     units = [*clusters, *(Dyad(name, name, name) if in_dyads else ("added", name) for name in names)]
     degrees = len({cluster for cluster, one in zip(clusters, known, strict=True) if one}) - 1.0
-    values = _Replies(said, np.where(known, told, np.nan), weight, is_asked == 1).figures()
-    found = {}
-    for name, (smoothed, linear, members) in larger.figures().items():
-        error = mean_error(linear.tolist(), [unit for unit, one in zip(units, members, strict=True) if one])
-        value, is_share = values[name][0], name != "kappa"
-        size = smoothed * (1 - smoothed) / error.error**2 if error.error > 0 else math.nan
-        low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size if is_share else None)
-        found[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
-    return JudgedShare(int(known.sum()), **found)
+    estimates = {}
+    for name, (value, _) in _figures(said, told, weight, is_asked).items():
+        smoothed, influences = larger[name]
+        error, is_share = mean_error(influences.tolist(), units), name != "kappa"
+        size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
+        low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
+        estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
+    return JudgedShare(int(known.sum()), **estimates)
 
 
-@dataclass(frozen=True)
-class _Replies:
-    """Verdicts, labels, weights and whether the judge was asked, shape (replies,)."""
-
-    verdicts: Floats
-    labels: Floats
-    weights: Floats
-    asked: NDArray[np.bool_]
-
-    def figures(self) -> dict[str, tuple[float, Floats, NDArray[np.bool_]]]:
-        """Return each figure's value, its linearised values and the replies that these are of.
-
-        The error of the mean of linearised values is that of the figure.
-        """
-        right = self.verdicts.copy()  # an estimate of the label without bias, for every reply
-        for verdict in _VERDICTS:
-            members = self.asked & (self.verdicts == verdict)
-            labelled = members & ~np.isnan(self.labels)
-            if labelled.any():
-                total = self.weights[labelled].sum()
-                share = float(self.weights[labelled] @ self.labels[labelled] / total)
-                scale = self.weights[labelled] * (members.sum() / total)
-                right[members] = share
-                right[labelled] += scale * (self.labels[labelled] - share)
-        both, by_people, by_judge = (right * self.verdicts)[self.asked], right[self.asked], self.verdicts[self.asked]
-        a, b, c = both.mean(), by_people.mean(), by_judge.mean()
-        chance = b + c - 2 * b * c
-        with np.errstate(invalid="ignore", divide="ignore"):
-            neither, wrong = 1 - b - c + a, 1 - b
-            kappa = 2 * (a - b * c) / chance
-            slopes = 2 / chance, (-2 * c - kappa * (1 - 2 * c)) / chance, (-2 * b - kappa * (1 - 2 * b)) / chance
-            sensitivity = (both - a / b * by_people) / b
-            specificity = (1 - by_people - by_judge + both - neither / wrong * (1 - by_people)) / wrong
-            of_kappa = slopes[0] * both + slopes[1] * by_people + slopes[2] * by_judge
-        return {
-            "sensitivity": (float(a / b), sensitivity, self.asked),
-            "specificity": (float(neither / wrong), specificity, self.asked),
-            "kappa": (float(kappa), of_kappa, self.asked),
-            "corrected": (float(right.mean()), right, np.ones(len(right), dtype=bool)),
+def _figures(said: Floats, told: Floats, weight: Floats, asked: NDArray[np.bool_]) -> dict[str, tuple[float, Floats]]:
+    """Return each figure and its influence values, shape (replies,): the error of their mean is that of the figure."""
+    right = said.copy()  # an estimate without bias of each label, given or not
+    for verdict in (0.0, 1.0):
+        members = asked & (said == verdict)
+        labelled = members & ~np.isnan(told)
+        if labelled.any():
+            share = np.average(told[labelled], weights=weight[labelled])
+            right[members] = share
+            scale = weight[labelled] * members.sum() / weight[labelled].sum()
+            right[labelled] += scale * (told[labelled] - share)
+    columns = np.stack([right * said, right, said])
+    means = columns[:, asked].mean(axis=1)
+    both, by_people, by_judge = means
+    wrong, chance = 1 - by_people, by_people + by_judge - 2 * by_people * by_judge
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kappa = 2 * (both - by_people * by_judge) / chance
+        figures = {  # value, and slopes by the three means
+            "sensitivity": (both / by_people, (1 / by_people, -both / by_people**2, 0.0)),
+            "specificity": (
+                (wrong - by_judge + both) / wrong,
+                (1 / wrong, (both - by_judge) / wrong**2, -1 / wrong),
+            ),
+            "kappa": (
+                kappa,
+                (2, -2 * by_judge - kappa * (1 - 2 * by_judge), -2 * by_people - kappa * (1 - 2 * by_people)) / chance,
+            ),
         }
+        deviations = (columns - means[:, np.newaxis]) * (asked / asked.mean())
+        found = {name: (float(value), np.array(slopes) @ deviations) for name, (value, slopes) in figures.items()}
+    return {**found, "corrected": (float(right.mean()), right)}
