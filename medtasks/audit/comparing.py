@@ -8,10 +8,10 @@ The value of a sample in a repeated run is its mean over the repeats in which it
 2411.00640, section 3.1); tests and intervals are then those of single runs.
 """
 
+import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any, TypeVar
 
 from medtasks.audit.agreement import Agreement, Overlap, agreement
@@ -123,20 +123,9 @@ def compare_runs(
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
     tests: list[Comparison] = []
-    for first, second in combinations(runs, 2):
+    for first, second in itertools.combinations(runs, 2):
         shared = answered[first].keys() & answered[second].keys()
-        if not shared:
-            raise RepliesError(
-                f"{first} and {second} answered no document in common, so that there is nothing to compare"
-            )
-        # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-        replies = ([{id_: one[id_] for id_ in one if id_ in shared} for one in valid[name]] for name in (first, second))
-        before, after = (mean_values(task, documents, of_run, chosen.values()) for of_run in replies)
-        if before.rules != after.rules:
-            raise RepliesError(
-                f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
-                f"rules read; compare runs of one kind"
-            )
+        before, after = _both_values(task, documents, {name: valid[name] for name in (first, second)}, shared, chosen)
         if unknown := [rule for rule in rules if rule not in before.rules]:
             raise unknown_name("rule", unknown[0], before.rules)
         versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
@@ -156,6 +145,28 @@ def compare_runs(
     numbers = {name: len(of_run) for name, of_run in repeats.items()}
     found = ComparedTask(tests, overlaps, agreements, versions, skipped, repeats=numbers)
     return corrected_together({"": found})[""]
+
+
+def _both_values(
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+    shared: Collection[str],
+    metrics: Mapping[str, AnyMetric],
+) -> tuple[RunValues, RunValues]:
+    """Return the values of two runs on the samples that both answered; errors as of :func:`compare_runs`."""
+    first, second = runs
+    if not shared:
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+    # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+    replies = ([{id_: one[id_] for id_ in one if id_ in shared} for one in repeats] for repeats in runs.values())
+    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in replies)
+    if before.rules != after.rules:
+        raise RepliesError(
+            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different rules "
+            f"read; compare runs of one kind"
+        )
+    return before, after
 
 
 def _tests(
@@ -248,30 +259,30 @@ def mean_values(
     """Return the mean over repeats of each sample's value, of the repeats in which it has one; else as above."""
     found = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
     known = [values for values, replies in zip(found, repeats, strict=True) if replies]
-    values = {key: _means([one.values[key] for one in known]) for key in known[0].values}
+    by_question = {key: values_by_question([one.values[key] for one in known]) for key in known[0].values}
+    values = {
+        key: {question: (cluster, mean(held)) for question, (cluster, held) in questions.items()}
+        for key, questions in by_question.items()
+    }
     skipped = {key: why for one in known for key, why in one.skipped.items()}
     scores = {row: _by_repeat([one.scores[row] for one in found]) for row in known[0].scores}
     return RunValues(known[0].rules, values, skipped, scores)
 
 
-def _means(repeats: Sequence[Values]) -> Values:
-    by_question = values_by_question(repeats)
-    return {question: (cluster, mean(values)) for question, (cluster, values) in by_question.items()}
-
-
 def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, list[float]]]:
-    """Return the cluster of each question, or pair, and its values in the repeats in which it has one."""
+    """Return the cluster of each question, or pair, and its values in the repeats in which it has one.
+
+    Where a repeat lacks an answer to one image of a pair, the dyad of a repeat that has both counts.
+    """
+
+    def members(cluster: Hashable) -> tuple[int, str]:
+        return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
+
     by_question: dict[str, tuple[Hashable, list[float]]] = {}
-    for values in repeats:
-        for question, (cluster, value) in values.items():
-            known, earlier = by_question.get(question, (cluster, []))
-            by_question[question] = (max(known, cluster, key=_members), [*earlier, value])
+    for question, (cluster, value) in itertools.chain.from_iterable(values.items() for values in repeats):
+        known, held = by_question.get(question, (cluster, []))
+        by_question[question] = (max(known, cluster, key=members), [*held, value])
     return by_question
-
-
-def _members(cluster: Hashable) -> tuple[int, str]:
-    """Return the order in which a whole pair comes after one of which a repeat lacks an answer."""
-    return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
 
 
 def _hidden(sample: str) -> str:
