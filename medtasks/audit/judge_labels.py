@@ -6,6 +6,7 @@ The verdict itself is not in the sheet, as it would sway people.
 """
 
 import csv
+import io
 import math
 import random
 from collections.abc import Hashable, Mapping
@@ -102,9 +103,9 @@ def read_labels(path: Path) -> dict[str, Label]:
     """
     labels = {}
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines(keepends=True)
-        delimiter = max(",;\t", key=lines[0].count) if lines else ","
-        table = csv.DictReader(lines, delimiter=delimiter)
+        text = path.read_text(encoding="utf-8-sig")
+        delimiter = max(",;\t", key=text.partition("\n")[0].count)
+        table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
         if lost := {"doc_id", "right", "weight", "digest"} - set(table.fieldnames or ()):
             raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
         for row in table:

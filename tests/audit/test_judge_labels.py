@@ -128,7 +128,12 @@ def test_half_of_each_verdict_is_drawn_with_its_weight(asked, tmp_path):
 
 def test_sheets_as_other_programs_save_them(asked, tmp_path):
     task, sheet = asked("mediconfusion_ff"), tmp_path / "sheet.csv"
-    write_sheet(sheet, task, DOCUMENTS, REPLIES, 10, "fenced")
+    odd = {name: Reply(text=f'={reply.text};\u2028"a", b\r\n') for name, reply in REPLIES.items()}
+    write_sheet(sheet, task, DOCUMENTS, odd, 10, "fenced")
+    filled(sheet, truth)
+    assert next(iter(checked_scores(task, DOCUMENTS, odd, read_labels(sheet)).values())).judge.labels == 10
+    write_sheet(tmp_path / "plain.csv", task, DOCUMENTS, REPLIES, 10, "fenced")
+    sheet = tmp_path / "plain.csv"
     filled(sheet, truth)
     text = sheet.read_text().replace(",", ";").replace(".0;", ",0;").replace(".8;", ",8;")
     (tmp_path / "other.csv").write_text(text, encoding="utf-8-sig")
