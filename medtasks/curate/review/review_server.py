@@ -22,8 +22,10 @@ import io
 import json
 import random
 import secrets
+import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -67,6 +69,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _IDLE_SECONDS = 60
+_MOST_STRANGERS = 32
 _MOST_DIGITS = 9  # of a length; Python reads no number of thousands of them
 
 
@@ -89,6 +92,7 @@ class ReviewServer(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
         self.order = list(file.drafts)
         if seed is not None:
@@ -103,6 +107,23 @@ class ReviewServer(ThreadingHTTPServer):
         """Say nothing of a browser that did not wait, for an image of a question that was left, for example."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; without a pause, a lack of file descriptors would be an endless loop."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(0.05)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and disconnect the oldest stranger where there are too many."""
+        self.strangers[request] = None
+        for oldest in list(self.strangers)[:-_MOST_STRANGERS]:
+            self.strangers.pop(oldest, None)
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
 
     def study(self) -> dict[str, Any]:
         """Return all that the page needs but images."""
@@ -181,6 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if not (known or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
+        if known:
+            self.server.strangers.pop(self.connection, None)
         return path if known else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:
