@@ -34,8 +34,8 @@ import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.batching import Continuation, Encoded, split_continuation
+from medtasks.model_adapters.base.prefixes import Spans
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.prefix.cuts import Spans
 from PIL import Image
 from prefix_sharing import LlavaShaped, sharpen
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers

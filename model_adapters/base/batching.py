@@ -13,6 +13,9 @@ from medtasks.errors import MedTasksError
 
 from .caches import image_keys
 
+Spans = Sequence[tuple[int, int]]
+"""Per image of a prompt, in order, the columns that depend on it: (first, after the last)."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -48,7 +51,7 @@ class PaddedBatch:
     """
 
     ids: torch.Tensor  # shape (batch, length)
-    attention_mask: torch.Tensor  # shape (batch, length); 0 on padding
+    attention_mask: torch.Tensor  # shape (batch, cached columns + length); 0 on padding
     # shape (batch, length); counts the real tokens of each row from 0. To be passed on, because a rotary embedding in
     # float32 rounds differently at shifted positions
     position_ids: torch.Tensor

@@ -4,7 +4,6 @@ Under a device map the language model's layers lie in a row, and all that sees i
 known, not present or has no room is an ``AdapterArgumentError``.
 """
 
-import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -14,23 +13,9 @@ from accelerate.utils import get_balanced_memory, get_max_memory
 from loguru import logger
 from torch import nn
 
-from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.errors import AdapterArgumentError
 
 N = TypeVar("N", bound=nn.Module)
-
-
-def check_processes(processes: int, model: str) -> None:
-    """Check that accelerate and the harness, which reads ``WORLD_SIZE``, agree on the number of processes.
-
-    They do not where several processes are started on a machine without GPU: accelerate then has to be told so, or
-    every process would take itself for the first.
-    """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    if started != processes:
-        raise MedTasksError(
-            f"{model}: {started} processes were started, but accelerate connects {processes}; without a GPU start them "
-            f"with `ACCELERATE_USE_CPU=true torchrun --nproc_per_node {started} -m lmms_eval ...`."
-        )
 
 
 def choose_device(requested: str | None, own: torch.device, processes: int, model: str) -> torch.device:

@@ -129,7 +129,7 @@ def plan_streams(
 
 
 IMAGES: tuple[type, ...] = (Image.Image,)
-"""What a model looks at unless its adapter says more in ``AdapterModel.visual_types``."""
+"""What a model looks at unless its adapter says more in ``MedicalAdapter.visual_types``."""
 VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
 """Images, and volumes: files, arrays, lists of images as slices."""
 
@@ -147,7 +147,7 @@ class Visuals:
 
 
 @dataclass(frozen=True)
-class Sample:
+class LoadedRequest:
     """A request with what it points to."""
 
     request: Request  # the request
@@ -155,8 +155,8 @@ class Sample:
     continuation: str | None  # the text to score; ``None`` for a generation
 
 
-class SampleReader:
-    """Reads the samples of one call of the harness; keeps the images of the last document only."""
+class RequestReader:
+    """Reads the requests of one call of the harness; keeps the images of the last document only."""
 
     def __init__(self, documents: Documents, scored: bool, taken: tuple[type, ...] = IMAGES) -> None:
         self._documents = documents
@@ -164,7 +164,7 @@ class SampleReader:
         self._taken = taken
         self._last: tuple[tuple[Any, ...], Visuals] | None = None
 
-    def read(self, request: Request) -> Sample:
+    def read(self, request: Request) -> LoadedRequest:
         """Load the images and the continuation of a request; what the model does not take is an error."""
         continuation = None
         if self._scored:
@@ -175,7 +175,7 @@ class SampleReader:
         place = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != place:
             self._last = place, Visuals(tuple(self._images(request)))
-        return Sample(request, self._last[1], continuation)
+        return LoadedRequest(request, self._last[1], continuation)
 
     def _document(self, request: Request) -> Any:
         return self._documents[request.task][request.split][request.doc_id]

@@ -12,9 +12,8 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments
-from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, positions_of
+from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, Spans, positions_of
 from ..base.generation import GenerationSettings
-from ..prefix.cuts import Spans
 from .encoding import Prompt, PromptWriter, ScoredPrompt, Template, per_token
 from .loading import HfVlmArguments, check_arguments, load_config, load_model, load_processor
 from .scoring import ContinuationScorer
@@ -77,21 +76,27 @@ class HfVlm(MedicalAdapter):
         slots = [column for column, token in enumerate(prompt.ids) if token == slot]
         return [(0, slots[-1] + 1)] if slots else None
 
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return the processor's batch on the device, pixels in the model's precision; it pads what only it knows."""
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+        """Return the processor's batch on the device, pixels in the model's precision; it pads what only it knows.
+
+        Positions are added unless the model places images in two dimensions by itself. After a cached prefix there are
+        only ids, as no image follows one; a model that takes more per token than is known here (masks of
+        cross-attention) is a ``ValueError`` then.
+        """
+        if before is not None:
+            given = {name for prompt in before.prompts for name in per_token(cast(Prompt, prompt).inputs or {})}
+            if given - _PER_TOKEN:
+                raise ValueError(f"no rule to continue {', '.join(sorted(given - _PER_TOKEN))}")
+            return batch.inputs(input_ids=batch.ids)
         prompts = cast(Sequence[Prompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
-        inputs = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
+        prepared = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
         # Some tokenizers return token types to models that have none.
-        return {
+        inputs: dict[str, Any] = {
             name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
-            for name, value in inputs.items()
+            for name, value in prepared.items()
             if isinstance(value, torch.Tensor) and (name in self._accepted or not name.endswith("token_type_ids"))
         }
-
-    def scoring_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Add the positions, but where the model places images in two dimensions by itself."""
-        inputs = self.model_inputs(batch)
         if "position_ids" in self._accepted and not self._placed_by_model(batch):
             inputs["position_ids"] = positions_of(inputs["attention_mask"].long())
         return inputs
@@ -99,17 +104,6 @@ class HfVlm(MedicalAdapter):
     def _placed_by_model(self, batch: PaddedBatch) -> bool:
         own = any(hasattr(module, "get_rope_index") for module in self.network.modules())
         return own and bool(cast(Prompt, batch.prompts[0]).images)
-
-    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
-        """Return ids; no image follows a prefix."""
-        return self.continuation_inputs(suffix.ids, whole)
-
-    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
-        """Return ids; a model that takes more per token than is known here (masks of cross-attention) is an error."""
-        given = {name for prompt in contexts.prompts for name in per_token(cast(Prompt, prompt).inputs or {})}
-        if given - _PER_TOKEN:
-            raise ValueError(f"no rule to continue {', '.join(sorted(given - _PER_TOKEN))}")
-        return {"input_ids": ids}
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return what a model notes that places images in two dimensions."""

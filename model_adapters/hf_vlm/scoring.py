@@ -16,11 +16,11 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 
+from ..base.adapter import MedicalAdapter
 from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, score, token_losses
 from ..base.generation import GenerationSettings, decoding_config
-from ..base.model import AdapterModel
-from ..prefix.cached_prefix import PrefixCache
-from ..prefix.sharing import Questions, score_by_question
+from ..base.prefixes import PrefixCache
+from ..base.shared_scoring import Questions, score_by_question
 from .encoding import Prompt, ScoredPrompt
 
 Inputs = Mapping[str, torch.Tensor]
@@ -43,7 +43,7 @@ class ContinuationScorer:
     The transformers model stays in the adapter's attributes, where the harness frees it.
     """
 
-    def __init__(self, adapter: AdapterModel) -> None:
+    def __init__(self, adapter: MedicalAdapter) -> None:
         self._adapter = adapter
         self._fits: dict[tuple[str, bool], bool] = {}
 
@@ -99,7 +99,7 @@ class ContinuationScorer:
 
     def _in_one_pass(self, items: Sequence[Continuation]) -> list[Likelihood]:
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = self._adapter.scoring_inputs(batch)
+            inputs = self._adapter.model_inputs(batch)
             for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
                 if ids[-item.tokens :] != item.targets:
                     raise ValueError("the processor does not put the continuation at the end")
@@ -111,7 +111,9 @@ class ContinuationScorer:
         adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
         contexts = pad_left([prompt.context for prompt in prompts], adapter.pad_id, adapter.device)
         targets = pad_right([prompt.targets for prompt in prompts], adapter.pad_id, adapter.device)
-        logits = forced_logits(adapter.network, adapter.model_inputs(contexts), targets, adapter.pad_id)
+        inputs = adapter.model_inputs(contexts)
+        inputs.pop("position_ids", None)  # transformers counts them itself
+        logits = forced_logits(adapter.network, inputs, targets, adapter.pad_id)
         losses, hits = token_losses(logits, targets)
         lengths = [len(prompt.targets) for prompt in prompts]
         return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]

@@ -13,7 +13,7 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
+from ..base.batching import Continuation, Encoded, Spans, split_continuation
 from ..base.device import check_device_map, place
 from ..checkpoints.reading import (
     CheckpointError,
@@ -24,7 +24,6 @@ from ..checkpoints.reading import (
     stored_tensors,
 )
 from ..checkpoints.vision import clip_pixels
-from ..prefix.cuts import Spans
 from .checkpoint import MISTRAL, llava_config, load_network, merged_tensors, read_config, read_tower_config
 
 UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
@@ -127,7 +126,7 @@ class LlavaMed(MedicalAdapter):
             if v15
             else ConversationPrompt(folder, patches, bool(stored.get("mm_use_im_start_end", False)))
         )
-        self.stop_strings = self._prompt.stops
+        self.slot_id, self.stop_strings = self._prompt.slot_id, self._prompt.stops
         limit = int(config.text_config.max_position_embeddings)
         self._max_length = given.max_length or int(stored.get("tokenizer_model_max_length") or limit)
         if self._max_length > limit:
@@ -180,14 +179,6 @@ class LlavaMed(MedicalAdapter):
         seen = parts.vision_tower(pixels.to(self.network.lm_head.weight.dtype)).last_hidden_state
         features: torch.Tensor = parts.multi_modal_projector(seen[:, 1:]).flatten(0, 1)
         return features
-
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return embeddings with the image features in their slots."""
-        features = [row for row in self.cached_features(batch.pixels) if row is not None]
-        slots = (batch.ids == self._prompt.slot_id) & batch.attention_mask.bool()
-        embedded = self.network.get_input_embeddings()(batch.ids)
-        filled = embedded.masked_scatter(slots[..., None], torch.cat(features)) if features else embedded
-        return batch.inputs(inputs_embeds=filled)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``."""

@@ -11,11 +11,10 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
+from ..base.batching import Continuation, Encoded, PaddedBatch, Spans, split_continuation
 from ..base.device import check_device_map, place
 from ..checkpoints.reading import SentencePieceText, published_folder
 from ..checkpoints.vision import clip_pixels
-from ..prefix.cuts import Spans
 from .checkpoint import load_network, locate_weights, read_llama_config
 from .network import MedFlamingoNetwork, MediaAttention, stack_media, text_time
 
@@ -105,19 +104,15 @@ class MedFlamingo(MedicalAdapter):
             return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
         return [(end - 1, end) for end in ends]
 
-    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
-        """Return ids; text may look at an image of the prefix."""
-        return self.continuation_inputs(suffix.ids, whole)
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+        """Return ids, latents of the prompts' images, and which image every position of the prompts looks at.
 
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return ids, latents of the images and which image every position looks at."""
-        return batch.inputs(**self.continuation_inputs(batch.ids, batch))
-
-    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
-        """Return ids with what belongs to their contexts; the language model sees from the cache where they stand."""
-        media = stack_media(self.cached_features(contexts.pixels))
-        times = text_time(contexts.ids, contexts.attention_mask, self._markers[IMAGE], self._mode)
-        return {"input_ids": ids, "media": media, "text_time": times}
+        Text may look at an image before it; the language model sees from the cache where the ids stand.
+        """
+        prompts = before or batch
+        media = stack_media(self.cached_features(prompts.pixels))
+        times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
+        return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text without markers and without the unknown piece, which the official demo removes too."""

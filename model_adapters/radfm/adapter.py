@@ -13,11 +13,10 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
+from ..base.batching import Continuation, Encoded, PaddedBatch, Spans, split_continuation
 from ..base.device import check_device_map, place
 from ..base.requests import VOLUMES
 from ..checkpoints.reading import SentencePieceText
-from ..prefix.cuts import Spans
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT
 from .volumes import Volume, image_volume, read_volume, stack_volumes
@@ -106,9 +105,10 @@ class RadFM(MedicalAdapter):
             spans.append((start, columns[-1] + 1) if columns else (0, 0))
         return spans
 
-    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
         """Return embeddings; a slot's id counts from the prompt's first image, so all of its images are given."""
-        return {"inputs_embeds": self.network.embed(suffix.ids, self.cached_features(whole.pixels))}
+        features = self.cached_features((before or batch).pixels)
+        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, features))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text, without special tokens and, as in the published code, without unknown ones."""

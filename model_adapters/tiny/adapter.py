@@ -20,9 +20,8 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, argument
-from ..base.batching import Continuation, Encoded
-from ..base.generation import GenerationSettings, Reply
-from ..prefix.cuts import Spans
+from ..base.batching import Continuation, Encoded, Spans
+from ..base.generation import CountedReply, GenerationSettings
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -90,14 +89,6 @@ class TinyNetwork(nn.Module):
         features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
         return features
 
-    def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        """Embed ids of shape (batch, length) and fill the image slots: shape (batch, length, width)."""
-        embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids)
-        present = [row.flatten(0, 1) for row in features if row is not None]
-        if present:
-            embedded[ids == IMAGE_ID] = torch.cat(present)
-        return embedded
-
 
 def _sizes(width: int) -> dict[str, Any]:
     layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS}
@@ -139,8 +130,7 @@ class MedTasksTiny(MedicalAdapter):
 
     model_id: ClassVar[str] = "medtasks_tiny"
     arguments_type: ClassVar[type[AdapterArguments]] = TinyArguments
-    pad_id = PAD_ID
-    stop_ids = (END_ID,)
+    pad_id, slot_id, stop_ids = PAD_ID, IMAGE_ID, (END_ID,)
 
     def load(self) -> None:
         """Build the network; the same seed gives the same weights on every machine and device."""
@@ -174,7 +164,7 @@ class MedTasksTiny(MedicalAdapter):
         begun = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # as long as what was decoded
         for stop in settings.until:
             begun = begun.partition(stop)[0]
-        return Reply(begun.strip(), getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+        return CountedReply(begun.strip(), getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters."""

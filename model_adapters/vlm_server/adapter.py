@@ -17,7 +17,7 @@ from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.data.journal import AsyncJournal, Journal, digest_of, journal_folder
+from medtasks.data.journal import AsyncJournal, digest_of, journal_folder
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
 from medtasks.net.chat_client import ChatClient
@@ -25,10 +25,9 @@ from medtasks.net.chat_client import ChatClient
 from ..base.arguments import HarnessArguments
 from ..base.batch_runner import FailureLog
 from ..base.batching import Likelihood
-from ..base.fingerprint import model_fingerprint
-from ..base.generation import GenerationSettings, Reply, read_settings
+from ..base.generation import CountedReply, GenerationSettings, read_settings
 from ..base.harness_adapter import HarnessAdapter
-from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
+from ..base.requests import LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
 from .answers import check_places, reply_record
 from .arguments import VlmServerArguments, check_arguments, check_given
 from .client import BadAnswer, Record, Refused, ServerGone, ServerPool
@@ -94,7 +93,9 @@ class VlmServer(HarnessAdapter):
         if any(one.num_beams > 1 for one in settings):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")
         units = plan_streams(read, lambda _: None, attrgetter("name", "repeat"), image_names(self.task_dict))
-        replies = self._run("generate_until", read, units, self._reply_to, lambda cause: Reply(failed_reply(cause)))
+        replies = self._run(
+            "generate_until", read, units, self._reply_to, lambda cause: CountedReply(failed_reply(cause))
+        )
         return self.handed_replies(read, replies)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
@@ -153,7 +154,7 @@ class VlmServer(HarnessAdapter):
 
     # ---- samples ----
 
-    async def _reply_to(self, samples: Sequence[Sample]) -> list[Reply]:
+    async def _reply_to(self, samples: Sequence[LoadedRequest]) -> list[CountedReply]:
         (sample,) = samples
         request = sample.request
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
@@ -163,14 +164,14 @@ class VlmServer(HarnessAdapter):
         text = text[: min((at for stop in settings.until if (at := text.find(stop)) >= 0), default=len(text))].strip()
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
-        return [Reply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
+        return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
 
-    async def _scores(self, samples: Sequence[Sample]) -> list[Likelihood | BadAnswer]:
+    async def _scores(self, samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
         assert self._scorer is not None
         options = [sample.continuation or "" for sample in samples]
         return await self._scorer.scores(await self._prompt(samples[0], options), options)
 
-    async def _prompt(self, sample: Sample, options: Sequence[str] = ()) -> ServedPrompt:
+    async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation; text that the model would read as a special token is a BadAnswer."""
         prompt = ServedPrompt.of(sample, self.arguments.system_prompt)
         for text in sorted(possibly_special([*prompt.texts, *options])):
@@ -190,17 +191,17 @@ class VlmServer(HarnessAdapter):
         kind: str,
         requests: Sequence[Request],
         streams: Sequence[Sequence[Sequence[int]]],
-        work: Callable[[Sequence[Sample]], Awaitable[Sequence[Any]]],
+        work: Callable[[Sequence[LoadedRequest]], Awaitable[Sequence[Any]]],
         fallback: Callable[[str], Result],
     ) -> list[Result]:
         """Do ``work`` on the samples of each unit of positions, as many at once as may be under way."""
-        reader = SampleReader(self.task_dict, kind == "loglikelihood")
+        reader = RequestReader(self.task_dict, kind == "loglikelihood")
         failures = FailureLog(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
         bar: tqdm[Any]
 
-        def samples(unit: Sequence[int]) -> list[Sample]:
+        def samples(unit: Sequence[int]) -> list[LoadedRequest]:
             """Read the samples of one document in the thread that reads, where their images are digested, too."""
             read = [reader.read(requests[position]) for position in unit]
             assert read[0].visuals.digests is not None
@@ -239,14 +240,12 @@ class VlmServer(HarnessAdapter):
         failures.settle()
         return [results[position] for position in range(len(requests))]
 
-    def _open_journal(self, build: str | None) -> tuple[str, AsyncJournal]:
+    def _open_journal(self, build: str | None) -> AsyncJournal:
         """Open the journal of this model; where servers tell their build, their addresses may change."""
-        folder = journal_folder(self.arguments.journal, self.model_id)
-        assert folder is not None
         arguments = replace(self.arguments, base_url="") if build else self.arguments
-        identity = digest_of({**self.facts, "build": build})
-        fingerprint = model_fingerprint(self.model_id, type(self), arguments, "server", identity)
-        return fingerprint, AsyncJournal(Journal(folder, fingerprint, self.rank, self.world_size))
+        journal = self.open_journal(arguments, "server", lambda: digest_of({**self.facts, "build": build}))
+        assert journal is not None
+        return AsyncJournal(journal)
 
     # ---- the servers ----
 

@@ -24,8 +24,6 @@ _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided"
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
 
 Record = dict[str, Any]
-OpenJournal = Callable[[str | None], tuple[str, AsyncJournal]]
-"""Opens the journal of servers of one build; returns a digest of all that decides beside a request, too."""
 Read = Callable[[Mapping[str, Any]], Record]
 """Turns an answer into what the journal keeps of it; a BadAnswer where that is no valid answer to the request."""
 
@@ -55,9 +53,8 @@ class ServerPool:
             for server in servers
         ]
         self.build: str | None = None  # the servers' build and configuration, once the first of them has answered
-        self.open_journal: OpenJournal | None = None
+        self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # of servers of one build
         self.journal: AsyncJournal | None = None
-        self._fingerprint = ""
         self._is_told, self._telling = False, asyncio.Lock()
         self.replayed = 0
         self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
@@ -108,7 +105,7 @@ class ServerPool:
                 return known
             record = read(answer)
             if self.journal is not None:
-                await self.journal.add({digest_of(self._fingerprint, *what): Entry(record, 0)})
+                await self.journal.add({digest_of(*what): Entry(record, 0)})
             return record
 
         while standing := [server for server in self.servers if server.gone is None and server not in failed]:
@@ -143,7 +140,7 @@ class ServerPool:
 
     def _replayed(self, what: tuple[str, Record]) -> Record | None:
         """Return what an earlier run was answered to a request, by path and body with digests of images."""
-        entry = None if self.journal is None else self.journal.replay(digest_of(self._fingerprint, *what))
+        entry = None if self.journal is None else self.journal.replay(digest_of(*what))
         if entry is None:
             return None
         self.replayed += 1
@@ -183,7 +180,7 @@ class ServerPool:
         if not self._is_told:
             self._is_told, self.build = True, known
             if self.open_journal is not None:
-                self._fingerprint, self.journal = self.open_journal(known)
+                self.journal = self.open_journal(known)
         elif known != self.build:
             raise ServerGone(
                 f"{server.server.name} is another build or configuration ({known}) than the one that answered first "

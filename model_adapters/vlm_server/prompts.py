@@ -13,7 +13,7 @@ from PIL import Image
 from medtasks.errors import MedTasksError
 
 from ..base.caches import BoundedCache
-from ..base.requests import Sample
+from ..base.requests import LoadedRequest
 
 IMAGE_MARK = "<image>"
 """Where an image stands in a prompt that places its images; without any, images come first."""
@@ -35,7 +35,7 @@ class ServedPrompt:
     digests: tuple[str, ...]  # of the images' pixels
 
     @classmethod
-    def of(cls, sample: Sample, system: str | None) -> "ServedPrompt":
+    def of(cls, sample: LoadedRequest, system: str | None) -> "ServedPrompt":
         """Place the images of a sample; another number of marks than of images is a ``MedTasksError``."""
         text, images = sample.request.context, sample.visuals.images
         pieces = text.split(IMAGE_MARK)

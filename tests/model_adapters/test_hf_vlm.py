@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 import torch
+from medtasks.model_adapters.base import prefixes, shared_scoring
 from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
@@ -15,7 +16,6 @@ from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
 from medtasks.model_adapters.hf_vlm.scoring import tail_logits
-from medtasks.model_adapters.prefix import cuts, sharing
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -92,8 +92,8 @@ def adapter(folder):
 @pytest.fixture
 def cut(monkeypatch):
     """Prompts are cut behind their images although those of tiny models take few tokens."""
-    monkeypatch.setattr(cuts, "OWN_LENGTH", 4)
-    monkeypatch.setattr(cuts, "LEAST_LENGTH", 3)
+    monkeypatch.setattr(prefixes, "OWN_LENGTH", 4)
+    monkeypatch.setattr(prefixes, "LEAST_LENGTH", 3)
 
 
 def scoring(doc_ids, options=OPTIONS):
@@ -314,7 +314,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
         raise IndexError
 
     monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
-    monkeypatch.setattr(sharing, "_read", broken)
+    monkeypatch.setattr(shared_scoring, "_read", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
