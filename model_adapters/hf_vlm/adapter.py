@@ -14,9 +14,9 @@ from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments
 from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, Spans, positions_of
 from ..base.generation import GenerationSettings
-from .encoding import Prompt, PromptWriter, ScoredPrompt, Template, per_token
+from .continuation_scorer import ContinuationScorer
+from .encoding import ProcessedPrompt, PromptWriter, ScoredPrompt, Template, per_token
 from .loading import HfVlmArguments, check_arguments, load_config, load_model, load_processor
-from .scoring import ContinuationScorer
 
 # What belongs to every token and is known for text: an id, attended to, of no image.
 _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
@@ -70,7 +70,7 @@ class HfVlm(MedicalAdapter):
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
         """Return one span for all images, from the first token on: a prefix ends behind the last of them."""
-        if not cast(Prompt, prompt).images:
+        if not cast(ProcessedPrompt, prompt).images:
             return []
         slot = getattr(self.network.config, "image_token_id", None)
         slots = [column for column, token in enumerate(prompt.ids) if token == slot]
@@ -84,11 +84,13 @@ class HfVlm(MedicalAdapter):
         cross-attention) is a ``ValueError`` then.
         """
         if before is not None:
-            given = {name for prompt in before.prompts for name in per_token(cast(Prompt, prompt).inputs or {})}
+            given = {
+                name for prompt in before.prompts for name in per_token(cast(ProcessedPrompt, prompt).inputs or {})
+            }
             if given - _PER_TOKEN:
                 raise ValueError(f"no rule to continue {', '.join(sorted(given - _PER_TOKEN))}")
             return batch.inputs(input_ids=batch.ids)
-        prompts = cast(Sequence[Prompt], batch.prompts)
+        prompts = cast(Sequence[ProcessedPrompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
         prepared = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
         # Some tokenizers return token types to models that have none.
@@ -103,7 +105,7 @@ class HfVlm(MedicalAdapter):
 
     def _placed_by_model(self, batch: PaddedBatch) -> bool:
         own = any(hasattr(module, "get_rope_index") for module in self.network.modules())
-        return own and bool(cast(Prompt, batch.prompts[0]).images)
+        return own and bool(cast(ProcessedPrompt, batch.prompts[0]).images)
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return what a model notes that places images in two dimensions."""
@@ -138,9 +140,9 @@ class HfVlm(MedicalAdapter):
         return _by_kind(items, kind, score)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        return _by_kind(items, lambda item: bool(cast(Prompt, item.sequence).images), self._scorer.whole)
+        return _by_kind(items, lambda item: bool(cast(ProcessedPrompt, item.sequence).images), self._scorer.whole)
 
-    def _checked(self, prompt: Prompt) -> Prompt:
+    def _checked(self, prompt: ProcessedPrompt) -> ProcessedPrompt:
         limit = self.arguments.max_length
         if limit is not None and len(prompt.ids) > limit:
             raise MedTasksError(f"the prompt has {len(prompt.ids)} tokens, max_length allows {limit}")

@@ -1,6 +1,6 @@
 """``llava_med``: LLaVA-Med v1.5 (and v1.0) from the published weights, and their prompts as token ids."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,6 @@ from ..base.device import check_device_map, place
 from ..checkpoints.reading import (
     CheckpointError,
     SentencePieceText,
-    Stored,
     published_folder,
     read_json,
     stored_tensors,
@@ -135,21 +134,17 @@ class LlavaMed(MedicalAdapter):
                 f"{self._max_length}."
             )
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
-        tower_weights = tower_folder if openai else None
-        network = load_network(config, stored, self._tensors(folder, v15), folder, tower_weights, given.torch_dtype)
-        self.network = place(network, network, self.device, given.device_map, self.model_id)
-
-    def _tensors(self, folder: Path, v15: bool) -> Iterator[Stored]:
-        given = self.arguments
         if given.base is not None and v15:
             raise AdapterArgumentError("llava_med: argument 'base' belongs to the delta of v1.0; v1.5 is complete.")
-        if given.base is not None:
-            return merged_tensors(folder, published_folder(given.base, "base"))
-        if not v15 and "delta" in Path(given.pretrained).name.lower():
+        if given.base is None and not v15 and "delta" in Path(given.pretrained).name.lower():
             raise AdapterArgumentError(
                 f"llava_med: '{given.pretrained}' looks like the delta of v1.0; give base=<folder of LLaMA-7B v1> too."
             )
-        return stored_tensors(folder)
+        base = None if given.base is None else published_folder(given.base, "base")
+        tensors = stored_tensors(folder) if base is None else merged_tensors(folder, base)
+        tower_weights = tower_folder if openai else None
+        network = load_network(config, stored, tensors, folder, tower_weights, given.torch_dtype)
+        self.network = place(network, network, self.device, given.device_map, self.model_id)
 
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put text and images in the template."""

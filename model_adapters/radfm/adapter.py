@@ -19,7 +19,7 @@ from ..base.requests import VOLUMES
 from ..checkpoints.reading import SentencePieceText
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT
-from .volumes import Volume, image_volume, read_volume, stack_volumes
+from .voxels import Volume, image_volume, read_volume, stack_volumes
 
 _UNKNOWN_ID = 0
 

@@ -29,11 +29,11 @@ from ..base.generation import CountedReply, GenerationSettings, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
 from .answers import check_places, reply_record
-from .arguments import VlmServerArguments, check_arguments, check_given
-from .client import BadAnswer, Record, Refused, ServerGone, ServerPool
+from .option_scorer import LikelihoodsMissing, OptionScorer
 from .prompts import ServedPrompt, possibly_special, surely_special
 from .routes import OpenTurn, TokenIds, Tokenizer
-from .scoring import LikelihoodsMissing, OptionScorer
+from .server_arguments import VlmServerArguments, check_arguments, check_given
+from .server_client import BadAnswer, Record, Refused, ServerGone, ServerPool
 from .sglang import SglangScorer
 
 Result = TypeVar("Result")

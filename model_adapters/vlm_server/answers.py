@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .client import BadAnswer, Record
 from .prompts import ServedPrompt
+from .server_client import BadAnswer, Record
 
 _MINUS_INFINITY = -9999.0
 _ROUNDING = 1e-3

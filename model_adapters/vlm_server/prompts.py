@@ -90,23 +90,24 @@ class ImageUrls:
 
     async def of(self, prompt: ServedPrompt) -> list[str]:
         """Return one data URL per image. PNG, because every pixel counts."""
+
+        async def encode(image: Image.Image, digest: str) -> str:
+            try:
+                url = await asyncio.to_thread(data_url, image)
+                self._kept.keep(digest, url, len(url))  # before it is forgotten that it is under way
+                return url
+            finally:
+                del self._encoding[digest]
+
         urls = []
         for image, digest in zip(prompt.images, prompt.digests, strict=True):
             url = self._kept.get(digest)
             if url is None:
                 if digest not in self._encoding:
-                    self._encoding[digest] = asyncio.ensure_future(self._encoded(image, digest))
+                    self._encoding[digest] = asyncio.ensure_future(encode(image, digest))
                 url = await asyncio.shield(self._encoding[digest])
             urls.append(url)
         return urls
-
-    async def _encoded(self, image: Image.Image, digest: str) -> str:
-        try:
-            url = await asyncio.to_thread(data_url, image)
-            self._kept.keep(digest, url, len(url))  # before it is forgotten that it is under way
-            return url
-        finally:
-            del self._encoding[digest]
 
 
 def data_url(image: Image.Image) -> str:

@@ -23,8 +23,8 @@ from .answers import (
     prompt_ids,
     prompt_scores,
 )
-from .client import BadAnswer, Record, ServerPool
 from .prompts import ServedPrompt
+from .server_client import BadAnswer, Record, ServerPool
 
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
 _SCORING = {"temperature": 0, "max_tokens": 1}

@@ -14,10 +14,10 @@ from medtasks.errors import AdapterArgumentError
 
 from ..base.batching import Likelihood, common_length
 from .answers import MissingField, checked_logprob, choice_of
-from .arguments import VlmServerArguments
-from .client import BadAnswer, Record, Refused, ServerPool
+from .option_scorer import LikelihoodsMissing, Outcome
 from .prompts import ServedPrompt
-from .scoring import LikelihoodsMissing, Outcome
+from .server_arguments import VlmServerArguments
+from .server_client import BadAnswer, Record, Refused, ServerPool
 
 _GENERATE = "/generate"
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows

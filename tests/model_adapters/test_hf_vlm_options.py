@@ -10,7 +10,7 @@ from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
-from medtasks.model_adapters.vlm_server.arguments import VlmServerArguments
+from medtasks.model_adapters.vlm_server.server_arguments import VlmServerArguments
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText, AutoProcessor
 

@@ -337,12 +337,10 @@ def test_llava_med_loads_without_network_and_ignores_no_weight(build, llava_med_
     assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"])
 
 
-def test_vision_weights_come_from_where_they_were_asked_from(build, llava_med, log):
-    name, (inside, beside) = "embeddings.patch_embedding.weight", (tower(VISION, seed) for seed in (3, 7))
-    assert torch.equal(dict(llava_med.network.model.vision_tower.named_parameters())[name], beside[name])
-    expected = max((beside[key] - inside[key]).abs().max().item() for key in inside)
-    build("llava_med")
-    assert any(f"differs by up to {expected:.3g}" in line for line in log)
+def test_vision_weights_come_from_where_they_were_asked_from(llava_med):
+    name = "embeddings.patch_embedding.weight"
+    weights = dict(llava_med.network.model.vision_tower.named_parameters())
+    assert torch.equal(weights[name], tower(VISION, 7)[name])
 
 
 @pytest.mark.parametrize("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])

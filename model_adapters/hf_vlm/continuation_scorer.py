@@ -21,7 +21,7 @@ from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, p
 from ..base.generation import GenerationSettings, decoding_config
 from ..base.prefixes import PrefixCache
 from ..base.shared_scoring import Questions, score_by_question
-from .encoding import Prompt, ScoredPrompt
+from .encoding import ProcessedPrompt, ScoredPrompt
 
 Inputs = Mapping[str, torch.Tensor]
 _CHECKED_ROWS = 4
@@ -75,7 +75,7 @@ class ContinuationScorer:
         self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
     ) -> list[Likelihood] | None:
         """Return the scores of a way if it is right for the model, which the places ``telling`` can tell."""
-        key = name, bool(cast(Prompt, items[0].sequence).images)
+        key = name, bool(cast(ProcessedPrompt, items[0].sequence).images)
         if not self._fits.get(key, True):
             return None
         if key in self._fits or not telling:

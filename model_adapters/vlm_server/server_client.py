@@ -189,37 +189,32 @@ class ServerPool:
 
     def _trouble(self, error: Exception, server: Server, path: str) -> Exception:
         """Return the trouble of an error; the server's words choose between sentences of ours, and may be quoted."""
-        if isinstance(error, APIStatusError):
-            body, status = error.body, error.status_code
-            words = str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
-            quoted = _quotation(words, server) if self.quotes else ""
-            is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
-            if status == 403 and path != CHAT:  # which the key does not mend: vLLM has such routes closed
-                return Refused(f"{server.name} is closed (HTTP {status})")
-            is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
-            if is_of_request and not (status == 404 and is_about_model):
-                return _refusal(server.name, status, words, f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}")
+        name = server.name
+        if not isinstance(error, APIStatusError):
+            if path in _MAY_LACK and not isinstance(error, OpenAIError):
+                return Refused(f"{name} has no {path}")
+            return trouble_of(error, server)
+        body, status = error.body, error.status_code
+        words = str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
+        quoted = ""
+        if self.quotes:  # the beginning on one line, without the key; nothing of a web page
+            plain = words.replace(server.api_key, "***") if server.api_key else words
+            plain = "".join(sign if sign.isprintable() else " " for sign in plain[: 4 * _QUOTED])
+            quoted = "" if plain.lstrip().startswith("<") else " ".join(plain.split())[:_QUOTED]
+        is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
+        if status == 403 and path != CHAT:  # which the key does not open: vLLM has such routes closed
+            return Refused(f"{name} is closed (HTTP {status})")
+        is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
+        if not is_of_request or (status == 404 and is_about_model):
             return trouble_of(error, server, quoted)
-        if path in _MAY_LACK and not isinstance(error, OpenAIError):
-            return Refused(f"{server.name} has no {path}")
-        return trouble_of(error, server)
-
-
-def _quotation(words: str, server: Server) -> str:
-    """Return the beginning of a server's words on one line, without the key; nothing of a web page."""
-    words = words.replace(server.api_key, "***") if server.api_key else words
-    plain = " ".join("".join(one if one.isprintable() else " " for one in words[: 4 * _QUOTED]).split())
-    return "" if plain.startswith("<") else plain[:_QUOTED]
-
-
-def _refusal(server: str, status: int, words: str, label: str) -> BadAnswer:
-    if _TOO_LONG.search(words):
-        return BadAnswer(f"{server} has no room for the prompt ({label}); serve it with a larger --max-model-len")
-    if limit := _TOO_MANY_IMAGES.search(words):
-        fix = "serve it with a larger --limit-mm-per-prompt"
-        return BadAnswer(f"{server} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}")
-    if status == 413:
-        return BadAnswer(f"{server} takes no request of this size ({label})")
-    if _BAD_IMAGE.search(words):
-        return BadAnswer(f"{server} cannot read an image ({label})")
-    return Refused(f"{server} refused the request ({label})")
+        label = f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}"
+        if _TOO_LONG.search(words):
+            return BadAnswer(f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len")
+        if limit := _TOO_MANY_IMAGES.search(words):
+            fix = "serve it with a larger --limit-mm-per-prompt"
+            return BadAnswer(f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}")
+        if status == 413:
+            return BadAnswer(f"{name} takes no request of this size ({label})")
+        if _BAD_IMAGE.search(words):
+            return BadAnswer(f"{name} cannot read an image ({label})")
+        return Refused(f"{name} refused the request ({label})")
