@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.families.family import Row
 from medtasks.metrics.report_metrics import REPORT_METRICS
@@ -15,7 +15,7 @@ from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved, tasks_folder
 
 from . import iu_xray_sources
-from .harness.whole_runs import answering, evaluate
+from .lmms.whole_runs import answering, evaluate
 
 TASK = "iu_xray_report"
 

@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from medtasks.data.home import written_whole
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
-from medtasks.extract.medevalkit_mmmu import is_open
-from medtasks.extract.reply_text import own_words
+from medtasks.extract.published.medevalkit_mmmu import is_open
+from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS
 from medtasks.families.family import Column, Reply, Row
 from medtasks.families.submission import Submission, submission_file, submission_rows
+from medtasks.home import written_whole
 from medtasks.metrics.metric import AnyMetric, Score, Scores, counting
 
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from loguru import logger
 
-from medtasks.data.home import home, written_whole
 from medtasks.data.samples import Sample, letter
 from medtasks.data.store import load_documents
 from medtasks.data.variants import COLUMN
@@ -21,6 +20,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Column, Reply, Row, TaskFamily
+from medtasks.home import home, written_whole
 from medtasks.metrics.metric import AnyMetric, Score, Scores, counting
 
 _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", "original_task")

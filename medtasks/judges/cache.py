@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from medtasks.data.home import home
-from medtasks.data.sqlite_cache import SqliteCache
+from medtasks.home import home
+from medtasks.net.disk_cache import SqliteCache
 
 _CANNOT_KEEP = (
     "Judge verdicts cannot be kept in {path} ({error}); the run goes on, but a rerun will ask the judge again. Free "

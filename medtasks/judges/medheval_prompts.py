@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.data.packaged import packaged_facts
+from medtasks.home import packaged_facts
 
 _PLACE = "{input_pairs}"
 

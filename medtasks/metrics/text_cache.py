@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from medtasks.data.home import home
-from medtasks.data.sqlite_cache import SqliteCache
+from medtasks.home import home
+from medtasks.net.disk_cache import SqliteCache
 
 Text = TypeVar("Text", bound=Hashable)
 Value = TypeVar("Value")

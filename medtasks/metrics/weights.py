@@ -18,9 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
-from medtasks.data.home import home, written_whole
-from medtasks.data.packaged import packaged_facts
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+from medtasks.home import home, packaged_facts, written_whole
 
 if TYPE_CHECKING:
     import torch

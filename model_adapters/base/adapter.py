@@ -15,8 +15,8 @@ from PIL import Image
 from tqdm import tqdm
 from transformers import GenerationConfig, StoppingCriteriaList
 
-from medtasks.data.journal import Journal
 from medtasks.extract.failure import failed_reply
+from medtasks.net.journal import Journal
 
 from .arguments import AdapterArguments
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work

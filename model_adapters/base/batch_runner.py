@@ -11,8 +11,8 @@ import torch
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.data.journal import Entry, Journal, digest_of
 from medtasks.errors import MedTasksError
+from medtasks.net.journal import Entry, Journal, digest_of
 
 from .requests import LoadedRequest, Request, RequestReader
 

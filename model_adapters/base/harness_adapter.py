@@ -18,8 +18,8 @@ from lmms_eval.api.model import lmms
 from loguru import logger
 from torch import nn
 
-from medtasks.data.journal import Journal, digest_of, journal_folder
 from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from .arguments import HarnessArguments, parse_arguments
 from .batching import Likelihood

@@ -13,11 +13,11 @@ import sys
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.manifest import read_manifests
+from medtasks.runs.run_manifest import read_manifests
 from medtasks.runs.shard_runs import read_shards
 
 from .. import tiny_multimedeval
-from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
+from ..lmms.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
 from ..recorded_runs import TINY, medtasks, record
 from ..waiting import wait_until
 
@@ -141,7 +141,7 @@ def test_a_task_without_rows_in_a_shard(folder, capsys, tmp_path):
 
 KILLING = """\
 import pathlib, runpy, sys, time
-from medtasks.data.journal import Journal
+from medtasks.net.journal import Journal
 add, more = Journal.add, iter(range(2))
 def adding(self, entries):
     add(self, entries)

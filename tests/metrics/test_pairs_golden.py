@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.mediconfusion import read_pairs
+from medtasks.data.sources.mediconfusion import read_pairs
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, count
 
 # The reference's names of the raw counts, and ours.

@@ -1,0 +1,121 @@
+"""Folders and files of medtasks: prepared data, facts that come with the package, and writing whole files."""
+
+import contextlib
+import os
+import shlex
+import threading
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from medtasks.errors import MedTasksError
+
+HOME_VARIABLE = "MEDTASKS_HOME"
+
+
+def packaged_facts(package: str, name: str) -> dict[str, Any]:
+    """Return the contents of ``<name>.toml`` in one of our packages."""
+    return tomllib.loads(resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def home() -> Path:
+    """Return the data folder: ``$MEDTASKS_HOME``, or the platform's cache folder for this user."""
+    chosen = os.environ.get(HOME_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("medtasks")
+
+
+def datasets_folder() -> Path:
+    """Return the folder of all prepared datasets, whether or not it exists."""
+    return home() / "datasets"
+
+
+def dataset_folder(name: str) -> Path:
+    """Return the folder of one prepared dataset, whether or not it exists."""
+    return datasets_folder() / name
+
+
+def dataset_holding(path: Path) -> str | None:
+    """Return the name of the prepared dataset in whose folder an absolute path lies; None for one elsewhere."""
+    if not path.is_relative_to(datasets_folder()):
+        return None
+    return next(iter(path.relative_to(datasets_folder()).parts), None)
+
+
+def own_tasks_folder() -> Path:
+    """Return the folder of the task files written for a user's own datasets, whether or not it exists."""
+    return home() / "tasks"
+
+
+def own_tasks_folders() -> list[Path]:
+    """Return that folder in a list, or none where it does not exist.
+
+    Raises MedTasksError where another user of the machine may have changed something in it: task files can run code.
+    Trusted are you, root, and the owner of the data folder, which a group may share.
+    """
+    folder = own_tasks_folder()
+    if not folder.is_dir():
+        return []
+    entered, trusted = folder.stat().st_mode & 0o011, (os.geteuid(), 0, home().stat().st_uid)
+    for path in (folder, *filter(Path.exists, folder.rglob("*"))):
+        state = path.stat()
+        shared = 0o022 if state.st_gid != state.st_uid else 0o002  # a group of that number is a user's own
+        if state.st_uid not in trusted or (entered and state.st_mode & shared):
+            raise MedTasksError(
+                f"{path} is another user's or writable by others, and task files can run code; delete what is not "
+                f"yours in {folder}, then run: chmod -R go-w {shlex.quote(str(folder))}"
+            )
+    return [folder]
+
+
+def open_to_others(folder: Path) -> bool:
+    """Return whether the group or others may open a file below a folder, as far as the file and its folders say."""
+    files = (path for path in folder.rglob("*") if path.is_file()) if folder.stat().st_mode & 0o011 else ()
+    return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
+
+
+def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
+    """Append to a file that only its owner may read, all of it or nothing; with ``durable`` wait for the disk.
+
+    Folders that are missing are made for the owner alone. Raises OSError.
+    """
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size, left = os.fstat(file).st_size, lines
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            # Half a line would make a file unreadable, and half a batch be replayed beside a half that is computed.
+            if len(left) < len(lines):
+                os.ftruncate(file, size)
+            raise
+        if durable:
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def written_whole(target: Path) -> Iterator[Path]:
+    """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.
+
+    It lies in the same folder, which is created; several processes and threads may write the same target. A device or
+    a pipe such as ``/dev/null`` is written itself: a user who may do so would replace it for the whole machine.
+    """
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        yield partial
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,198 @@
+"""Running the real harness: in this process, or in one of its own against the installed wheel."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+from PIL import Image
+
+from medtasks.cli.data import write_sample_home
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepared import prepared_folder
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.tasks.task_files import task_config
+
+from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
+from ..scripted_server import Endpoint, serving
+from ..warm_python import run_fresh
+
+REPOSITORY = Path(__file__).parents[2]
+PARTS = ("medtasks", "model_adapters", "tasks_yaml", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel of this checkout is installed, without its dependencies."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    target, source = shared / "wheel", shared / "source"
+    with filelock.FileLock(shared / "wheel.lock"):
+        if not target.exists():
+            source.mkdir()
+            for part in PARTS:
+                origin = REPOSITORY / part
+                if origin.is_dir():
+                    shutil.copytree(origin, source / part, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copyfile(origin, source / part)
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+            subprocess.run([*pip, "--target", str(target), str(source)], check=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def run_in(wheel: Path) -> Callable[[Path], Run]:
+    """Build what runs commands in a folder, all but those that have to be ``cold`` from a Python that is warm.
+
+    The wheel stands before any other installation of the package.
+    """
+
+    def build(folder: Path) -> Run:
+        def run_command(
+            command: Sequence[str], *, cold: bool = False, **variables: str
+        ) -> subprocess.CompletedProcess[str]:
+            found_first = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+            places = {"PYTHONPATH": str(wheel), "PATH": found_first, "HF_HOME": str(folder / "hf")}
+            return run_fresh(command, folder, cold=cold, **places | variables)
+
+        return run_command
+
+    return build
+
+
+@pytest.fixture
+def run(run_in: Callable[[Path], Run], tmp_path: Path) -> Run:
+    """Run a command in this test's folder."""
+    return run_in(tmp_path)
+
+
+@pytest.fixture
+def judging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[Callable[[Any], str]], Endpoint]]:
+    """Start a judge on the loopback that answers a request's body, and name it in the environment."""
+    with serving(Endpoint()) as server:
+
+        def start(answer: Callable[[Any], str]) -> Endpoint:
+            server.choose = lambda body: server.reply(answer(body))
+            monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
+            monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def drop_in(tmp_path: Path, sample_home: Path) -> Path:
+    """A user's folder: a two-choice task built from our hooks, and a task in the style of the harness's own."""
+    return put_drop_in(tmp_path / "drop_in", sample_home)
+
+
+def put_drop_in(folder: Path, sample_home: Path) -> Path:
+    """Write the two tasks and their questions into a new folder; return it."""
+    folder.mkdir()
+    source = sample_home / "source" / "mediconfusion"
+    pairs = json.loads((source / "dataset.json").read_text())
+    questions = [
+        {
+            "question": pair["question"],
+            "options": [pair["option_A"], pair["option_B"]],
+            "answer": pair["im_1_correct"],
+            "image_file": f"{pair['im_1_local']}.jpg",
+        }
+        for pair in pairs.values()
+    ]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    (folder / "sides.yaml").write_text(TWO_CHOICE_YAML.replace("IMAGES", str(source / "images")))
+    (folder / "shouting.yaml").write_text(GENERAL_YAML)
+    (folder / "shouting.py").write_text(GENERAL_HOOKS)
+    return folder
+
+
+TWO_CHOICE_YAML = """\
+task: sides
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+output_type: generate_until
+generation_kwargs: {max_new_tokens: 8, until: []}
+lmms_eval_specific_kwargs: {default: {image_root: IMAGES, template: "{{ question }}\\n{{ options }}\\nAnswer:"}}
+doc_to_visual: !function medtasks.hooks.images.images
+doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_target: !function medtasks.hooks.prompts.target
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+metadata: {version: 1}
+"""
+
+GENERAL_YAML = """\
+task: shouting
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_visual: !function shouting.no_visual
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+process_results: !function shouting.process_results
+metric_list:
+  - metric: upper
+    aggregation: mean
+    higher_is_better: true
+"""
+
+GENERAL_HOOKS = """\
+def no_visual(doc):
+    return []
+
+
+def process_results(doc, results):
+    return {"upper": float(results[0].isupper())}
+"""
+
+
+DEMOS = "demonstrations"
+
+
+@pytest.fixture(scope="session")
+def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with every dataset of the catalogue; tests must not change it."""
+    folder = tmp_path_factory.mktemp("every_dataset")
+    home, source = folder / "home", folder / "source"
+    write_sample_home(home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(home))
+        for name in CATALOGUE:
+            if name.startswith("multimedeval_"):
+                tiny_multimedeval.prepare(name.removeprefix("multimedeval_"))
+        medheval_sources.prepare_all(source / "medheval")
+        _put_demonstrations(prepared_folder("mediconfusion") / DEMONSTRATIONS)
+        prepare("iu_xray_report", Options(iu_xray_sources.put_r2gen(source / "iu_xray")))
+        tiny_medevalkit.prepare_all(source / "medevalkit")
+        tiny_mmmu_pro.prepare_all(source / "mmmu_pro")
+        tiny_gmai.prepare_all(source / "gmai", tiny_gmai.rows(20), several=9, seed=50, unkeyed=2)
+    return home
+
+
+def _put_demonstrations(folder: Path) -> None:
+    """Write Med-Flamingo's examples, which the drawn sample lacks."""
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(task_config("mediconfusion")["lmms_eval_specific_kwargs"]["med_flamingo"][DEMOS]):
+        Image.new("RGB", (6 + number, 5), (40 * number, 0, 90)).save(folder / name)
+
+
+@pytest.fixture
+def prepared(every_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same as this test's data folder."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(every_dataset))
+    return every_dataset

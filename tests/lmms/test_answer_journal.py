@@ -1,0 +1,341 @@
+"""Answers of a server that outlive the process: which are kept, for which requests, and runs that are killed."""
+
+import asyncio
+import contextlib
+import hashlib
+import inspect
+import json
+import os
+import random
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from openai import AsyncOpenAI, OpenAI, OpenAIError
+from openai.types.chat import ChatCompletion
+
+from medtasks.errors import MedTasksError
+from medtasks.home import home
+from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices, journaled
+from medtasks.runs.harness_options import read_options
+
+from ..scripted_server import Endpoint, serving
+from ..warm_python import run_fresh
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+REQUEST = {"model": "tiny", "temperature": 0, "messages": [{"role": "user", "content": [IMAGE]}]}
+
+
+@pytest.fixture(autouse=True)
+def _wanted(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(JOURNAL_VARIABLE, "true")
+
+
+@pytest.fixture
+def server():
+    with serving(Endpoint()) as endpoint:
+        yield endpoint
+
+
+def journals():
+    return sorted((home() / "journal").rglob("*.jsonl"))
+
+
+def model(address, module="chat.openai", client=OpenAI, name="tiny"):
+    """A model of the harness as far as its answers are kept."""
+
+    def generate_until(self, requests):
+        raise NotImplementedError
+
+    generate_until.__module__ = f"lmms_eval.models.{module}"
+    made = type("Made", (), {"generate_until": generate_until, "rank": 0, "world_size": 1, "model_version": name})()
+    made.client = client(base_url=address, api_key="none", max_retries=0)
+    return made
+
+
+def ask(lm, *requests):
+    """Return what a run of a model is answered: completions, or None for a request that fails."""
+
+    def one(request):
+        with contextlib.suppress(OpenAIError, ValueError):
+            answer = lm.client.chat.completions.create(**request)
+            return asyncio.run(answer) if inspect.isawaitable(answer) else answer
+
+    with journaled(lm):
+        return [one(request) for request in requests or [REQUEST]]
+
+
+# ---- which answers are kept ----
+
+
+@pytest.mark.parametrize("client", [OpenAI, AsyncOpenAI])
+def test_an_answer_is_given_again_as_it_came(server, client):
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4, "served_by": [1.5]}
+    message = {"role": "assistant", "content": "é B", "reasoning": "hm"}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, "stop_reason": None}
+    body = {"id": "1", "object": "chat.completion", "created": 7, "model": "m", "choices": [choice], "usage": usage}
+    server.script = [server.status(200, json.dumps(body))]
+    (first,) = ask(model(server.url, client=client))
+    (second,) = ask(model(server.url, client=client))
+    assert server.count == 1
+    assert isinstance(second, ChatCompletion)
+    assert second == first
+    assert second.to_dict() == first.to_dict() == body
+    assert second.usage.prompt_tokens == 3
+    (file,) = journals()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_without_the_variable_nothing_is_kept(server, monkeypatch):
+    monkeypatch.delenv(JOURNAL_VARIABLE)
+    for _ in range(2):
+        ask(model(server.url))
+    assert server.count == 2
+    assert journals() == []
+
+
+FAILING = {
+    "500": lambda server: server.status(500),
+    "half a JSON": lambda server: server.reply("A", cut=True),
+    "content null": lambda server: server.reply(None),
+    "no choices": lambda server: server.reply("A", choices=0),
+    "two choices": lambda server: server.reply("A", choices=2),
+    "content filter": lambda server: server.reply("A", finish="content_filter"),
+    "abort": lambda server: server.reply("A", finish="abort"),
+    "error": lambda server: server.reply("A", finish="error"),
+}
+
+
+@pytest.mark.parametrize("fault", FAILING)
+def test_a_failure_is_asked_again(server, fault):
+    failing = FAILING[fault](server)
+    server.script = [failing, failing, server.reply("B")]
+    ask(model(server.url), REQUEST)
+    assert ask(model(server.url), REQUEST, REQUEST)[1].choices[0].message.content == "B"
+    assert server.count == 3, "in the next run, and within one"
+    assert ask(model(server.url), REQUEST)[0].choices[0].message.content == "B"
+    assert server.count == 3
+
+
+def test_a_cut_reply_is_kept_as_such(server):
+    server.script = [server.reply("The ans", finish="length")]
+    for _ in range(2):
+        (found,) = ask(model(server.url))
+        assert (found.choices[0].finish_reason, found.choices[0].message.content) == ("length", "The ans")
+    assert server.count == 1
+
+
+def test_an_empty_reply_is_kept_where_it_counts_as_one(server):
+    server.script = [server.reply("")]
+    for module, asked in (("chat.openai", 1), ("simple.openai", 3)):
+        for _ in range(2):
+            ask(model(server.url, module), {**REQUEST, "seed": asked})
+        assert server.count == asked
+
+
+# ---- for which requests ----
+
+
+def test_whatever_is_asked_otherwise_is_asked(server):
+    text = {"type": "text", "text": "?"}
+    others = [
+        {"temperature": 0.1},
+        {"seed": 1},
+        {"model": "other"},
+        {"messages": [{"role": "user", "content": [IMAGE, text]}]},
+        {"messages": [{"role": "user", "content": [{**IMAGE, "image_url": {"url": "data:image/png;base64,AAAB"}}]}]},
+    ]
+    requests = [REQUEST, *({**REQUEST, **other} for other in others)]
+    ask(model(server.url), *requests)
+    ask(model(server.url), *requests, {**REQUEST, "timeout": 500, "model": "other"})
+    assert server.count == len(requests) + 1
+    ask(model(server.url.replace("127.0.0.1", "localhost")))
+    ask(model(server.url, name="tiny2"))
+    assert server.count == len(requests) + 3
+
+
+def test_other_weights_under_the_same_name_are_asked(server):
+    weights = {"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "root": "/a"}
+    for count, told in enumerate([None, {}, {"root": "/b"}, {"parent": "/c"}], start=1):
+        server.models = None if told is None else [{"id": "other", "owned_by": "x"}, {**weights, **told}]
+        ask(model(server.url))
+        server.models = told if told is None else [{**server.models[1], "created": 2}]
+        ask(model(server.url, client=AsyncOpenAI))
+        assert len(samples_asked(server)) == count
+
+
+def samples_asked(server):
+    """Bodies of requests, but for those by which a server tells its build."""
+    return [body for body in server.bodies if body["messages"] != [{"role": "user", "content": "."}]]
+
+
+def test_a_build_is_known_wherever_it_is_and_another_one_is_asked(server):
+    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "tiny"}
+    body["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]
+
+    def become(server, build):
+        server.models = [{"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "root": "/a"}]
+        server.script = [server.status(200, json.dumps({**body, "system_fingerprint": build}))]
+
+    with serving(Endpoint()) as moved:
+        become(server, "vllm-0.32.0-fp32")
+        become(moved, "vllm-0.32.0-fp32")
+        ask(model(server.url))
+        ask(model(moved.url))
+        assert (len(samples_asked(server)), len(samples_asked(moved))) == (1, 0)
+        become(server, "vllm-0.32.0-bf16")
+        ask(model(server.url))
+        assert len(samples_asked(server)) == 2
+
+
+def test_a_server_that_is_not_there_is_said_before_the_first_request():
+    with serving(Endpoint()) as gone:
+        address = gone.url
+    with pytest.raises(MedTasksError, match=r"the server at http://127\.0\.0\.1:\d+ does not answer .* start it"):
+        ask(model(address))
+
+
+def test_the_nth_equal_request_gets_the_nth_answer(server):
+    answers = [server.reply("1"), server.status(500), server.reply("2"), server.reply("3"), server.reply("4")]
+    server.script = answers
+
+    def texts(found):
+        return [one and one.choices[0].message.content for one in found]
+
+    assert texts(ask(model(server.url), *[REQUEST] * 4)) == ["1", None, "2", "3"]
+    assert texts(ask(model(server.url), *[REQUEST] * 4)) == ["1", "2", "3", "4"]
+    assert server.count == 5
+
+
+def test_equal_requests_at_once_get_an_answer_each(server):
+    server.choose = lambda body: server.reply(str(server.count), delay=0.02)
+    for _ in range(2):
+        with journaled(lm := model(server.url)), ThreadPoolExecutor(8) as threads:
+            asked = [threads.submit(lm.client.chat.completions.create, **REQUEST) for _ in range(8)]
+            assert {one.result().choices[0].message.content for one in asked} == set("01234567")
+    assert server.count == 8
+
+
+def test_a_torn_file_costs_its_last_answer(server):
+    requests = [{**REQUEST, "seed": seed} for seed in range(3)]
+    ask(model(server.url), *requests)
+    (file,) = journals()
+    file.write_bytes(file.read_bytes()[:-9])
+    ask(model(server.url), *requests)
+    assert server.count == 4
+    ask(model(server.url), *requests)
+    assert server.count == 4
+
+
+# ---- models ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--model", "async_openai"], None),
+        (["--model", "openai", "--force_simple"], None),
+        (["--model", "somebodys_own"], None),
+        (["--model", "medtasks_tiny"], "--journal adds nothing: model 'medtasks_tiny' keeps a journal by itself"),
+        (
+            ["--model", "vllm"],
+            "--journal is for the harness's models that ask a server by an OpenAI client (async_openai",
+        ),
+    ],
+)
+def test_what_is_said_before_a_model_is_loaded(arguments, sentence):
+    found = list(journal_notices(read_options(arguments)))
+    assert [notice.sentence[: len(sentence)] for notice in found] == ([sentence] if sentence else [])
+    assert [str(notice.kind) for notice in found if "vllm" in notice.sentence] == ["refuse"] * ("vllm" in arguments)
+
+
+def test_a_model_without_a_client_is_warned_of(warnings):
+    lm = model("http://127.0.0.1:1/v1")
+    lm.client = None
+    with journaled(lm):
+        assert lm.client is None
+    (line,) = warnings
+    assert "no journal is kept" in line
+
+
+# ---- killed ----
+
+SCRIPT = """
+import gc, json, os, sys
+import torch
+torch.set_num_threads(1)
+from lmms_eval.evaluator import simple_evaluate
+from lmms_eval.models import get_model
+from lmms_eval.tasks import TaskManager
+from medtasks.tasks.task_index import tasks_folder
+
+task, address, plan = "mediconfusion", sys.argv[1], json.loads(sys.argv[2])
+manager = TaskManager(include_path=[str(tasks_folder())], include_defaults=False)
+for model, _, _ in plan:
+    get_model(model)
+gc.freeze()  # the harness collects garbage twice in a run
+
+def evaluate(model, journal, name):
+    os.environ["MEDTASKS_JOURNAL"] = journal
+    arguments = f"base_url={address},model=tiny,num_cpus=4,num_concurrent=4,max_retries=1"
+    found = simple_evaluate(model_args=arguments, tasks=[task], task_manager=manager, log_samples=True, model=model)
+    keys = ("doc_id", "resps", "filtered_resps", "score")
+    samples = [[one[key] for key in keys] for one in found["samples"][task]]
+    rows = {key: repr(value) for key, value in found["results"][task].items()}
+    with open(name, "w") as file:
+        json.dump([samples, rows], file, default=str)
+
+codes = []
+for step in plan:
+    child = os.fork()
+    if child == 0:
+        try:
+            with open("pid", "w") as file:
+                file.write(str(os.getpid()))
+            evaluate(*step)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(json.dumps(codes))
+"""
+AT_ONCE = 4
+
+
+@pytest.mark.slow
+def test_runs_killed_at_any_request_end_like_undisturbed_ones(server, sample, tmp_path):
+    """Killed by the server, which says something else to each question and is not always equally fast."""
+    seed = int.from_bytes(os.urandom(2), "big")
+    chance = random.Random(seed)
+    kills = {"async_openai": 5, "openai": 1}
+    plan, last = [["async_openai", "", "calm"]], [0]  # steps, and the request at which each is killed
+    for name, times in kills.items():
+        plan += [[name, "true", name]] * (times + 1)
+        last += [*[chance.randint(1, 6) for _ in range(times)], 0]
+    asked = {}  # number of requests by process
+
+    def choose(body):
+        process = int((tmp_path / "pid").read_text())
+        asked[process] = asked.get(process, 0) + 1
+        if asked[process] == last[len(asked) - 1]:
+            os.kill(process, signal.SIGKILL)
+        digest = hashlib.sha256(json.dumps(body["messages"]).encode()).digest()
+        return server.reply(["A", "B", "The answer is A.", "Both."][digest[0] % 4], delay=0.03 * chance.random())
+
+    server.choose = choose
+    (tmp_path / "script.py").write_text(SCRIPT)
+    run = run_fresh([sys.executable, "script.py", server.url, json.dumps(plan)], tmp_path, OPENAI_API_KEY="none")
+    assert run.returncode == 0, run.stderr[-3000:]
+    codes = json.loads(run.stdout.splitlines()[-1])
+    assert codes == [-9 if number else 0 for number in last], f"seed {seed}: {run.stderr[-3000:]}"
+    counts = dict.fromkeys(["calm", *kills], 0)
+    for (_, _, name), number in zip(plan, asked.values(), strict=True):
+        counts[name] += number
+    assert counts["calm"] == 32
+    for name, times in kills.items():
+        assert 32 <= counts[name] <= 32 + times * AT_ONCE, f"seed {seed}: at most those under way are repeated per kill"
+        assert (tmp_path / name).read_text() == (tmp_path / "calm").read_text(), f"seed {seed}"

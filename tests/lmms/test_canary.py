@@ -1,0 +1,450 @@
+"""No word of a credentialed record and no reply to it is logged: unmistakable strings are planted and sought."""
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+from PIL import Image
+
+from medtasks.audit.report.contents import report_as_dict
+from medtasks.audit.report.reading.collecting import collect_run
+from medtasks.audit.scoring import score_replies
+from medtasks.data.catalogue import Access
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
+from medtasks.data.store import load_documents, publish, work_folder
+from medtasks.errors import RepliesError
+from medtasks.runs.replies import read_replies
+from medtasks.runs.run import read_run
+from medtasks.tasks.task_files import task_file
+
+from ..scripted_server import Endpoint, serving
+from ..warm_python import run_fresh
+
+pytestmark = pytest.mark.slow
+
+CANARY = "zyzzyva"  # part of everything planted
+TASKS = {"canary_report": REPORT, "canary_open": OPEN_QUESTION, "canary_choice": CHOICE, "canary_likelihood": CHOICE}
+DOCUMENTS = 4
+
+
+def planted(dataset: str, row: int, columns: Columns, image: object) -> dict[str, object]:
+    """Return a document in which every text of a record holds the canary."""
+    texts = {
+        name: f"{CANARY} {name} {row} of {dataset}" if kind == "string" else None for name, kind in columns.items()
+    }
+    lists = {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
+    stored = {"image_files": [image.file], "image_sha256": [image.sha256]}  # type: ignore[attr-defined]  # made for the test
+    own = {name: None for name in ("volume_files", "volume_sha256") if name in columns}
+    document = {**texts, **lists, **stored, **own, "dataset": dataset}
+    if columns is CHOICE:
+        document["answer"] = "A"
+    return {name: document[name] for name in columns}
+
+
+@pytest.fixture(scope="module")
+def planted_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a credentialed dataset and a task file per task, and a package with a model beside it."""
+    root = tmp_path_factory.mktemp("canary")
+    (root / "home" / "tasks").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(root / "home"))
+        for task, columns in TASKS.items():
+            publish_planted(task, columns)
+            (root / "home" / "tasks" / f"{task}.yaml").write_text(YAML[task].replace("TASK", task))
+    write_echo(root / "package")
+    return root
+
+
+def write_echo(package: Path) -> None:
+    """Write a package with the model ``echo`` into a folder, as if it were installed there."""
+    about = package / "echo_model-1.dist-info"
+    about.mkdir(parents=True)
+    (package / "echo_model.py").write_text(ECHO)
+    (about / "entry_points.txt").write_text("[lmms_eval.models]\necho = echo_model:manifest\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-model\nVersion: 1\n")
+
+
+def publish_planted(name: str, columns: Columns) -> None:
+    with work_folder(name, Access.CREDENTIALED) as work:
+        images = ImageStore(work)
+        rows = []
+        for row in range(DOCUMENTS):
+            image = images.add_pixels(Image.new("RGB", (8, 8), (row, 0, 0)))
+            renamed = Path(image.file).with_name(f"{CANARY}_patient_{row}.png")
+            (work / image.file).rename(work / renamed)
+            rows.append(planted(name, row, columns, type(image)(renamed.as_posix(), image.sha256)))
+        manifest = Manifest(
+            name=name,
+            source=f"/data/{CANARY}",
+            revision="local",
+            access="credentialed",
+            sample=False,
+            complete=False,
+            rows=DOCUMENTS,
+            images=DOCUMENTS,
+            text_sha256="0",
+            pixels_sha256="0",
+            left_out=(f"row 9: its image p10/{CANARY}.jpg is missing",),
+        )
+        publish(work, manifest, rows, columns)
+
+
+Evaluate = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
+    """Run the harness's command on the planted tasks, with everything it writes below this test's folder."""
+
+    return functools.partial(run_harness, planted_home, tmp_path)
+
+
+def run_harness(
+    planted_home: Path,
+    folder: Path,
+    *options: str,
+    model: str = "echo",
+    tasks: Sequence[str] = tuple(TASKS),
+    ranks: int = 1,
+    output: str = "out",
+    **variables: str,
+) -> CompletedProcess[str]:
+    """Run the harness on one process or several."""
+    several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
+    line = [
+        *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", ",".join(tasks)),
+        *("--output_path", str(folder / output), "--log_samples", "--batch_size", "1", *options),
+    ]
+    return execute(line, planted_home, folder, **variables)
+
+
+def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: str) -> CompletedProcess[str]:
+    """Run a command on the planted data, with everything it writes below ``folder``."""
+    places = {
+        "PYTHONPATH": str(planted_home / "package"),
+        "MEDTASKS_HOME": str(planted_home / "home"),
+        "LM_HARNESS_CACHE_PATH": str(folder / "requests"),
+        "HF_HOME": str(folder / "hf"),
+        "TMPDIR": str(folder),
+        "ACCELERATE_USE_CPU": "true",
+    }
+    return run_fresh(line, folder, **places | variables)
+
+
+def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:
+    """Return where the canary is: files below folders, by content or name, and what the command printed."""
+    places = [stream for stream in ("stdout", "stderr") if CANARY in getattr(ran, stream)]
+    for path in (path for folder in folders for path in (folder, *folder.rglob("*"))):
+        if CANARY in path.name or (path.is_file() and CANARY.encode() in path.read_bytes()):
+            places.append(str(path))
+    return places
+
+
+def outside(home: Path) -> list[Path]:
+    """Return what is in the data folder besides documents and saved replies."""
+    return [path for path in home.iterdir() if path.name not in ("datasets", "replies")]
+
+
+def samples(folder: Path) -> dict[str, list[dict[str, object]]]:
+    """Return the lines of all samples files by task."""
+    files = {path.stem.split("_samples_")[1]: path for path in folder.rglob("*_samples_*.jsonl")}
+    return {task: [json.loads(line) for line in path.read_text().splitlines()] for task, path in files.items()}
+
+
+def test_nothing_of_a_record_is_written(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    ran = evaluate("--verbosity", "DEBUG")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    written = samples(tmp_path / "out")
+    lines = dict.fromkeys(TASKS, DOCUMENTS) | {"canary_open": 2 * DOCUMENTS}  # two filters
+    assert {task: len(rows) for task, rows in written.items()} == lines, ran.stderr[-4000:]
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    assert "message withheld" in ran.stdout
+    assert "echoing: 100%" in ran.stderr
+    (results,) = (tmp_path / "out").rglob("*_results.json")
+    assert '"doc,' not in results.read_text()  # what hides text is listed as no metric
+    for row in (row for rows in written.values() for row in rows):
+        assert "is credentialed" in str(row["target"])
+        assert "is credentialed" in str(row["input"])
+    records = [row["score"] for row in written["canary_choice"]]
+    assert len({record["sample"] for record in records}) == DOCUMENTS
+    assert all(record["sample"].startswith("doc-") for record in records)
+
+
+def test_nothing_of_a_record_is_written_where_the_model_reasons(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = ["canary_choice_think", "canary_open_think_boxed"]
+    ran = evaluate(tasks=tasks)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    written = samples(tmp_path / "out")
+    assert sorted(written) == tasks
+    for row in (row for rows in written.values() for row in rows):
+        assert "is credentialed" in str(row["filtered_resps"])
+        assert row["score"]["reasoning_words"] > 0  # numbers say no word of a patient
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+    report = collect_run(read_run(tmp_path / "out"))
+    assert all(task.thinking and task.thinking.answered == DOCUMENTS for task in report.tasks)
+    assert CANARY not in json.dumps(report_as_dict(report))
+
+
+def test_two_ranks_and_a_failing_metric(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    ran = evaluate(ranks=2, tasks=["canary_report", "canary_open"])
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert len(samples(tmp_path / "out")["canary_report"]) == DOCUMENTS
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    assert "medtasks score canary_report" in ran.stdout  # no weights here
+    assert "medtasks weights fetch chexbert" in ran.stdout
+
+
+def test_predictions_only(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    ran = evaluate("--predict_only", tasks=["canary_report", "canary_choice"])
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == {
+        "canary_report": DOCUMENTS,
+        "canary_choice": DOCUMENTS,
+    }
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+
+
+def test_an_adapter_that_fails_and_its_journal(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    pictures = planted_home / "home" / "datasets" / "canary_open" / "images"
+    hidden = pictures / f"{CANARY}_patient_2.png"
+    hidden.rename(tmp_path / "away")
+    try:
+        ran = evaluate("--model_args", "max_failed=1", model="medtasks_tiny", tasks=["canary_report", "canary_open"])
+    finally:
+        (tmp_path / "away").rename(hidden)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    journals = list((planted_home / "home" / "journal").rglob("*.jsonl"))
+    assert journals
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in journals)
+    assert "generate_until failed on" in ran.stdout
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+
+
+def test_the_user_may_ask_for_text_by_name(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    tasks = ["canary_report", "canary_open", "canary_choice"]
+    ran = evaluate(tasks=tasks, MEDTASKS_LOG_TEXT="canary_report, canary_open")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    written = samples(tmp_path / "out")
+    for row in (*written["canary_report"], *written["canary_open"]):
+        assert CANARY in str(row["target"])
+        assert CANARY in str(row["input"])
+        assert f"reply {CANARY}" in str(row["filtered_resps"])
+    assert CANARY not in str(written["canary_choice"])
+    assert any("samples_canary_report" in place for place in found_in(ran, tmp_path))
+
+
+def test_replies_of_two_ranks_are_saved_for_their_owner_and_scored_again(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = planted_home / "home" / "replies" / "canary_open"
+    before = set(folder.glob("*"))
+    ran = evaluate(ranks=2, tasks=["canary_open"])
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    files = sorted(set(folder.glob("*")) - before)
+    assert len(files) == 2
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (*files, folder, folder.parent))
+    replies = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    asked = {f"{CANARY} doc_id {row} of canary_open" for row in range(DOCUMENTS)}
+    assert {reply["doc_id"] for reply in replies} == asked
+    assert all(f"reply {CANARY}" in reply["reply"] for reply in replies)
+
+    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+    documents = load_documents("canary_open")
+    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))["robust"]
+    (results,) = (tmp_path / "out").rglob("*_results.json")
+    first = json.loads(results.read_text())["results"]["canary_open"]
+    assert again.estimates["token_f1"].value > 0
+    for name, one in again.estimates.items():
+        assert repr(first[f"{name},robust"]) == repr(one.value), name
+    assert set(folder.glob("*")) - before == set(files)  # scoring saves nothing
+    (file,) = (tmp_path / "out").rglob("*_samples_canary_open.jsonl")
+    with pytest.raises(RepliesError, match="holds no reply, because its dataset is credentialed; name the files"):
+        read_replies(file, documents)
+
+
+@pytest.mark.parametrize("model", ["openai", "async_openai"])
+def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, model: str
+) -> None:
+    with serving(Endpoint()) as elsewhere, serving(Endpoint()) as server:
+
+        def answer(body: Mapping[str, object]) -> object:
+            if "question 0 of" in str(body):
+                return server.status(307, Location=f"{elsewhere.url}/chat/completions")
+            return server.status(400, body=json.dumps({"error": {"message": str(body)}}))
+
+        server.choose = answer  # type: ignore[assignment]  # a step
+        arguments = f"base_url={server.url},model=m,max_retries=1,retry_backoff_s=0"
+        ran = evaluate("--model_args", arguments, model=model, tasks=["canary_open"], OPENAI_API_KEY="none")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert CANARY in str(server.bodies)
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    assert elsewhere.count == 0
+    assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
+
+
+MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
+FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
+
+
+def test_nothing_of_a_record_is_in_a_manifest_or_a_report(
+    planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--model", "echo", "--tasks", ",".join(TASKS), "--output_path", "out", "--log_samples"]
+    ran = execute([*MEDTASKS, "run", *options, "--batch_size", "1"], planted_home, tmp_path)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    (manifest,) = (tmp_path / "out").glob("*_run.json")
+    assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(TASKS)
+    reported = execute([*MEDTASKS, "report", "out", *FILES], planted_home, tmp_path)
+    assert reported.returncode == 0, reported.stderr[-4000:]
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
+    home = planted_home / "home"
+    assert found_in(ran, tmp_path, *outside(home)) == []
+    assert found_in(reported, tmp_path) == []
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    report = collect_run(read_run(tmp_path / "out"))
+    assert [task.name for task in report.tasks] == sorted(TASKS)
+    for task in report.tasks:
+        assert (task.withheld, len(task.items), task.pictures) == (True, DOCUMENTS, {}), task.missing
+        assert all(item.doc_id.startswith("doc-") for item in task.items)
+        assert all(rule.scores and sum(rule.reasons.values()) == DOCUMENTS for rule in task.rules), task.name
+    assert report.notes == ()
+    assert CANARY not in repr(asdict(report))
+    assert CANARY not in json.dumps(report_as_dict(report))
+
+
+def test_nothing_of_a_record_is_in_the_error_of_a_model(planted_home: Path, tmp_path: Path) -> None:
+    options = ["--model", "echo", "--tasks", "canary_open", "--output_path", "out", "--verbosity", "DEBUG"]
+    ran = execute([*MEDTASKS, "run", *options], planted_home, tmp_path, ECHO_FAILS="yes")
+    assert ran.returncode == 1
+    assert "without results" in ran.stderr.splitlines()[-1]
+    assert "TypeError at echo_model.py" in ran.stderr.splitlines()[-1]
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+
+
+def test_the_user_may_ask_for_text_in_a_report(planted_home: Path, tmp_path: Path) -> None:
+    allowed = {"MEDTASKS_LOG_TEXT": "canary_choice"}
+    options = ["--model", "echo", "--tasks", "canary_choice", "--output_path", "out", "--log_samples"]
+    ran = execute([*MEDTASKS, "run", *options, "--batch_size", "1"], planted_home, tmp_path, **allowed)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    reported = execute([*MEDTASKS, "report", "out"], planted_home, tmp_path, **allowed)
+    assert reported.returncode == 0, reported.stderr[-4000:]
+    assert f"{CANARY} question 0 of canary_choice" in (tmp_path / "out" / "report.html").read_text()
+    hidden = execute([*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, tmp_path)
+    assert hidden.returncode == 0, hidden.stderr[-4000:]
+    assert CANARY not in (tmp_path / "hidden.html").read_text() + hidden.stdout + hidden.stderr
+
+
+YAML_HEAD = """\
+task: TASK
+dataset_path: !function medtasks.data.path_of.TASK
+dataset_kwargs: {load_from_disk: true}
+test_split: test
+num_fewshot: 0
+reasoning_tags: none
+doc_to_visual: !function medtasks.hooks.images.images
+metadata: {version: 1, description: planted, dataset: TASK, data: !function medtasks.data.provenance_of.TASK}
+"""
+GENERATING = "output_type: generate_until\ngeneration_kwargs: {max_new_tokens: 8, until: []}\n"
+PROMPTED = """\
+doc_to_text: !function medtasks.hooks.multimedeval_prompts.prompt
+doc_to_target: !function medtasks.hooks.multimedeval_prompts.target
+lmms_eval_specific_kwargs: {default: {template: "QUESTION", option: "{{ letter }}. {{ text }}"}}
+"""
+FILTERED = """\
+filter_list:
+  - name: robust
+    filter: [{function: !function medtasks.hooks.filters.ReadWith, rule: RULE}]
+"""
+SCORED = """\
+process_results: !function medtasks.hooks.HOOKS.process_results
+metric_list: !function medtasks.hooks.HOOKS.METRICS
+"""
+YAML = {
+    "canary_report": YAML_HEAD
+    + GENERATING
+    + 'doc_to_text: "{{indication}}"\ndoc_to_target: "{{report}}"\n'
+    + SCORED.replace("HOOKS.p", "reports.multimedeval_p").replace("HOOKS.METRICS", "reports.MULTIMEDEVAL_METRICS")
+    + FILTERED.replace("RULE", "report_text"),
+    "canary_open": YAML_HEAD
+    + GENERATING
+    + PROMPTED.replace("QUESTION", "{{ question }}")
+    + SCORED.replace("HOOKS", "open_questions").replace("METRICS", "METRIC_LIST")
+    + FILTERED.replace("RULE", "robust_vqa")
+    + FILTERED.replace("RULE", "multimedeval_vqa_head").split("\n", 1)[1].replace("robust", "reference"),
+    "canary_choice": YAML_HEAD
+    + GENERATING
+    + PROMPTED.replace("QUESTION", "{{ question }} {{ options }}")
+    + SCORED.replace("HOOKS", "choice").replace("METRICS", "METRIC_LIST")
+    + FILTERED.replace("RULE", "robust_choice"),
+    "canary_likelihood": YAML_HEAD
+    + "output_type: multiple_choice\n"
+    + 'doc_to_choice: "{{options}}"\n'
+    + PROMPTED.replace("QUESTION", "{{ question }} {{ options }}").replace(
+        "!function medtasks.hooks.multimedeval_prompts.target", "0"
+    )
+    + SCORED.replace("HOOKS", "choice").replace("METRICS", "METRIC_LIST")
+    + FILTERED.replace("RULE", "untied").replace("ReadWith", "ChooseWith"),
+}
+ECHO = f"""\
+import logging
+import os
+import sys
+import traceback
+import warnings
+
+from lmms_eval.api.model import lmms
+from lmms_eval.models.registry_v2 import ModelManifest
+from loguru import logger
+from tqdm import tqdm
+
+manifest = ModelManifest(model_id="echo", simple_class_path="echo_model.Echo")
+
+
+class Echo(lmms):
+    def __init__(self, batch_size=1, device="cpu", **_):
+        super().__init__()
+        from accelerate import Accelerator
+
+        self.accelerator = Accelerator(cpu=True)
+        self.device = self.accelerator.device
+        self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
+
+    def generate_until(self, requests):
+        return [self.reply(*request.args[:1], request.doc_id) for request in tqdm(requests, desc="echoing")]
+
+    def reply(self, prompt, row):
+        print(prompt)
+        print(prompt, file=sys.stderr)
+        tqdm.write(prompt)
+        warnings.warn(prompt)
+        logger.debug(prompt)
+        logger.error("Attempt failed: {{}}", prompt)
+        logging.getLogger("openai").error(prompt)
+        try:
+            raise ValueError(prompt)
+        except ValueError:
+            traceback.print_exc()
+            logger.exception(prompt)
+            if "ECHO_FAILS" in os.environ:
+                raise TypeError(prompt)
+        thought = "<think>thought of {CANARY}</think>" if "within <think>" in prompt or "boxed" in prompt else ""
+        return f"{{thought}}reply {CANARY} to {{prompt}} in row {{row}}."
+
+    def loglikelihood(self, requests):
+        return [(1.0 + request.idx, False) for request in requests]
+
+    def generate_until_multi_round(self, requests):
+        raise NotImplementedError
+"""

@@ -1,0 +1,225 @@
+"""The harness's models on a server that fails: no failed request is in a score, and a rerun asks for those alone."""
+
+import itertools
+import json
+import math
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.audit.scoring import PAIR_METRICS, score_replies
+from medtasks.cli.data import write_sample_home
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.families.family import Reply
+from medtasks.lmms.kept_replies import KeptReplies
+from medtasks.runs.sample_counts import counts_of
+from medtasks.tasks.documents import task_documents
+from medtasks.tasks.task_files import task_file
+
+from .. import medheval_sources, tiny_gmai, tiny_multimedeval
+from ..scripted_server import Endpoint, serving
+from .whole_runs import harness
+
+pytestmark = pytest.mark.slow
+
+PAIRS = ("mediconfusion",)
+FAMILIES = (  # one task of each
+    *PAIRS,
+    "mediconfusion_rotated",
+    "multimedeval_medqa",
+    "multimedeval_vqa_rad",
+    "multimedeval_pathmnist",
+    "multimedeval_chestxray14",
+    "multimedeval_mimic_iii_summary",
+    "medheval_visual_mm",
+    "medheval_knowledge_open",
+    "gmai_mmbench_val",
+    "gmai_mmbench_mcls",
+    "gmai_mmbench_test",
+)
+CREDENTIALED = ("multimedeval_mimic_iii_summary", "medheval_knowledge_open")  # their samples hold no reply
+SETS = ("medqa", "vqa_rad", "pathmnist", "chestxray14", "mimic_iii_summary")
+MODELS = {
+    "async_openai": {"model": "async_openai"},
+    "openai": {"model": "openai"},
+    "openai_simple": {"model": "openai", "force_simple": True},
+}
+WAITS = "max_retries=1,retry_backoff_s=0,timeout=8,num_cpus=16,num_concurrent=16"
+REPLY = "A. The answer is yes: Atelectasis."
+
+
+class Faults:
+    """What the server does to each request: every second one fails, with one fault after the other."""
+
+    def __init__(self, server: Endpoint) -> None:
+        self.failing = {
+            "400": server.status(400),
+            "429": server.status(429),
+            "429 with Retry-After": server.status(429, Retry_After="0"),
+            "500": server.status(500),
+            "html": server.status(502, body="<html>option A</html>", content_type="text/html"),
+            "hang": lambda handler: server.over.wait(9),  # some models know no time-out
+            "reset": server.reset(),
+            "half a JSON": server.reply(REPLY, cut=True),
+            "content null": server.reply(None),
+            "no choices": server.reply(REPLY, choices=0),
+            "two choices": server.reply(REPLY, choices=2),
+            "content filter": server.reply("A", finish="content_filter"),
+        }
+        self.steps = {**self.failing, "cut": server.reply(REPLY, finish="length"), "ok": server.reply(REPLY)}
+        self._turns = itertools.cycle([name for fault in (*self.failing, "cut") for name in (fault, "ok")])
+        self._chosen: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def name_of(self, body: Mapping[str, Any]) -> str:
+        """Return what happens to a request, the same each time it is sent."""
+        key = json.dumps(body["messages"], sort_keys=True)
+        with self._lock:
+            if key not in self._chosen:
+                self._chosen[key] = next(self._turns)
+            return self._chosen[key]
+
+    def step(self, body: Mapping[str, Any]) -> Any:
+        return self.steps[self.name_of(body)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("families")
+    home = folder / "home"
+    write_sample_home(home)
+    tiny_multimedeval.prepare_all(home, list(SETS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(home))
+        medheval_sources.prepare_all(folder)
+        tiny_gmai.prepare_all(folder, tiny_gmai.rows(8), several=8, seed=0, unkeyed=1)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def _prepared(home, _own_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+@pytest.fixture(scope="module")
+def manager():
+    harness()
+    from lmms_eval.tasks import TaskManager
+
+    return TaskManager()
+
+
+@pytest.fixture
+def server():
+    with serving(Endpoint()) as endpoint:
+        yield endpoint
+
+
+def evaluate(manager, server: Endpoint, model: str) -> dict[str, Any]:
+    arguments = f"base_url={server.url},model=tiny,{WAITS}"
+    return harness().simple_evaluate(
+        model_args=arguments,
+        tasks=list(FAMILIES),
+        task_manager=manager,
+        limit=4,
+        log_samples=True,
+        **MODELS[model],
+    )
+
+
+def first_tries(server: Endpoint) -> list[dict[str, Any]]:
+    """Return the requests that are no repetition of the openai client, one per sample."""
+    tries = zip(server.bodies, server.headers, strict=True)
+    return [body for body, headers in tries if headers["x-stainless-retry-count"] == "0"]
+
+
+def same(one: float, other: float) -> bool:
+    return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-12, abs_tol=1e-12)
+
+
+def assert_scores_are_those_of_the_rest(results, task):
+    """The scores of a run equal those of recorded replies that lack the failed samples altogether."""
+    documents = task_documents(task_file(task))
+    replies = {
+        documents[row]["doc_id"]: Reply.of_text(REPLY)
+        for row, record in _records(results["samples"][task])
+        if record["reason"] != Reason.ADAPTER_FAILED
+    }
+    row = results["results"][task]
+    if not replies:
+        counts = ("submission_rows",)  # failed samples are blank rows
+        values = [
+            value
+            for key, value in row.items()
+            if "stderr" not in key and isinstance(value, float) and key.partition(",")[0] not in counts
+        ]
+        assert all(map(math.isnan, values))
+        return
+    if task in PAIRS:
+        for name, score in score_replies(task_file(task), documents, replies).items():
+            for metric in PAIR_METRICS:
+                assert same(row[f"{metric},{name}"], getattr(score.categories["total"], metric)), (metric, name)
+        return
+    for name, score in score_replies(task_file(task), documents, replies).items():
+        for metric, found in score.estimates.items():
+            if metric not in ("failed_samples", "submission_rows"):
+                assert same(row[f"{metric},{name}"], found.value), (task, metric, name)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(
+    manager, server, model, monkeypatch, tmp_path: Path
+):
+    faults = Faults(server)
+    server.choose = faults.step
+    disturbed = evaluate(manager, server, model)
+
+    asked = [faults.name_of(body) for body in first_tries(server)]
+    assert set(asked) == set(faults.steps), "some fault met no request"
+    failed = {task: counts_of(disturbed["results"][task]).failed for task in FAMILIES}
+    assert sum(failed.values()) == sum(name in faults.failing for name in asked)
+    assert sum(failed.values()) > len(FAMILIES)
+    for task in FAMILIES:
+        assert_scores_are_those_of_the_rest(disturbed, task)
+    cut = sum(bool(one.get("cut")) for task in FAMILIES for _, one in _records(disturbed["samples"][task]))
+    assert cut == sum(name == "cut" for name in asked)
+
+    server.choose = lambda body: faults.steps["ok"]
+    kept = _kept(disturbed)
+    monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: kept))
+    server.bodies.clear()
+    server.headers.clear()
+    again = evaluate(manager, server, model)
+    assert len(first_tries(server)) == len(asked) - len(kept.found)
+    assert len(kept.found) > len(FAMILIES)
+    monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: KeptReplies()))
+    undisturbed = evaluate(manager, server, model)
+    for task in FAMILIES:
+        row, other = again["results"][task], undisturbed["results"][task]
+        numbers = [key for key, value in other.items() if isinstance(value, int | float)]
+        assert [key for key in numbers if not same(row[key], other[key])] == []
+
+
+def _records(samples):
+    """Yield row and record of each sample under the first filter: the harness logs one filter after the other."""
+    seen = set()
+    for sample in samples:
+        if sample["doc_id"] not in seen:
+            seen.add(sample["doc_id"])
+            yield sample["doc_id"], sample["score"]
+
+
+def _kept(results) -> KeptReplies:
+    return KeptReplies(
+        {
+            (task, sample["doc_id"], 0): sample["resps"][0][0]
+            for task in FAMILIES
+            for sample in results["samples"][task]
+            if task not in CREDENTIALED and failure_cause(sample["resps"][0][0]) is None
+        }
+    )

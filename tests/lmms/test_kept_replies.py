@@ -1,0 +1,175 @@
+"""Which replies of an earlier run are not asked for again, and of which run."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from lmms_eval.api.instance import Instance
+
+from medtasks.audit.recording import first_manifest
+from medtasks.data.shards import Shard
+from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failed_reply
+from medtasks.home import home
+from medtasks.lmms.kept_replies import KEPT_VARIABLE, KeptReplies, earlier_run
+from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.tasks.documents import Selection
+
+ARGUMENTS = [
+    "--model",
+    "async_openai",
+    "--model_args",
+    "base_url=http://127.0.0.1:1/v1,model=m,timeout=1",
+    "--log_samples",
+]
+NOTE = "[[medtasks:withheld]] 'x' is credentialed"
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def write(out, arguments=ARGUMENTS, samples=True, fingerprint="f", second=0):
+    """Write the manifest of a run of one task."""
+    known = TaskRecord(outcome=TaskOutcome.DONE, fingerprint=fingerprint, samples="samples.jsonl" if samples else None)
+    made = first_manifest(["medtasks", "run", *arguments], arguments, ["ours"], Selection(("ours",), {}), [])
+    began = datetime.now(UTC) - timedelta(hours=1)
+    made = made.model_copy(
+        update={
+            "tasks": {"ours": known},
+            "started": began.isoformat(),
+            "ended": (began + timedelta(hours=2)).isoformat(),
+        }
+    )
+    made.write(out / f"20260101_00000{second}_000000_run.json")
+    return made
+
+
+def write_samples(out, *samples):
+    lines = [{"doc_id": row, "resps": resps} for row, resps in samples]
+    (out / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def task(kind="generate_until", documents=()):
+    return SimpleNamespace(config=SimpleNamespace(output_type=kind), eval_docs_no_media=documents)
+
+
+def request(row, number=0):
+    return Instance("generate_until", ("",), number, {"task": "ours", "doc_id": row, "repeats": 1})
+
+
+def kept(monkeypatch, manifest, tasks):
+    monkeypatch.setenv(KEPT_VARIABLE, str(manifest.path))
+    return KeptReplies.from_environment(tasks)
+
+
+def test_nothing_is_kept_unless_a_run_is_named():
+    assert KeptReplies.from_environment({"ours": task()}) == KeptReplies()
+
+
+def test_texts_but_failed_ones(out, monkeypatch):
+    made = write(out)
+    write_samples(
+        out,
+        (0, [["B"]]),
+        (1, [[failed_reply("no")]]),
+        (2, [["[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"]]),
+        (3, [[None]]),
+        (5, [[""]]),
+        (0, [["B"]]),  # once more, under the second filter
+    )
+    found = kept(monkeypatch, made, {"ours": task()})
+    assert found.found == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
+    assert (found.of(request(0)), found.of(request(1)), found.of(request(4))) == ("B", None, None)
+
+
+def test_likelihoods_but_failed_ones(out, monkeypatch):
+    made = write(out)
+    write_samples(
+        out, (0, [["(1.5, False)"], ["(nan, False)"]]), (1, [["[0.5, True]"], ["[[medtasks:adapter_failed]]"]])
+    )
+    found = kept(monkeypatch, made, {"ours": task("multiple_choice")})
+    assert found.of(request(0)) == (1.5, False)
+    assert found.of(request(0, 1)) is None
+    assert found.of(request(1)) == (0.5, True)
+    assert found.of(request(1, 1)) is None
+
+
+def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
+    made = write(out)
+    write_samples(out, (0, [[NOTE]]), (1, [[NOTE]]), (2, [[NOTE]]))
+    folder = home() / "replies" / "ours"
+    folder.mkdir(parents=True)
+    lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
+    (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    documents = [{"doc_id": "a"}, {"doc_id": "b"}, {"doc_id": "c"}]
+    assert kept(monkeypatch, made, {"ours": task(documents=documents)}).found == {("ours", 0, 0): "A shadow."}
+    later = made.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
+    later.write(out / "20260101_000001_000000_run.json")
+    assert kept(monkeypatch, later, {"ours": task(documents=documents)}).found == {}
+
+
+def test_a_torn_line_of_a_samples_file_is_asked_again(out, monkeypatch, warnings):
+    made = write(out)
+    with (out / "samples.jsonl").open("a") as samples:
+        samples.write('{"doc_id": 9, "resps": [["B"')
+    assert ("ours", 9, 0) not in kept(monkeypatch, made, {"ours": task()}).found
+    assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
+
+
+# ---- which run ----
+
+
+def test_the_newest_run_of_the_same(out):
+    write(out, second=1)
+    newest = write(out, second=2)
+    current = write(out, second=3)
+    (out / "20260101_000009_000000_run.json").write_text("{")
+    found = earlier_run(out, current, ARGUMENTS)
+    assert found.path == newest.path
+    assert isinstance(found, RunManifest)
+
+
+@pytest.mark.parametrize(
+    "changed", ["timeout=60,max_retries=9", "concurrency=8,attempts=2,timeout=9,journal=false,token_counts=false"]
+)
+def test_how_requests_are_sent_may_differ(out, changed):
+    write(out, second=1)
+    arguments = [*ARGUMENTS[:3], f"base_url=http://127.0.0.1:2/v1,model=m,{changed}", "--batch_size", "8"]
+    current = write(out, arguments, samples=False, second=2)
+    assert earlier_run(out, current, arguments).path.name == "20260101_000001_000000_run.json"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [*ARGUMENTS[:3], "base_url=http://127.0.0.1:1/v1,model=another,timeout=1"],
+        ["--model", "openai", *ARGUMENTS[2:]],
+        [*ARGUMENTS, "--gen_kwargs", "temperature=1"],
+        [*ARGUMENTS, "--limit", "3"],
+    ],
+)
+def test_what_is_asked_must_be_the_same(out, arguments):
+    write(out, second=1)
+    current = write(out, arguments, samples=False, second=2)
+    with pytest.raises(MedTasksError, match=r"--only-failed found no run in .* leave the option out"):
+        earlier_run(out, current, arguments)
+
+
+def test_other_data_and_runs_without_samples_do_not_count(out):
+    write(out, fingerprint="other", second=1)
+    write(out, samples=False, second=2)
+    current = write(out, samples=False, second=3)
+    with pytest.raises(MedTasksError, match="found no run"):
+        earlier_run(out, current, ARGUMENTS)
+
+
+def test_runs_of_another_shard_do_not_count(out):
+    write(out, second=1)
+    current = write(out, samples=False, second=2).model_copy(update={"shard": Shard(1, 2)})
+    with pytest.raises(MedTasksError, match="found no run"):
+        earlier_run(out, current, ARGUMENTS)

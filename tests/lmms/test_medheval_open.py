@@ -1,0 +1,254 @@
+"""Whole runs of MedHEval's open tasks against a judge on loopback that behaves, and one that does not."""
+
+import functools
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from medtasks.audit.scoring import score_replies
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
+from medtasks.data.store import load_documents
+from medtasks.errors import JudgeRefused
+from medtasks.judges import client
+from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved
+
+from .. import medheval_sources as sources
+from ..scripted_server import Endpoint, serving
+from .test_canary import CANARY, run_harness, write_echo
+from .whole_runs import answering, evaluate
+
+pytestmark = pytest.mark.slow
+
+REPORT, KNOWLEDGE = "medheval_visual_report", "medheval_knowledge_open"
+TASKS = [REPORT, f"{REPORT}_paper_question", f"{REPORT}_eleven", KNOWLEDGE, f"{KNOWLEDGE}_eleven"]
+ROWS = 6
+BROKEN = {1: "quotes", 2: "empty object", 3: "best score of another", 4: "too much", 5: "no answer"}  # by row
+NEEDS_MODELS = {"meteor", "roberta_large_precision", "roberta_large_recall", "roberta_large_f1"}
+
+
+class Judge(Endpoint):
+    """Calls every answer right and free of hallucination but for row 0, unless it misbehaves."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.broken: Mapping[int, str] = {}
+
+    def variables(self) -> dict[str, str]:
+        values = {"BASE_URL": self.url, "MODEL": "m", "REASKS": "0", "ATTEMPTS": "1"}
+        return {f"MEDTASKS_JUDGE_{name}": value for name, value in values.items()}
+
+    def _answer(self, body: dict[str, Any]) -> Any:
+        system, user = (message["content"] for message in body["messages"])
+        row = next(row for row in range(ROWS) if f"row {row}." in user)
+        behaviour, good = self.broken.get(row), self._good(system, row)
+        if behaviour == "no answer":
+            return self.reset()
+        return self.reply(
+            {
+                None: good,
+                "quotes": user,
+                "empty object": "{}",
+                "best score of another": '{"model_2": 0}',
+                "too much": good.replace("}", ', "model_2": 0}'),
+            }[behaviour]
+        )
+
+    @staticmethod
+    def _good(system: str, row: int) -> str:
+        if "range[0, 5]" in system:
+            return json.dumps({"model_1": 5 if row == 0 else 0})
+        if "binary output" in system:
+            return json.dumps({"model_1": int(row != 0)})
+        heart = {"recall_number": 1, "wrong_number": 3 if row == 0 else 0}
+        nothing = {"recall_number": 0, "wrong_number": 0}
+        return json.dumps({"model_1": {"anatomy": heart, "symptom": heart, "measurement": nothing}})
+
+
+@pytest.fixture
+def judge() -> Iterator[Judge]:
+    with serving(Judge()) as server:
+        yield server
+
+
+@pytest.fixture
+def asked(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """The judge, named in this process's environment."""
+    for name, value in judge.variables().items():
+        monkeypatch.setenv(name, value)
+    return judge
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    client._judge.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both open sets as prepared from files in the published form, with the canary in all their texts."""
+    folder = tmp_path_factory.mktemp("medheval_open")
+    clone = folder / "MedHEval"
+    records = {
+        REPORT: [
+            sources._report(row, 1 + row // 2, f"{CANARY} report row {row}.", anatomy=[f"{CANARY} row {row}."])
+            for row in range(ROWS)
+        ],
+        KNOWLEDGE: [
+            sources._knowledge(row, 1 + row // 2, f"{CANARY} question row {row}.", f"{CANARY} key row {row}.")
+            for row in range(ROWS)
+        ],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
+        for name, rows in records.items():
+            sources.write_records(clone, name, rows)
+            for record in rows:
+                sources.draw(clone / "images", record["img_name"])
+            prepare(name, Options(clone, allow_changed=True))
+    write_echo(folder / "package")
+    return folder
+
+
+@pytest.fixture
+def home(planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of this test with the planted documents."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "datasets").symlink_to(planted / "home" / "datasets")
+    monkeypatch.setenv("MEDTASKS_HOME", str(folder))
+    return folder
+
+
+Command = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(planted: Path, home: Path, tmp_path: Path) -> Command:
+    """Run the harness's command, with everything it writes below this test's folder."""
+
+    return functools.partial(run_harness, planted, tmp_path, tasks=[REPORT, KNOWLEDGE], MEDTASKS_HOME=str(home))
+
+
+@pytest.fixture
+def parrot() -> Any:
+    """Answers with the key, and remembers what it was asked."""
+    return answering(lambda doc: f"Assistant: {doc['report' if 'report' in doc else 'answer']}")
+
+
+def values(results: Mapping[str, Any], task: str, rule: str = "strict") -> dict[str, float]:
+    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
+    return {name: results["results"][task][f"{name},{rule}"] for name in names}
+
+
+def written(folder: Path, task: str) -> dict[str, float]:
+    (file,) = folder.rglob("*_results.json")
+    return values(json.loads(file.read_text()), task)
+
+
+def test_a_real_model_runs_every_task_without_a_judge(home):
+    results = evaluate(TASKS, gen_kwargs="max_new_tokens=4")
+    for task in TASKS:
+        found = values(results, task)
+        assert results["n-samples"][task]["effective"] == ROWS
+        judged = {"knowledge_rate", "hallucination_score"} | {name for name in found if name.startswith("chair_judge_")}
+        assert all(math.isnan(value) for name, value in found.items() if name in judged)
+        assert 0 <= found["stemmed_rouge_l"] <= 1
+        assert {name for name in NEEDS_MODELS if not math.isnan(found[name])} == set()
+        assert 0 <= found["judge_failed_rate"] + found["invalid_rate"] <= 1
+        labels = results["configs"][task]["metadata"]["judge_prompts"]
+        assert all(f"_{'eleven' if task.endswith('eleven') else 'single'} v1 " in label for label in labels)
+
+
+def test_prompts(home, parrot):
+    evaluate([REPORT, f"{REPORT}_paper_question", KNOWLEDGE], parrot, limit=1)
+    assert parrot.prompts[REPORT] == sources.INSTRUCTION
+    assert parrot.prompts[KNOWLEDGE] == f"{CANARY} question row 0."
+    assert parrot.prompts[f"{REPORT}_paper_question"] == (
+        "List your findings of anatomical structures and measurements in detail, as well as the possible symptoms, "
+        "abnormal findings on these structures."
+    )
+
+
+def test_a_judge_that_behaves_is_asked_once(home, parrot, asked):
+    results = evaluate([REPORT, KNOWLEDGE], parrot)
+    report, knowledge = values(results, REPORT), values(results, KNOWLEDGE)
+    assert (report["chair_judge_anatomy"], report["mentions_anatomy"]) == (3 / 9, 9)
+    assert math.isnan(report["chair_judge_measurement"])
+    assert knowledge["knowledge_rate"] == pytest.approx(1 / 6)
+    assert knowledge["hallucination_score"] == pytest.approx(5 / 6)
+    assert (report["judge_failed_rate"], knowledge["judge_failed_rate"]) == (0, 0)
+    assert knowledge["stemmed_rouge_1"] == 1  # "Assistant:" is not part of the answer
+    calls = asked.count
+    # Two rules, for which the label "Assistant:" makes two replies, and one of them between marks, too; three judges.
+    assert calls == 3 * 3 * ROWS
+    again = evaluate([REPORT, KNOWLEDGE], parrot)
+    assert asked.count == calls
+    assert repr(values(again, REPORT)) == repr(report)
+    assert repr(values(again, KNOWLEDGE)) == repr(knowledge)
+    evaluate([f"{KNOWLEDGE}_eleven"], parrot)
+    assert asked.count == calls + 3 * 2 * ROWS  # another prompt is another question
+
+
+def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(command, judge, home, planted, tmp_path):
+    judge.broken = BROKEN
+    ran = command("--verbosity", "DEBUG", output="out1", **judge.variables())
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    report, knowledge = written(tmp_path / "out1", REPORT), written(tmp_path / "out1", KNOWLEDGE)
+    assert report["judge_failed_rate"] == knowledge["judge_failed_rate"] == len(BROKEN) / ROWS
+    # Only row 0 got a verdict, and it is the worst one.
+    assert (report["chair_judge_symptom"], report["mentions_symptom"]) == (3 / 4, 4)
+    assert (knowledge["knowledge_rate"], knowledge["answers_judged"]) == (1, 1)
+    assert (knowledge["hallucination_score"], knowledge["answers_scored"]) == (5, 1)
+    assert len(list((tmp_path / "out1").rglob("*_samples_*.jsonl"))) == 2
+    with closing(sqlite3.connect(home / "judge" / "verdicts.sqlite")) as connection:
+        kept_verdicts = connection.execute("SELECT key FROM verdicts").fetchall()
+    assert len(kept_verdicts) == 2 * 3  # in the published prompt, and between marks
+    assert CANARY not in ran.stdout + ran.stderr
+    kept = {home / "datasets", home / "replies"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and not kept & set(path.parents)]
+    assert [path for path in files if CANARY.encode() in path.read_bytes() or CANARY in path.name] == []
+
+
+def test_two_ranks_see_the_same(command, judge, tmp_path):
+    for ranks in (1, 2):
+        ran = command(ranks=ranks, output=f"out{ranks}", **judge.variables())
+        assert ran.returncode == 0, ran.stderr[-4000:]
+    for task in (REPORT, KNOWLEDGE):
+        one, two = (written(tmp_path / f"out{ranks}", task) for ranks in (1, 2))
+        assert repr(one) == repr(two)
+        assert one["judge_failed_rate"] == 0
+    assert judge.count == 2 * 3 * ROWS  # the second run found every verdict on disk
+
+
+def test_replies_are_judged_later(home, parrot, judge, monkeypatch):
+    first = values(evaluate([KNOWLEDGE], parrot), KNOWLEDGE)
+    assert math.isnan(first["knowledge_rate"])
+    files = list((home / "replies").rglob("*.jsonl"))
+    for name, value in judge.variables().items():
+        monkeypatch.setenv(name, value)
+    documents = load_documents(KNOWLEDGE)
+    scores = score_replies(task_file(KNOWLEDGE), documents, read_replies(files, documents))["strict"]
+    assert scores.estimates["knowledge_rate"].value == pytest.approx(1 / 6)
+    assert scores.estimates["stemmed_rouge_l"].value == first["stemmed_rouge_l"]
+    assert scores.reasons == {"ok": ROWS}
+
+
+def test_a_judge_elsewhere_is_refused_before_the_model_runs(home, parrot, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
+    monkeypatch.setattr(parrot, "generate_until", None)
+    with pytest.raises(
+        JudgeRefused, match=rf"'{REPORT}' is credentialed.*MEDTASKS_TRUSTED_JUDGE=https://judge.example"
+    ):
+        evaluate([REPORT], parrot)

@@ -1,0 +1,256 @@
+"""Every YAML of the page on own tasks, as it is printed there: one run, then all that reads its results."""
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+
+from medtasks.data.images.decoding import NEARLY_FLAT
+from medtasks.data.variants import OF_IMAGES, VARIANTS
+from medtasks.home import own_tasks_folder
+from medtasks.prompts.template import prompt
+from medtasks.tasks.task_files import including, task_file
+
+from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from ..conftest import SHARED
+from .test_report_runs import WEIGHTS
+from .whole_runs import answering, evaluate
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[2] / "docs" / "own_tasks.md"
+COPIES = 3
+YAML = re.findall(r"```yaml\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = [block for block in YAML if block[1]]
+NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
+ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
+ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped"]
+GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN") or SHARED / "golden") / "metrics"
+PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+WHOLE = {
+    re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
+}  # no questions of their own
+if PUBLISHED.is_dir():
+    ASKED += ["medvlthinker_eval", "medvlthinker_eval_swapped", "medvlthinker_eval_rotated"]
+
+
+def rows(printed: str) -> Iterator[dict[str, Any]]:
+    """Repeat the printed rows, each time with other images and other pairs."""
+    for copy in range(COPIES):
+        for line in printed.splitlines():
+            row = json.loads(line)
+            if "pair_id" in row:
+                row["pair_id"] += f"-{copy}"
+            if "image_file" in row:
+                row["image_file"] = f"{copy}{row['image_file']}"
+            if "image_files" in row:
+                row["image_files"] = [f"{copy}{name}" for name in row["image_files"]]
+            yield row
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that the page says, and what the test adds: images."""
+    project = tmp_path_factory.mktemp("project")
+    folder = project / "my_tasks"
+    (folder / "images").mkdir(parents=True)
+    for number, (text, printed) in enumerate(BLOCKS):
+        (folder / f"{NAMES[number]}.yaml").write_text(text)
+        lines = list(rows(printed))
+        (folder / f"{NAMES[number]}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    if PUBLISHED.is_dir():
+        (folder / "medvlthinker_eval.yaml").write_text(WHOLE["medvlthinker_eval"])
+        shutil.copyfile(next(PUBLISHED.iterdir()), folder / "medvlthinker_eval.parquet")
+    for copy in range(COPIES):
+        for name in range(1, 5):
+            image = Image.new("RGB", (40, 30), (80 * copy, 50 * name, 0))
+            image.putpixel((0, 0), (80 * copy, 50 * name, 255 * (name == 1)))  # the others are one colour
+            image.save(folder / "images" / f"{copy}{name}.png")
+    weights = project / "weights"
+    for name, path in WEIGHTS.items() if GOLDEN.is_dir() else ():
+        origin, target = GOLDEN / path, weights / name
+        target.mkdir(parents=True)
+        for file in sorted(origin.iterdir()) if origin.is_dir() else [origin]:
+            shutil.copyfile(file, target / file.name)
+    return project
+
+
+@pytest.fixture(scope="module")
+def ran(project: Path, run_in: Any) -> Path:
+    """The results of one process of the harness, started in the project's folder."""
+    command = ["python", "-m", "lmms_eval", "--model", "medtasks_tiny", "--tasks", ",".join(ASKED), "--log_samples"]
+    options = ["--include_path", "my_tasks", "--output_path", "results"]
+    variables = {"MEDTASKS_HOME": str(project / "home"), "MEDTASKS_WEIGHTS": str(project / "weights")}
+    process = run_in(project)([*command, *options], MEDTASKS_METRICS_DEVICE="cpu", **variables)
+    assert process.returncode == 0, process.stderr[-4000:]
+    assert re.search(rf"\d+ of \d+ images are {NEARLY_FLAT} \(.*/02.png of sample ", process.stderr)
+    found = list((project / "results").rglob("*_results.json"))
+    assert len(found) == 1, (process.stdout + process.stderr)[-6000:]
+    return found[0]
+
+
+def samples_of(ran: Path, task: str) -> Path:
+    return next(ran.parent.glob(f"*_samples_{task}.jsonl"))
+
+
+def test_the_page_has_every_family() -> None:
+    assert len(NAMES) == len(set(NAMES)) == 8
+    assert all(10 <= text.count("\n") <= 20 for text, _ in BLOCKS)
+
+
+def test_every_block_runs_as_printed(ran: Path) -> None:
+    content = json.loads(ran.read_text())
+    assert set(ASKED) <= set(content["results"])
+    for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
+        assert content["n-samples"][name]["original"] == len(list(rows(printed)))
+        config = yaml.load(text.replace("!function", ""), Loader=yaml.SafeLoader)
+        filters = {one["name"] for one in config["filter_list"]}
+        scores = content["results"][name]
+        assert {key.partition(",")[2] for key in scores if "," in key} == filters
+        main = [value for key, value in scores.items() if key.endswith(f",{min(filters)}") and "_stderr" not in key]
+        assert any(isinstance(value, float) and math.isfinite(value) for value in main)
+    if GOLDEN.is_dir():
+        assert math.isfinite(content["results"]["own_reports"]["radcliq_v1,reference"])
+
+
+def test_score(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    recorded = json.loads(ran.read_text())["results"]
+    for name in (name for name in ASKED if not name.startswith("own_reports")):
+        options = ["--include_path", project / "my_tasks", "--max-failed", "100%", "--json", tmp_path / "scores.json"]
+        found = medtasks("score", name, samples_of(ran, name), *options)
+        assert (found.code, found.err) == (0, ""), name
+        scores = json.loads((tmp_path / "scores.json").read_text())
+        assert scores["missing"] == 0
+        assert re.fullmatch("[0-9a-f]{12}", scores["data"]["fingerprint"])
+        for rule, one in scores["rules"].items():
+            for metric, value in one.get("metrics", {}).items():
+                key = f"{metric},{rule}"
+                assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
+
+
+def test_a_published_file_as_it_is(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    if not PUBLISHED.is_dir():
+        pytest.skip("no published file")
+    rows = map(json.loads, samples_of(ran, "medvlthinker_eval").read_text().splitlines())
+    lines = {one["doc_id"]: one for one in rows}  # one per rule
+    for line in samples_of(ran, "medvlthinker_eval_swapped").read_text().splitlines():
+        shown = json.loads(line)
+        assert shown["input_media"][0] != lines[shown["doc_id"]]["input_media"][0]
+    assert len({len(one["input_media"]) for one in lines.values()}) > 1  # some have two images
+    replies = {number: f"<think>A or B?</think> <answer>{one['target']}</answer>" for number, one in lines.items()}
+    recorded = [json.dumps({"doc_id": number, "reply": reply}) for number, reply in replies.items()]
+    (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
+    options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
+    assert medtasks("score", "medvlthinker_eval", tmp_path / "replies.jsonl", *options).code == 0
+    for found in json.loads((tmp_path / "scores.json").read_text())["rules"].values():
+        assert found["metrics"]["accuracy"] == 1
+        assert len(found["groups"]["dataset_name"]) > 1
+
+
+def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
+    config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
+    settings = config["lmms_eval_specific_kwargs"]["default"]
+    for line in (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        document = {"question": case["question"], "options": list(case["options"].values()), "image_files": []}
+        assert prompt(document, settings) == case["content"][-1]["text"]
+
+
+def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    folder = shutil.copytree(project / "my_tasks", own_tasks_folder())
+    (folder / "own_open_judged.yaml").write_text(WHOLE["own_open_judged"])
+    judge = judging(lambda body: "<think>so</think><judge>0</judge>")
+    lines = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
+    said = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in lines}
+    model = answering(lambda doc: said[doc["question"]])
+    found = evaluate(["own_open_judged"], model)["results"]["own_open_judged"]
+    assert [found[f"{name},{row}"] for name in ("acc_open", "acc_closed") for row in ("robust", "fenced")] == [
+        1,
+        1,
+        0,
+        0,
+    ]
+    assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
+
+
+def test_score_of_reports(ran: Path, project: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    if not GOLDEN.is_dir():
+        pytest.skip("no tiny weights")
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(ran.parents[1] / "weights"))
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
+    found = medtasks("score", "own_reports", samples_of(ran, "own_reports"), "--include_path", project / "my_tasks")
+    assert "radcliq_v1" in found.out
+    assert "meteor could not be computed" in found.err  # WordNet is no tiny weight
+
+
+RIGHT = {
+    "own_choice": ("accuracy", lambda row: f"The answer is {row['answer']}."),
+    "own_pairs": ("set", lambda row: row["answer"]),
+    "own_bleu": ("accuracy", lambda row: row["options"]["ABC".index(row["answer"])]),
+    "own_yes_no": ("accuracy", lambda row: row["answer"]),
+    "own_open": ("token_recall", lambda row: row["answer"]),
+    "own_several": ("mcls_accuracy", lambda row: ",".join(row["answers"])),
+    "own_classes": ("macro_f1", lambda row: row["options"][row["label"]]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("wrong", [False, True])
+def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    metric, answer = RIGHT[name]
+    lines = [json.loads(line) for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()]
+    texts = ["I cannot say." if wrong else answer(row) for row in lines]
+    recorded = [json.dumps({"doc_id": row, "reply": text}) for row, text in enumerate(texts)]
+    (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
+    options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
+    assert medtasks("score", name, tmp_path / "replies.jsonl", *options).code == 0
+    for rule, found in json.loads((tmp_path / "scores.json").read_text())["rules"].items():
+        scores = found.get("metrics") or {"set": found["categories"]["total"]["set_accuracy"]}
+        assert wrong == (scores[metric] != 1), (rule, scores)
+
+
+def test_compare(ran: Path, project: Path, medtasks: Any) -> None:  # noqa: F811
+    results = ran.parent
+    found = medtasks("compare", results, results, "--include_path", project / "my_tasks")
+    assert found.code == 0, found.err
+    for name in NAMES:
+        assert re.search(rf"^{name}$", found.out, re.MULTILINE), name
+    assert "is no task of medtasks" not in found.out
+
+
+def test_report(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    page, data = tmp_path / "report.html", tmp_path / "report.json"
+    options = ["--include_path", project / "my_tasks", "--html", page, "--json", data]
+    found = medtasks("report", ran.parent, *options)
+    assert found.code == 0, found.err
+    assert "is no task of medtasks" not in found.out
+    assert "data prepare" not in found.out
+    tasks = {one["name"]: one for one in json.loads(data.read_text())["tasks"]}
+    assert set(ASKED) == set(tasks)
+    choice = tasks["own_choice"]
+    assert {gain["variant"] for gain in choice["gains"]} == set(OF_IMAGES)
+    assert not [sentence for one in tasks.values() for sentence in one["missing"] if "cannot be" in sentence]
+    text = page.read_text()
+    assert "On which side is the effusion?" in text
+    assert text.count("data:image") >= 4 * COPIES
+    counts = f"8 bits as stored ({2 * COPIES}), {NEARLY_FLAT} ({COPIES})"  # two questions, each on its own image
+    assert choice["image_conversions"] == f"linear: {counts}"
+    assert re.search(rf"Images as models see them.*?{re.escape(counts)}", text, re.DOTALL)
+
+
+def test_the_folder_of_a_run_is_named_and_not_read(ran: Path, project: Path, medtasks: Any, fails: Any) -> None:  # noqa: F811
+    samples = samples_of(ran, "own_choice")
+    failed = fails(["score", "own_choice", samples], "unknown task 'own_choice'", "--include_path")
+    assert "note: the run took tasks from my_tasks, which is not loaded" in failed.out
+    found = medtasks("score", "own_choice", samples, "--include_path", project / "my_tasks")
+    assert (found.code, "note: the run" in found.out) == (0, False)
+    with including([project / "my_tasks"]):
+        assert task_file("own_choice").variants == VARIANTS

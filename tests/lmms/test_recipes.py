@@ -1,0 +1,200 @@
+"""Recipes as data, and the harness's arguments that they stand for."""
+
+import re
+
+import pytest
+from lmms_eval.utils import simple_parse_args_string
+from medtasks.model_adapters.base.arguments import parse_arguments
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
+
+from medtasks.audit.report.published import published_of
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.running.recipes import Recipe, expansion, recipe, recipes
+from medtasks.runs.harness_options import read_options, written
+
+OWN = """\
+recipe: mine
+title: My model
+extends: qwen2.5-vl-7b.yaml
+hf: {args: {system_prompt: "Think, then \\"answer\\".", trust_remote_code: false}}
+facts:
+  hub id: {value: me/mine, source: I made it}
+  revision: {value: "12345678", source: I made it}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "mine.yaml").write_text(OWN)
+    (tmp_path / "task.yaml").write_text("task: t\ndoc_to_text: !function a.b\n")
+    return tmp_path
+
+
+def test_every_fact_of_ours_has_a_source_that_anyone_can_look_up():
+    for one in recipes().values():
+        assert {"hub id", "parameters"} <= set(one.facts), one.recipe
+        for fact in one.facts.values():
+            assert not re.search(r"/root|/work|/tmp|file index", f"{fact.source} {fact.value}"), one.recipe
+        if not one.backends:
+            assert one.hf.without
+            assert one.server.without
+        assert "revision" in one.facts or "revision" in " ".join(one.unknown), one.recipe
+
+
+def test_each_model_has_its_rows_in_the_tables_that_it_names():
+    for one in recipes().values():
+        found = published_of(one.published_as)
+        assert bool(found) == bool(one.published_as), one.recipe
+        assert {score.model for _, score in found} <= set(one.published_as.values())
+    scores = {(task, score.metric): score.printed for task, score in published_of(recipe("lingshu-7b").published_as)}
+    assert scores["medevalkit_pmc_vqa", "accuracy"] == "56.3"
+    modes = {task for task, _ in published_of(recipe("radfm").published_as)}
+    assert {"mediconfusion_gd", "multimedeval_medqa"} <= modes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "plain",
+        "a, b",
+        "it's",
+        'say "x"',
+        "line\nbreak",
+        "ends with \\",
+        " blanks ",
+        "@file",
+        "{brace",
+        '"',
+        "",
+        "\\n, 'x'",
+    ],
+)
+def test_a_text_comes_back_from_the_harness_as_it_was(value):
+    read = simple_parse_args_string(f"pretrained=x,system_prompt={written(value)},batch_size=2")
+    assert parse_arguments(HfVlmArguments, read, "hf_vlm").system_prompt == value
+    assert read["batch_size"] == 2
+
+
+def test_what_the_user_gives_wins_and_other_weights_have_no_revision_of_the_recipe():
+    arguments = ["--model_args", 'dtype=float32,processor_kwargs={"size":{"longest_edge":9}},batch_size=2']
+    named, facts = expansion("qoq-med-7b", "", read_options(arguments))
+    assert named[:3] == ["--model", "hf_vlm", "--model_args"]
+    read = simple_parse_args_string(named[3])
+    assert read["pretrained"] == "ddvd233/QoQ-Med-VL-7B"
+    assert (read["dtype"], read["batch_size"], read["processor_kwargs"]) == (
+        "float32",
+        2,
+        '{"size":{"longest_edge":9}}',
+    )
+    assert "revision" in read
+    assert facts.given == {"dtype": "float32", "batch_size": "2", "processor_kwargs": '{"size":{"longest_edge":9}}'}
+    assert (facts.name, facts.backend, facts.digest) == ("qoq-med-7b", "hf", recipe("qoq-med-7b").digest)
+    named, _ = expansion("qoq-med-7b", "hf", read_options(["--model_args=pretrained=/my/copy"]))
+    assert "revision" not in simple_parse_args_string(named[3])
+
+
+def test_other_weights_are_not_set_beside_what_was_published():
+    def published(*given):
+        return expansion("lingshu-7b", "hf", read_options(list(given)))[1].published_as
+
+    assert published("--model_args", "dtype=float16") == recipe("lingshu-7b").published_as != {}
+    assert published("--model_args", "pretrained=me/mine") == {}
+
+
+def test_a_config_file_gives_arguments_as_a_mapping(tmp_path):
+    (tmp_path / "run.yaml").write_text("model_args: {dtype: float32, system_prompt: 'Yes, or no?', batch_size: 3}")
+    named, _ = expansion("qwen3-vl-8b", "", read_options(["--config", str(tmp_path / "run.yaml")]))
+    read = parse_arguments(HfVlmArguments, simple_parse_args_string(named[3]), "hf_vlm")
+    assert (read.system_prompt, read.batch_size, read.dtype) == ("Yes, or no?", 3, "float32")
+
+
+def test_arguments_of_a_file_are_written_as_on_a_command_line(tmp_path):
+    (tmp_path / "run.yaml").write_text("model_args: {pretrained: x, processor_kwargs: {a: 1, b: 2}, seed: 3}")
+    found = read_options(["--config", str(tmp_path / "run.yaml")]).written_model_arguments()
+    assert found == {"pretrained": "x", "processor_kwargs": '{"a":1,"b":2}', "seed": "3"}
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "arguments", "message"),
+    [
+        ("lingshu7b", "", [], "unknown recipe 'lingshu7b'; did you mean 'lingshu-7b'"),
+        ("lingshu-7b", "servr", [], "unknown backend 'servr'; did you mean 'server'"),
+        (
+            "lingshu-7b",
+            "server",
+            [],
+            "needs the server's address: give --model_args base_url=.* vllm serve lingshu-medical",
+        ),
+        ("fleming-vl-8b", "hf", [], "does not run with --backend hf: transformers 5.23 does not know internvl_chat"),
+        ("llava-med", "server", [], "does not run with --backend server: vLLM 0.32 has no class"),
+        ("hulu-med-7b", "", [], "has no backend: transformers .*; vLLM 0.32 has no class for it"),
+        ("lingshu-7b", "", ["--model", "hf_vlm"], "names the model; leave --model out, or --recipe"),
+        ("", "hf", [], "--backend says where the model of a recipe runs; give --recipe NAME"),
+    ],
+)
+def test_a_recipe_that_cannot_be_run_so(name, backend, arguments, message):
+    with pytest.raises(MedTasksError, match=message) as caught:
+        expansion(name, backend, read_options(arguments))
+    assert "\n" not in str(caught.value)
+
+
+def test_server_only_models_choose_their_server():
+    named, facts = expansion("fleming-vl-8b", "", read_options(["--model_args", "base_url=http://h/v1"]))
+    assert named == ["--model", "vlm_server", "--model_args", "base_url=http://h/v1"]
+    assert facts.backend == "server"
+    assert "--trust-remote-code" in recipe("fleming-vl-8b").serve_command()
+    assert '--mm-processor-kwargs \'{"size": {"shortest_edge": 65536' in recipe("qoq-med-7b").serve_command()
+
+
+def test_a_recipe_of_ones_own(own):
+    mine = recipe("mine", [own])
+    assert mine.arguments()["pretrained"] == "me/mine"
+    assert mine.fact("class") == "Qwen2_5_VLForConditionalGeneration", "from what it extends, and that extends"
+    assert mine.published_as == {}, "those of other weights"
+    assert mine.fact("licence") == "?"
+    assert len(mine.traps) == len(recipe("qwen2.5-vl-7b").traps) > 0
+    _, arguments = mine.expanded("server", {"base_url": "u"})
+    assert simple_parse_args_string(arguments)["system_prompt"] == '"Think, then \\"answer\\"."'
+    (own / "mine.yaml").write_text(OWN.replace("I made it}\n  rev", "You did}\n  rev"))
+    assert recipe("mine", [own]).digest != mine.digest
+    (own / "qwen2.5-vl-7b.yaml").write_text(OWN.replace("recipe: mine", "recipe: same-file-name"))
+    assert recipe("same-file-name", [own]).fact("class") == mine.fact("class"), "it extends ours, not itself"
+    (own / "qwen2.5-vl-7b.yaml").unlink()
+    (own / "mine.yaml").write_text(OWN.replace("recipe: mine", "recipe: lingshu-7b"))
+    assert recipe("lingshu-7b", [own]).title == "My model"
+    with pytest.raises(UnknownName):
+        recipe("mine")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("title: My model\n", ""), "wrong at 'title': Field required; correct it"),
+        (("title: My model", "title: My model\nnotes: x"), "wrong at 'notes': Extra inputs are not permitted"),
+        (("source: I made it}\n  rev", "sauce: x}\n  rev"), r"wrong at 'facts\.hub id\.source'"),
+        (("recipe: mine", "recipe: My Model"), "wrong at 'recipe'"),
+        (("qwen2.5-vl-7b.yaml", "nothing.yaml"), "extends nothing.yaml, which is not there"),
+        (("qwen2.5-vl-7b.yaml", "mine.yaml"), "extends mine.yaml, which is not there or extends it"),
+        (("title: My model", "title: [x"), "cannot be read as YAML in line"),
+        (("facts:", "facts: 3\nothers:"), r"wrong at 'facts'"),
+        (("title: My model", "title: My model\ntraps: one"), r"wrong at 'traps'"),
+        (("title: My model", "title: My model\n1: x"), r"wrong at '1'"),
+        (
+            ("title: My model", "title: My model\nserver: {args: {since: 2026-01-01}}"),
+            r"wrong at 'server\.args\.since'",
+        ),
+    ],
+)
+def test_a_damaged_recipe_is_named(own, change, message):
+    (own / "mine.yaml").write_text(OWN.replace(*change))
+    with pytest.raises(MedTasksError, match=message) as caught:
+        recipes([own])
+    assert str(own / "mine.yaml") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_quotation_in_a_command_survives_the_shell():
+    made = Recipe(recipe="x", title="x", hf={"args": {"system_prompt": "it's, so"}})
+    assert (
+        made.command("hf") == """lmms_eval --model hf_vlm --model_args 'system_prompt="it'\\''s, so"' --tasks TASKS"""
+    )

@@ -1,0 +1,333 @@
+"""Credentialed text does not reach a model on another machine: what is decided, and what arrives at a socket."""
+
+import json
+import os
+import re
+import socket
+import threading
+from dataclasses import make_dataclass
+from types import SimpleNamespace
+
+import pytest
+from openai import AsyncOpenAI, DefaultHttpxClient, OpenAI
+
+from medtasks.errors import ModelRefused
+from medtasks.lmms.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
+from medtasks.net import endpoints
+from medtasks.net.model_places import PLACES, destinations
+
+from .. import tiny_multimedeval
+
+PRIVATE, GATED, PUBLIC = "multimedeval_mimic_cxr_report", "gmai_mmbench_val", "multimedeval_vqa_rad"
+AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
+CANARY = "zyzzyva"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    """No address and no proxy but those a test names."""
+    told = {name for places in PLACES.values() for place in places for name in place.names if name.isupper()}
+    for name in [name for name in os.environ if name in told or name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+def refused(model, arguments, environment=None):
+    """The sentence by which a model is refused, or None."""
+    environment = environment or {}
+    try:
+        check_model(model, destinations(model, arguments, environment), [PRIVATE], environment)
+    except ModelRefused as error:
+        return str(error)
+    return None
+
+
+def test_the_sentence_names_dataset_model_place_and_what_mends_it():
+    assert refused("async_openai", {"base_url": "http://api.vendor.invalid/v1"}) == (
+        f"text of credentialed data ({PRIVATE}) is not sent with model 'async_openai' to http://api.vendor.invalid:80 "
+        f"(base_url), which is not this machine; give base_url=http://127.0.0.1:8000/v1 of a server on this machine, "
+        f"or, if your data use agreement allows it, set MEDTASKS_TRUSTED_MODEL=http://api.vendor.invalid:80"
+    )
+    assert "choose a model that answers on this machine" in refused("claude", {})
+    assert "MEDTASKS_TRUSTED_MODEL=https://api.anthropic.com:443" in refused("claude", {})
+
+
+@pytest.mark.parametrize("model", sorted(PLACES))
+def test_every_model_that_sends_is_refused_or_here(model):
+    here = model in ("cosmos_wm", "srt_api", "whisper_tt")
+    assert (refused(model, {}) is None) == here
+
+
+@pytest.mark.parametrize(
+    ("address", "may"),
+    [
+        (LOCAL, True),
+        ("HTTP://LOCALHOST:8000", True),
+        ("http://[::1]:8000", True),
+        ("http://127.0.0.1.nip.io", False),
+        ("http://localhost.evil.com", False),
+        ("http://127.0.0.1@evil.example", False),
+        ("http://127.0.0.1%40evil.example/", False),
+        ("http%3A//evil.example", False),
+        ("https://api.vendor.invalid", False),
+    ],
+)
+def test_addresses(address, may):
+    assert (refused("async_openai", {"base_url": address}) is None) == may
+    assert (refused("openai", {}, {"OPENAI_API_BASE": address}) is None) == may
+
+
+def test_secrets_of_an_address_are_not_repeated():
+    assert "secret" not in refused("openai", {"base_url": "http://user:secret@evil.example/v1?key=secret"})
+
+
+def test_one_server_may_be_trusted():
+    for trusted in ("http://api.vendor.invalid", "http://api.vendor.invalid:80/other", "HTTP://API.vendor.invalid/"):
+        assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
+    others = ("https://api.vendor.invalid", "http://api.vendor.invalid:8080", "http://vendor.invalid", LOCAL, " ")
+    for trusted in others:
+        assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
+    both = {"COSMOS3_SERVER_URLS": f"{AWAY},http://third.invalid", "MEDTASKS_TRUSTED_MODEL": AWAY}
+    assert "third.invalid" in refused("cosmos_wm", {"backend": "vllm_omni"}, both)
+    assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": "https://api.anthropic.com"}) is None
+
+
+@pytest.mark.parametrize(
+    "trusted", ["api.vendor.invalid", "1", "true", PRIVATE, "*", "http://u:secret@api.vendor.invalid"]
+)
+def test_a_malformed_trust_opens_nothing(trusted):
+    sentence = refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
+    assert "MEDTASKS_TRUSTED_MODEL names no server" in sentence
+    assert "secret" not in sentence
+    assert refused("openai", {"base_url": LOCAL}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+def test_a_proxy_stands_between(name):
+    """A library that obeys proxy variables sends to this machine by way of the proxy, in clear."""
+    proxy = {name: "http://proxy.invalid:3128"}
+    assert f"by way of the proxy that {name} names; add 127.0.0.1 to NO_PROXY" in refused(
+        "async_openai", {"base_url": LOCAL}, proxy
+    )
+    for exempt in ({"NO_PROXY": "a.invalid, 127.0.0.1"}, {"no_proxy": "*"}):
+        assert refused("async_openai", {"base_url": LOCAL}, {**proxy, **exempt}) is None
+    for useless in ("127.0.0.0/8", "localhost", "0.0.1", ""):
+        assert refused("async_openai", {"base_url": LOCAL}, {**proxy, "NO_PROXY": useless})
+    assert refused("openai", {"base_url": LOCAL, "httpx_trust_env": "False"}, proxy) is None
+    assert refused("vlm_server", {"base_url": f"{LOCAL};{LOCAL}"}, proxy) is None
+    assert "is not this machine" in refused("vlm_server", {"base_url": f"{LOCAL};http://other.invalid/v1"}, {})
+    assert refused("qwen2_5_vl", {}, proxy) is None
+
+
+def test_a_proxy_cannot_read_what_is_encrypted():
+    trusted = {"HTTPS_PROXY": "http://proxy.invalid:3128", "HTTP_PROXY": "http://proxy.invalid:3128"}
+    for scheme, may in (("https", True), ("http", False)):
+        address = f"{scheme}://api.vendor.invalid"
+        found = refused("openai", {"base_url": address}, {**trusted, "MEDTASKS_TRUSTED_MODEL": address})
+        assert (found is None) == may
+
+
+def test_only_what_is_credentialed_is_held_back(monkeypatch):
+    lm = SimpleNamespace(client=OpenAI(base_url=AWAY))
+    refuse_remote_model(lm, [PUBLIC, GATED])
+    refuse_remote_model(lm, [])
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)  # shows text here, and sends it nowhere
+    assert credentialed([PUBLIC, PRIVATE, "nobody_knows", PRIVATE]) == [PRIVATE, "nobody_knows"]
+    with pytest.raises(ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'SimpleNamespace'")):
+        refuse_remote_model(lm, [PUBLIC, PRIVATE])
+
+
+class Plain:
+    """A model of somebody's."""
+
+    def __init__(self, **attributes):
+        self.__dict__ = attributes
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"client": OpenAI(base_url=AWAY, api_key="x")},
+        {"clients": [OpenAI(base_url=LOCAL, api_key="x"), AsyncOpenAI(base_url=AWAY, api_key="x")]},
+        {"clients": {"a": OpenAI(base_url=AWAY, api_key="x")}},
+        {"client": OpenAI(api_key="x")},
+        {"client": DefaultHttpxClient()},
+        {"base_url": AWAY},
+        {"_server_urls": [LOCAL, AWAY]},
+        {"client": OpenAI(base_url=LOCAL, api_key="x"), "endpoint": AWAY},
+        {"where": AWAY},
+        {"boto": SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://bedrock.invalid"))},
+    ],
+)
+def test_what_a_built_model_holds_tells_where_it_goes(attributes):
+    with pytest.raises(ModelRefused):
+        refuse_remote_model(Plain(**attributes), [PRIVATE])
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"client": OpenAI(base_url=LOCAL, api_key="x")},
+        {"client": DefaultHttpxClient(), "server_url": LOCAL},
+        {"model": object(), "endpoint": "/v1/chat", "url": None, "servers": 2},
+    ],
+)
+def test_a_built_model_that_stays_here(attributes):
+    refuse_remote_model(Plain(**attributes), [PRIVATE])
+
+
+def test_a_client_that_ignores_proxies(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
+    obeying = OpenAI(base_url=LOCAL, api_key="x")
+    with pytest.raises(ModelRefused, match="by way of the proxy that HTTP_PROXY names"):
+        refuse_remote_model(Plain(client=obeying), [PRIVATE])
+    direct = OpenAI(base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False))
+    refuse_remote_model(Plain(client=direct), [PRIVATE])
+    with pytest.raises(ModelRefused):
+        refuse_remote_model(Plain(a=obeying, b=direct), [PRIVATE])
+    arguments = make_dataclass("Arguments", [("base_url", str)])  # hold the address, and send nothing
+    refuse_remote_model(Plain(arguments=arguments(f"{LOCAL};{LOCAL}"), clients=[direct]), [PRIVATE])
+
+
+@pytest.fixture
+def outside(monkeypatch):
+    """A listening socket that stands for another machine: its address, and the bytes that arrive there."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    received = []
+    reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}}]}).encode()
+
+    def serve():
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            received.append(b"")
+            with connection:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += connection.recv(65536)
+                body = head.partition(b"\r\n\r\n")[2]
+                length = int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1])
+                while len(body) < length:
+                    body += connection.recv(65536)
+                received[-1] = head + body
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(reply), reply)
+                )
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    monkeypatch.setattr(endpoints, "is_loopback", lambda name: False)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1", received
+    listener.close()
+
+
+def request_of(lm, is_chat):
+    """A request of the harness with a canary in its prompt."""
+    from lmms_eval.api.instance import Instance
+
+    lm.task_dict = {"task": {"test": [{"question": CANARY}]}}
+    settings = {"max_new_tokens": 4, "until": []}
+    messages = [{"role": "user", "content": [{"type": "text", "text": CANARY}]}]
+    chat = (CANARY, lambda doc: messages, settings, 0, "task", "test")
+    simple = (CANARY, settings, lambda doc: [], 0, "task", "test")
+    return Instance(
+        request_type="generate_until",
+        arguments=chat if is_chat else simple,
+        idx=0,
+        metadata={"task": "task", "doc_id": 0, "repeats": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "variables"),
+    [
+        ("openai", "base_url=ADDRESS,max_retries=1", {}),
+        ("openai", "max_retries=1", {"OPENAI_API_BASE": "ADDRESS"}),
+        ("async_openai", "base_url=ADDRESS,max_retries=1", {}),
+        ("gpt4v", "modality=image", {"OPENAI_BASE_URL": "ADDRESS"}),
+    ],
+)
+def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, variables):
+    from lmms_eval.models import get_model
+
+    address, received = outside
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("ADDRESS", address))
+    lm = get_model(model).create_from_arg_string(arguments.replace("ADDRESS", address), {"device": "cpu"})
+
+    def ask():
+        refuse_remote_model(lm, [PRIVATE])
+        return lm.generate_until([request_of(lm, not lm.is_simple)])
+
+    with pytest.raises(ModelRefused, match=re.escape(f"{PRIVATE}) is not sent with model '{model}' to http://127")):
+        ask()
+    assert received == []
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", address)
+    ask()
+    assert any(CANARY.encode() in request for request in received)  # so the socket would have heard it
+
+
+@pytest.mark.parametrize("is_simple", [False, True])
+def test_models_that_build_their_client_with_each_request(is_simple, monkeypatch):
+    from lmms_eval.models import get_model
+
+    lm = get_model("claude").create_from_arg_string("", {"device": "cpu"})
+    assert [one.url for one in live_destinations(lm, {})] == ["https://api.anthropic.com"]
+    lm = get_model("litellm", is_simple).create_from_arg_string(f"base_url={LOCAL}", {"device": "cpu"})
+    assert [one.url for one in live_destinations(lm, {})] == [LOCAL]
+    lm = get_model("litellm", is_simple).create_from_arg_string(f"base_url={LOCAL},model=bedrock/m", {"device": "cpu"})
+    assert [one.url for one in live_destinations(lm, {})] == [""]
+
+
+def test_our_own_models_stay_here():
+    from lmms_eval.models import get_model
+
+    lm = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
+    assert live_destinations(lm, {}) == []
+
+
+def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
+    """The harness ends before the first request of a credentialed task; with the server trusted, prompts arrive."""
+    from lmms_eval.evaluator import simple_evaluate
+    from lmms_eval.tasks import TaskManager
+
+    address, received = outside
+    monkeypatch.setenv("MEDTASKS_HOME", str(tiny_multimedeval.prepare_all(tmp_path / "home", ["mednli"])))
+    manager = TaskManager()
+
+    def run():
+        return simple_evaluate(
+            model="async_openai",
+            model_args=f"base_url={address},max_retries=1",
+            tasks=["multimedeval_mednli"],
+            task_manager=manager,
+            limit=2,
+            device="cpu",
+        )
+
+    with pytest.raises(ModelRefused, match="multimedeval_mednli"):
+        run()
+    assert received == []
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", address)
+    run()
+    prompts = b"".join(received)
+    assert b"entailment" in prompts
+
+
+def test_a_dataset_that_only_a_later_row_names_counts():
+    from types import SimpleNamespace
+
+    from datasets import Dataset
+
+    from medtasks.lmms.evaluation import _named
+
+    rows = [{"dataset": PUBLIC}, {"dataset": None}, {"dataset": PRIVATE}]
+    config = SimpleNamespace(metadata={"dataset": GATED})
+    for documents in (rows, Dataset.from_list(rows)):
+        assert _named(SimpleNamespace(eval_docs_no_media=documents, config=config)) == {PUBLIC, None, PRIVATE, GATED}
+    without = SimpleNamespace(eval_docs_no_media=Dataset.from_list([{"a": 1}]), config=SimpleNamespace(metadata=None))
+    assert _named(without) == {None}

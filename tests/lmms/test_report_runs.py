@@ -1,0 +1,162 @@
+"""Report tasks from the harness to scores, with metrics that work and metrics that do not."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.audit.scoring import score_replies
+from medtasks.data.store import load_documents
+from medtasks.extract.failure import failed_reply
+from medtasks.home import home
+from medtasks.runs.replies import read_replies
+from medtasks.tasks.task_files import task_file
+
+from .. import tiny_multimedeval
+from .whole_runs import answering, evaluate
+
+pytestmark = pytest.mark.slow
+
+TASK = "multimedeval_mimic_cxr_report"
+LEXICAL = {"bleu_1", "bleu_4", "rouge_1", "rouge_l"}
+MODELS = {"idf_bertscore_f1", "chexbert_similarity", "radgraph_partial", "radcliq_v1_multimedeval"}
+# Where the tiny weights lie in the recorded material, by the name under which metrics look for them.
+WEIGHTS = {
+    "chexbert": "chexbert/chexbert.pth",
+    "bert-base-uncased": "chexbert/bert-base-uncased",
+    "radgraph": "radgraph/radgraph.tar.gz",
+    "radgraph/encoder": "radgraph/encoder",
+    "distilroberta-base": "bertscore/distilroberta-base",
+}
+LONG = " ".join(["The cardiomediastinal silhouette is normal.", "No effusion."] * 700)  # 5,000 words
+ODD_REPLIES = [
+    ["", " \n\t ", failed_reply("out of memory"), LONG],
+    ["Кардиомегалия, \u202eéclair \U0001fac1 心肥大", "\x00\x01\ufffd\ud800", "。", "no effusion " * 2500],
+]
+
+
+@pytest.fixture(autouse=True)
+def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tiny_multimedeval.prepare("mimic_cxr_report")
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path / "weights"))
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
+
+
+@pytest.fixture
+def tiny_weights(golden: Path, tmp_path: Path) -> Callable[[], None]:
+    def put() -> None:
+        for name, path in WEIGHTS.items():
+            origin, folder = golden / "metrics" / path, tmp_path / "weights" / name
+            folder.mkdir(parents=True)
+            for file in sorted(origin.iterdir()) if origin.is_dir() else [origin]:
+                shutil.copyfile(file, folder / file.name)
+
+    return put
+
+
+def run(model: Any = "medtasks_tiny", task: str = TASK) -> dict[str, Any]:
+    return evaluate([task], model)
+
+
+def saying(replies: list[str]) -> Any:
+    return answering(lambda doc: replies[int(doc["doc_id"])])
+
+
+def values(results: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name.removesuffix(",reference"): value
+        for name, value in results["results"][TASK].items()
+        if name.endswith(",reference") and not name.endswith("_stderr,reference") and "_stderr_" not in name
+    }
+
+
+def saved() -> list[Path]:
+    return sorted((home() / "replies" / TASK).iterdir())
+
+
+def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
+    found = values(run())
+    assert found.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
+    assert (found["scored_samples"], found["failed_samples"]) == (len(load_documents(TASK)), 0)
+    assert {name for name, value in found.items() if math.isnan(value)} == MODELS | {"meteor"}
+    (file,) = saved()
+    assert {json.loads(line)["doc_id"] for line in file.read_text().splitlines()} == {
+        document["doc_id"] for document in load_documents(TASK)
+    }
+
+
+def test_open_reports_are_shown_and_saved(tmp_path):
+    publish_open_copy()
+    results = run(saying(["No effusion.\n\nNormal."] * 4), "iu_xray_report")
+    sample = results["samples"]["iu_xray_report"][0]
+    assert "Heart of normal size" in str(sample["target"])
+    assert sample["resps"][0][0] == "No effusion.\n\nNormal."
+    assert len(list((home() / "replies" / "iu_xray_report").iterdir())) == 1
+    assert results["results"]["iu_xray_report"]["bleu_1,reference"] > 0
+
+
+def publish_open_copy() -> None:
+    from medtasks.data.catalogue import Access
+    from medtasks.data.dataset_manifest import Manifest
+    from medtasks.data.schema import REPORT
+    from medtasks.data.store import publish, work_folder
+
+    source = home() / "datasets" / TASK
+    facts = Manifest.read(source)
+    with work_folder("iu_xray_report", Access.PUBLIC) as work:
+        shutil.copytree(source / "images", work / "images")
+        documents = [{**document, "dataset": "iu_xray_report"} for document in load_documents(TASK)]
+        changed = {"name": "iu_xray_report", "access": "public"}
+        publish(work, facts.model_copy(update=changed), documents, REPORT)
+
+
+@pytest.mark.parametrize("replies", ODD_REPLIES, ids=["empty", "odd"])
+def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies):
+    tiny_weights()
+    results = run(saying(replies))
+    found = values(results)
+    assert {name for name, value in found.items() if math.isnan(value)} == {"meteor"}  # no WordNet here
+    failed = sum(reply.startswith(failed_reply("")) for reply in replies)
+    assert (found["scored_samples"], found["failed_samples"]) == (4 - failed, failed)
+    assert found["invalid_rate"] == (pytest.approx(2 / 3) if replies[0] == "" else 0)
+    assert results["results"][TASK]["radcliq_v1_multimedeval_stderr,reference"] >= 0
+    for row in results["samples"][TASK]:
+        assert "cardiomediastinal" not in str(row)
+
+
+def test_golden_weights_score_finishes_what_failed(tiny_weights):
+    replies = ["The heart is enlarged.", "", "No effusion. Heart of normal size.", "Clear lungs."]
+    failed = values(run(saying(replies)))
+    assert {name for name, value in failed.items() if math.isnan(value)} == MODELS | {"meteor"}
+    tiny_weights()
+    documents, task = load_documents(TASK), task_file(TASK)
+    scores = score_replies(task, documents, read_replies(saved(), documents), ["radcliq_v1", "f1_chexbert"])
+    finished = scores["reference"]
+    assert finished.failures.keys() == {"meteor"}
+    assert finished.reasons == {"ok": 3, "empty": 1}
+    found = {name: one.value for name, one in finished.estimates.items()}
+    assert {name: found[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
+    whole = values(run(saying(replies)))
+    assert {name: found[name] for name in MODELS} == {name: whole[name] for name in MODELS}
+    assert math.isfinite(found["radcliq_v1"])
+    assert math.isfinite(found["chexbert_14_micro_f1"])
+    assert math.isnan(finished.estimates["chexbert_14_micro_f1"].error)
+    assert len(saved()) == 2
+
+
+def test_golden_weights_a_second_run_loads_no_model(tiny_weights, monkeypatch):
+    tiny_weights()
+    replies = ["The heart is enlarged.", "", "No effusion.", "Clear lungs."]
+    first = values(run(saying(replies)))
+    import torch
+
+    def loaded(*_: Any, **__: Any) -> None:
+        raise AssertionError("a model runs")
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", loaded)
+    second = values(run(saying(replies)))
+    assert {name: second[name] for name in MODELS} == {name: first[name] for name in MODELS}

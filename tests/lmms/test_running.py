@@ -1,0 +1,312 @@
+"""``medtasks run``'s isolation, with a stand-in for the harness that fails where it is told to."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from medtasks.errors import MedTasksError
+from medtasks.running import harness_run
+from medtasks.running.harness_run import run_tasks, stopping_by_signal
+from medtasks.runs import process as run_process
+from medtasks.runs.result_files import samples_file
+from medtasks.tasks import documents, task_files
+from medtasks.tasks.documents import Selection, select
+
+from ..waiting import wait_until
+
+HARNESS = """
+    import json, pathlib, sys
+    arguments = dict(zip(sys.argv[3::2], sys.argv[4::2]))
+    here = pathlib.Path(__file__).parent
+    calls = here / "calls.json"
+    seen = json.loads(calls.read_text()) if calls.exists() else []
+    calls.write_text(json.dumps([*seen, sys.argv[1:]]))
+    tasks = arguments["--tasks"].split(",")
+    failing = arguments["--failing"].split(",")
+    if not set(tasks) & set(failing):
+        folder = pathlib.Path(arguments["--output_path"]) / "model"
+        folder.mkdir(parents=True, exist_ok=True)
+        inside = {"medical": ["one", "two"]}
+        results = {task: {} for name in tasks for task in [name, *inside.get(name, [])] if name != "general"}
+        (folder / f"{len(seen)}_results.json").write_text(json.dumps({"results": results}))
+"""
+SCRIPT = """
+    import json, os, pathlib, signal, sys, time
+    output = pathlib.Path(sys.argv[sys.argv.index("--output_path") + 1])
+    tasks = sys.argv[sys.argv.index("--tasks") + 1].split(",")
+    def write(*names):
+        output.mkdir(exist_ok=True)
+        file = output / f"{'-'.join(names)}_results.json"
+        file.write_text(json.dumps({"results": dict.fromkeys(names, {})}))
+"""
+
+
+@pytest.fixture
+def harness(tmp_path):
+    script = tmp_path / "harness.py"
+    script.write_text(textwrap.dedent(HARNESS))
+
+    def run(*names, failing=""):
+        (tmp_path / "calls.json").unlink(missing_ok=True)
+        arguments = ["--model", "m", "--failing", failing]
+        outcome = run_tasks(names, arguments, tmp_path / "out", [sys.executable, str(script)])
+        calls = json.loads((tmp_path / "calls.json").read_text())
+        return outcome, [call[call.index("--tasks") + 1] for call in calls]
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Build a launcher that runs a few lines in place of the harness; ``write`` leaves results of tasks."""
+    count = iter(range(100))
+
+    def build(body):
+        path = tmp_path / f"script{next(count)}.py"
+        path.write_text(textwrap.dedent(SCRIPT) + body)
+        return [sys.executable, str(path)]
+
+    return build
+
+
+@pytest.fixture
+def tasks(monkeypatch, tmp_path):
+    """Two tasks in a group, both with a tag; the dataset of the second one is not there."""
+
+    def task(name, dataset):
+        (tmp_path / f"{name}.yaml").write_text(f"task: {name}\n")
+        return task_files.TaskFile(name, "task", tmp_path / f"{name}.yaml", "", dataset=dataset, tags=("tagged",))
+
+    known = {
+        "one": task("one", None),
+        "two": task("two", "mediconfusion"),
+        "medical": task_files.TaskFile("medical", "group", tmp_path, "", members=("one", "two")),
+    }
+    possible = documents.check_possible
+    monkeypatch.setattr(task_files, "task_files", lambda: known)
+    monkeypatch.setattr(documents, "check_possible", lambda task: task.dataset and possible(task))
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    return known
+
+
+def test_a_folder_whose_name_is_a_number(script, tmp_path, monkeypatch):
+    """The harness reads the option once more, as ``key=value``."""
+    from lmms_eval.utils import simple_parse_args_string
+
+    monkeypatch.chdir(tmp_path)
+    run_tasks(["one"], [], Path("3"), script('write("one"); (output / "given").write_text(sys.argv[-1])'))
+    given = (tmp_path / "3" / "given").read_text()
+    assert simple_parse_args_string(f"output_path={given}") == {"output_path": "./3"}
+
+
+def test_one_process_where_nothing_fails(harness, tasks):
+    outcome, calls = harness("one", "two")
+    assert calls == ["one,two"]
+    assert (outcome.done, outcome.failed) == (["one", "two"], [])
+    assert len(outcome.results) == 1
+
+
+def test_a_failing_task_costs_itself_alone(harness, tasks):
+    outcome, calls = harness("one", "two", "general", failing="two")
+    assert calls == ["one,two,general", "one", "two", "general"]
+    assert sorted(outcome.done) == ["general", "one"]
+    assert outcome.failed == ["two"]
+    assert len(outcome.results) == 2
+
+
+def test_results_of_an_earlier_run_do_not_count(harness, tasks):
+    harness("one")
+    outcome, calls = harness("one", failing="one")
+    assert calls == ["one"]
+    assert (outcome.done, outcome.failed, outcome.results) == ([], ["one"], [])
+
+
+def test_a_failing_last_task_and_one_in_the_middle(harness, tasks):
+    outcome, calls = harness("first", "middle", "last", failing="middle,last")
+    assert calls == ["first,middle,last", "first", "middle", "last"]
+    assert (outcome.done, outcome.failed) == (["first"], ["middle", "last"])
+    assert outcome.files == {"first": outcome.results[0]}
+    assert [(one.tasks, one.exit_code) for one in outcome.processes] == [
+        *[(("first", "middle", "last"), 0), (("first",), 0), (("middle",), 0), (("last",), 0)]
+    ]
+    assert all(one.seconds > 0 for one in outcome.processes)
+
+
+def test_a_killed_process_costs_its_task_alone(script, tmp_path, tasks):
+    body = "if 'two' in tasks: os.kill(os.getpid(), 9)\nwrite(*tasks)"
+    outcome = run_tasks(["one", "two"], [], tmp_path / "out", script(body))
+    assert (outcome.done, outcome.failed) == (["one"], ["two"])
+    assert [one.exit_code for one in outcome.processes] == [-9, 0, -9]
+    assert outcome.reasons["two"].startswith(
+        "the harness was ended by SIGKILL, as the system does when memory is short"
+    )
+
+
+def test_a_results_file_that_is_cut_off_is_none(script, tmp_path, tasks):
+    broken = "(output / 'b_results.json').write_text('{\"results\": {\"one\"')"
+    outcome = run_tasks(["one"], [], tmp_path / "out", script(f"output.mkdir()\n{broken}\nsys.exit(3)"))
+    assert (outcome.done, outcome.failed, outcome.results) == ([], ["one"], [])
+    assert "exit code 3" in outcome.reasons["one"]
+
+
+def test_results_written_over_older_ones_are_new(script, tmp_path, tasks):
+    command = script("write(*tasks)")
+    first = run_tasks(["one"], [], tmp_path / "out", command)
+    os.utime(first.results[0], ns=(0, 0))
+    assert run_tasks(["one"], [], tmp_path / "out", command).done == ["one"]
+    idle = run_tasks(["one"], [], tmp_path / "out", script("pass"))
+    assert (idle.done, idle.failed) == ([], ["one"])
+
+
+def test_the_watcher_sees_each_process_begin_and_end(script, tmp_path, tasks):
+    seen = []
+
+    def watch(outcome):
+        seen.append((outcome.processes[-1].exit_code, list(outcome.done), list(outcome.failed)))
+
+    run_tasks(["one", "two"], [], tmp_path / "out", script("if tasks != ['two']: write('one')"), watch)
+    assert seen[:2] == [(None, [], []), (0, ["one"], [])]
+    assert [code for code, _, _ in seen[2:]] == [None, 0, 0]
+    assert seen[-1] == (0, ["one"], ["two"])
+
+
+def test_a_launcher_that_is_not_there(tmp_path, tasks):
+    with pytest.raises(MedTasksError, match=r"cannot start 'no-such-launcher' .*--launcher"):
+        run_tasks(["one"], [], tmp_path / "out", ["no-such-launcher"])
+
+
+@pytest.mark.parametrize("patience", [600, 0.1])
+def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, tasks, monkeypatch, patience):
+    """With patience the harness ends by itself after Ctrl-C; without, it is told to."""
+    monkeypatch.setattr(harness_run, "_PATIENCE", patience)
+    ends = "signal.signal(signal.SIGINT, lambda *_: sys.exit(7))\n" if patience > 1 else ""
+    hang = f"signal.signal(signal.SIGINT, signal.SIG_IGN)\n{ends}os.kill(os.getppid(), 2)\n"
+    hang += "os.kill(os.getpid(), 2)\n" if ends else ""
+    body = (
+        f"if 'two' not in tasks: write(*tasks)\nif tasks == ['two']:\n{textwrap.indent(hang + 'time.sleep(600)', '  ')}"
+    )
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(["one", "two"], [], tmp_path / "out", script(body), seen.append)
+    assert (seen[-1].done, seen[-1].failed) == (["one"], [])
+    assert seen[-1].processes[-1].exit_code == (7 if ends else -signal.SIGTERM)
+
+
+def test_ctrl_c_at_the_end_of_the_harness_keeps_its_exit_code(script, tmp_path, tasks, monkeypatch):
+    ended = os.waitid
+
+    def interrupted(*arguments):
+        ended(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitid", interrupted)
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(["one"], [], tmp_path / "out", script("sys.exit(7)"), seen.append)
+    assert seen[-1].processes[-1].exit_code == 7
+
+
+def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
+    body = "os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(600)"
+    seen = []
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as left, stopping_by_signal():
+        run_tasks(["one"], [], tmp_path / "out", script(body), seen.append)
+    assert left.value.code == 128 + signal.SIGTERM
+    assert seen[-1].processes[-1].exit_code == -signal.SIGTERM
+    assert seen[-1].failed == []
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monkeypatch, stubborn):
+    """As 'accelerate launch' does: it dies of the signal and leaves its own process alone."""
+    monkeypatch.setattr(harness_run, "_PATIENCE", 0.3 if stubborn else 600)
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if stubborn else ""
+    inner = f"import signal, time; {deaf}print('up', flush=True); time.sleep(600)"
+    body = (
+        f"import subprocess\nchild = subprocess.Popen([sys.executable, '-c', {inner!r}], stdout=subprocess.PIPE)\n"
+        f"child.stdout.readline()\npathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\n"
+        f"os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(600)"
+    )
+    with pytest.raises(SystemExit), stopping_by_signal():
+        run_tasks(["one"], [], tmp_path / "out", script(body))
+    wait_until(lambda: run_process._began(int((tmp_path / "pid").read_text())) is None)
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopping_by_signal():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_where_samples_are():
+    results = Path("out/model/20261122_014111_results.json")
+    assert samples_file(results, "one") == Path("out/model/20261122_014111_samples_one.jsonl")
+
+
+def test_names_the_harness_alone_understands(harness, tasks):
+    outcome, calls = harness("general")
+    assert calls == ["general"]
+    assert (outcome.done, outcome.failed) == (["general"], [])
+
+
+def test_a_group_is_done_when_its_members_are(harness, tasks):
+    outcome, calls = harness("medical")
+    assert calls == ["medical"]
+    assert outcome.failed == []
+
+
+@pytest.mark.parametrize("name", ["medical", "tagged"])
+def test_a_missing_dataset_is_left_out_of_its_group(tasks, name):
+    chosen = select([name, "general"])
+    assert chosen.ready == ("one", "general")
+    assert list(chosen.missing) == ["two"]
+    assert "medtasks data prepare mediconfusion" in chosen.missing["two"]
+
+
+def test_a_damaged_dataset_is_left_out(tasks, sample_home, tmp_path, monkeypatch):
+    (damaged,) = (Path(shutil.copytree(sample_home, tmp_path / "damaged")) / "datasets").rglob("test/*.arrow")
+    damaged.write_bytes(damaged.read_bytes()[:-400])
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "damaged"))
+    chosen = select(["medical"])
+    assert chosen.ready == ("one",)
+    assert "prepare the dataset again: medtasks data prepare mediconfusion" in chosen.missing["two"]
+
+
+def test_complete_groups_keep_their_name(tasks, monkeypatch):
+    monkeypatch.setattr(documents, "check_possible", lambda task: None)
+    assert select(["medical", "tagged", "one", "one"]) == Selection(("medical", "tagged", "one"), {})
+
+
+def test_the_harness_names_its_files_by_the_zone_that_ours_have(tmp_path, script):
+    seen = tmp_path / "seen"
+    body = f"pathlib.Path({str(seen)!r}).write_text(json.dumps(sys.argv))"
+    for arguments, zones in (([], ["UTC"]), (["--timezone=Asia/Tokyo"], []), (["--timez", "Asia/Tokyo"], [])):
+        run_tasks(["one"], arguments, tmp_path / "out", script(body))
+        given = json.loads(seen.read_text())
+        assert [given[place + 1] for place, one in enumerate(given) if one == "--timezone"] == zones
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"), [("KeyboardInterrupt", -signal.SIGINT, ""), ("ValueError", 1, "Traceback")]
+)
+def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
+    (tmp_path / "lmms_eval" / "cli").mkdir(parents=True)
+    for package in ("lmms_eval", "lmms_eval/cli"):
+        (tmp_path / package / "__init__.py").touch()
+    (tmp_path / "lmms_eval" / "cli" / "dispatch.py").write_text(f"def main():\n    raise {error}\n")
+    command = [sys.executable, "-m", harness_run._HARNESS]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)

@@ -1,0 +1,123 @@
+"""Whole runs of the harness in this process."""
+
+import math
+from typing import Any
+
+import pytest
+
+from medtasks.errors import DatasetNotPrepared, JudgeNotConfigured
+
+from .whole_runs import answering, evaluate
+
+pytestmark = pytest.mark.slow
+
+
+def constant(reply: str, *losses: float) -> Any:
+    """A model that gives the same reply, or the same preference, whatever it is asked."""
+    return answering(lambda doc: reply, lambda doc, index: losses[index])
+
+
+def scores(results: dict[str, Any], task: str, rule: str = "reference") -> dict[str, float]:
+    names = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
+    return {name: results["results"][task][f"{name},{rule}"] for name in names}
+
+
+ALWAYS_A = {"set_accuracy": 0.0, "individual_accuracy": 0.5, "confusion": 1.0, "invalid_rate": 0.0}
+
+
+def test_constant_model_on_the_sample(sample):
+    results = evaluate(["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0))
+    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps"):
+        for rule in ("reference", "robust"):
+            assert scores(results, task, rule) == ALWAYS_A
+        # Every pair has exactly one right answer, so that the totals of pairs do not differ.
+        assert results["results"][task]["individual_accuracy_stderr,reference"] == 0
+        assert results["results"][task]["set_accuracy_stderr,reference"] == 0
+    data = results["configs"]["mediconfusion"]["metadata"]["data"]
+    assert data["sample"] is True
+    assert len(data["fingerprint"]) == 12
+
+
+def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
+    from medtasks.data.prepare.preparation import Options
+    from medtasks.data.prepare.preparers import prepare
+
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    prepare("mediconfusion", Options(test_data / "mediconfusion"))
+    results = evaluate(["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"], constant("A", 1.0, 2.0))
+    for task in ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps"):
+        assert scores(results, task) == ALWAYS_A
+        assert results["n-samples"][task]["effective"] == 352
+    assert results["results"]["mediconfusion"]["alias"] == "mediconfusion"
+
+
+def test_ties_and_failures_go_as_each_rule_says(sample):
+    tied = evaluate(["mediconfusion_gd", "mediconfusion_ps"], constant("", 1.0, 1.0))
+    assert scores(tied, "mediconfusion_gd") == ALWAYS_A
+    assert scores(tied, "mediconfusion_ps") == ALWAYS_A
+    assert scores(tied, "mediconfusion_gd", "robust")["invalid_rate"] == 1.0
+    samples = tied["samples"]
+    chosen = {task: {s["score"]["value"] for s in samples[task]} for task in samples}
+    assert chosen == {"mediconfusion_gd": {"A", None}, "mediconfusion_ps": {"B", None}}
+    failed = evaluate(["mediconfusion_ps"], constant("", math.nan, 1.0))
+    assert {s["score"]["reason"] for s in failed["samples"]["mediconfusion_ps"]} == {"adapter_failed"}
+
+
+def test_group_shows_the_best_mode_of_each_metric(sample):
+    results = evaluate(["mediconfusion_all"])
+    modes = [results["results"][f"mediconfusion{mode}"] for mode in ("", "_gd", "_ps")]
+    best = results["groups"]["mediconfusion_all"]
+    for rule in ("reference", "robust"):
+        for metric in ("set_accuracy", "individual_accuracy"):
+            assert best[f"{metric},{rule}"] == max(mode[f"{metric},{rule}"] for mode in modes)
+            assert math.isnan(best[f"{metric}_stderr,{rule}"])
+        confusion = [mode[f"confusion,{rule}"] for mode in modes]
+        assert best[f"confusion,{rule}"] == min(value for value in confusion if not math.isnan(value))
+
+
+def test_limit_counts_the_pair_it_cuts(sample):
+    results = evaluate(["mediconfusion"], constant("A", 1.0, 2.0), limit=5)
+    found = results["results"]["mediconfusion"]
+    assert found["incomplete_pairs,reference"] == 1
+    assert found["confusion,reference"] == 1.0
+    only_half = evaluate(["mediconfusion"], constant("A", 1.0, 2.0), limit=1)["results"]["mediconfusion"]
+    assert math.isnan(only_half["set_accuracy,reference"])
+
+
+def test_users_yaml_runs_beside_ours_and_a_general_task(sample, drop_in):
+    assert len((drop_in / "sides.yaml").read_text().splitlines()) < 25
+    results = evaluate(["mediconfusion", "sides", "shouting"], include=drop_in)["results"]
+    assert set(results) == {"mediconfusion", "sides", "shouting"}
+    assert 0 <= results["sides"]["accuracy,none"] <= 1
+    assert results["sides"]["accuracy_stderr,none"] != "N/A"
+    assert 0 <= results["shouting"]["upper,none"] <= 1
+
+
+def test_users_yaml_is_scored(sample, drop_in):
+    results = evaluate(["sides"], constant("The answer is (A)."), include=drop_in)
+    assert results["results"]["sides"]["accuracy,none"] == 0.5
+    assert results["results"]["sides"]["invalid_rate,none"] == 0.0
+
+
+def test_response_cache(sample, tmp_path):
+    tasks = ["mediconfusion", "mediconfusion_ps"]
+    first, second = (evaluate(tasks, use_cache=str(tmp_path / "cache"), limit=6)["results"] for _ in range(2))
+    plain = evaluate(tasks, limit=6)["results"]
+    for task in tasks:
+        numbers = [
+            {k: v for k, v in r[task].items() if isinstance(v, float) and v == v} for r in (first, second, plain)
+        ]
+        assert numbers[0] == numbers[1] == numbers[2]
+
+
+def test_unprepared_dataset_is_one_sentence():
+    with pytest.raises(DatasetNotPrepared, match=r"not prepared in .*; run 'medtasks data prepare mediconfusion'"):
+        evaluate(["mediconfusion"])
+
+
+def test_no_judge_stops_before_the_model_runs(sample):
+    def say(doc):
+        raise AssertionError("the model ran")
+
+    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
+        evaluate(["mediconfusion_ff"], answering(say))

@@ -1,0 +1,234 @@
+"""Thinking variants: which tasks have them, what they ask, letter by letter, and whole runs with scripted replies."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medtasks.data.samples import option_index
+from medtasks.prompts.template import target
+from medtasks.tasks.documents import task_documents, variant_hook
+from medtasks.tasks.task_files import (
+    include,
+    tagged_tasks,
+    task_config,
+    task_file,
+    task_files,
+    variant_of,
+    variants_of,
+)
+from medtasks.tasks.task_index import resolved
+from medtasks.tasks.thinking_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
+
+from ..scripted_server import Endpoint, serving
+from .test_sanity_runs import in_this_process
+from .whole_runs import answering, evaluate
+
+# The backslash and the n stand there in the published text.
+TAGS = (
+    r"You will solve a problem/request. You should provide your thoughts within <think> </think> tags before providing "
+    r"the answer.\nWrite your final answer within <answer> </answer> tags."
+    "\n\n"
+)
+LETTER = 'Answer with the option\'s letter from the given choices and put the letter in one "\\boxed{}".'
+YES_NO = 'Please output "yes" or "no" and put the answer in one "\\boxed{}".'
+CONCISE = 'Please answer the question concisely and put the answer in one "\\boxed{}".'
+RUN = {  # single choice, pairs, yes/no and options, open questions of two families
+    "medevalkit_pmc_vqa": "accuracy",
+    "mediconfusion": "set_accuracy",
+    "medheval_visual_mm": "accuracy",
+    "multimedeval_vqa_rad": "closed_accuracy",
+    "medevalkit_vqa_rad": "accuracy",
+}
+
+
+def prompt(task: str, doc: dict) -> str:
+    config = task_config(task)
+    return resolved(config["doc_to_text"])(doc, resolved(config["lmms_eval_specific_kwargs"]).get("default"))
+
+
+def test_which_tasks_have_them():
+    having = {task.name for task in task_files().values() if task.thinking}
+    assert having >= {*RUN, "multimedeval_medqa", "medheval_context", "medevalkit_slake_judged"}
+    lacking = {"mediconfusion_gd", "mediconfusion_ff", "gmai_mmbench_val_judged", "gmai_mmbench_mcls", "iu_xray_report"}
+    assert not having & {
+        *lacking,
+        "medevalkit_pmc_vqa_reasoning",
+        "multimedeval_medqa_5shot",
+        "multimedeval_bloodmnist",
+    }
+    assert [one.name for one in variants_of(task_file("mediconfusion"), sanity=False, thinking=True)] == [
+        f"mediconfusion_{variant}" for variant in THINKING
+    ]
+    assert variant_of("mediconfusion_think_boxed") == ("mediconfusion", "think_boxed")
+    assert not any(one.variant in THINKING for one in tagged_tasks("mediconfusion_sanity"))
+
+
+def test_they_differ_from_their_task_in_prompt_room_and_rows():
+    base, config = task_config("medevalkit_pmc_vqa"), task_config("medevalkit_pmc_vqa_think")
+    changed = {key for key in config if config[key] != base.get(key)}
+    named = {"task", "task_alias", "tag", "metadata"}
+    assert changed == {*named, "doc_to_text", "doc_to_messages", "generation_kwargs", "filter_list"} | {
+        "model_specific_generation_kwargs"
+    }
+    assert config["generation_kwargs"] == {**base["generation_kwargs"], "max_new_tokens": MAX_NEW_TOKENS}
+    assert (config["metadata"]["variant"], config["metadata"]["base"]) == ("think", "medevalkit_pmc_vqa")
+    assert config["metadata"]["version"] == base["metadata"]["version"]
+    rows = task_file("medevalkit_pmc_vqa_think").rows
+    assert {name: row.extractor for name, row in rows.items()} == {"robust": "robust_kit_choice"}
+    assert all(row.reasoned for row in rows.values())
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_prompt_is_the_tasks_own_with_the_published_instruction(prepared, name):
+    for doc in task_documents(task_file(name)):
+        asked = prompt(name, doc)
+        assert prompt(f"{name}_think", doc) == TAGS + asked
+        boxed = prompt(f"{name}_think_boxed", doc)
+        if name == "medevalkit_pmc_vqa":
+            assert boxed == prompt("medevalkit_pmc_vqa_reasoning", doc)
+        elif name == "medevalkit_vqa_rad":
+            assert boxed == prompt("medevalkit_vqa_rad_reasoning", doc)
+        elif name == "mediconfusion":
+            assert boxed.endswith(LETTER)
+        elif name == "medheval_visual_mm":
+            assert boxed == f"{asked}\n{YES_NO if doc['kind'] == 'binary' else LETTER}"
+        else:
+            assert boxed == f"{asked}\n{YES_NO if doc['answer'] in ('yes', 'no') else CONCISE}"
+
+
+def test_messages_carry_it_in_the_users_turn(prepared):
+    name = "medevalkit_medxpertqa_mm"
+    doc = task_documents(task_file(name))[0]
+    settings = resolved(task_config(name)["lmms_eval_specific_kwargs"])["default"]
+
+    def content(hook):
+        (turn,) = hook(doc, lmms_eval_specific_kwargs=settings)
+        return [part["text"] if part["type"] == "text" else part["type"] for part in turn["content"]]
+
+    own = content(resolved(task_config(name)["doc_to_messages"]))
+    assert content(variant_hook(f"{MESSAGES_OF}{name}_think")) == [TAGS + own[0], *own[1:]]
+    boxed = content(variant_hook(f"{MESSAGES_OF}{name}_think_boxed"))
+    assert boxed[:-1] == own[:-1]
+    assert boxed[-1].endswith(LETTER)
+    assert content(resolved(task_config(name)["doc_to_messages"])) == own
+
+
+def test_the_image_still_comes_first_for_models_that_mark_it():
+    doc = {"question": "Where?", "options": ["Here", "There"], "image_files": ["a.png"], "answer": "A"}
+    settings = {"template": "{{ image }}{{ question }}", "image_mark": "<image>\n"}
+    assert variant_hook(f"{TEXT_OF}medevalkit_pmc_vqa_think")(doc, settings) == f"<image>\n{TAGS}Where?"
+
+
+def test_a_question_in_chinese_is_asked_in_chinese():
+    ask, settings = variant_hook(f"{TEXT_OF}multimedeval_vqa_rad_think_boxed"), {"template": "{{ question }}"}
+    for answer, line in (
+        ("是", "请输出'是'或'否'，并将答案放在"),
+        ("肺", "请简要回答该问题，并将答案放在"),
+    ):
+        doc = {"question": "哪里？", "answer": answer, "language": "zh"}
+        assert ask(doc, settings) == f"哪里？\n{line}一个'\\boxed{{}}'中。"
+
+
+def right_and_wrong(doc: dict) -> tuple[str, str]:
+    if doc.get("kind") == "binary":
+        return ("Yes", "No") if doc["answer"] == "A" else ("No", "Yes")
+    said = str(doc.get("answer") or ("A" if "kind" in doc else target(doc)))
+    if "options" in doc:
+        return said, next(other for other in "AB" if option_index(other) != option_index(said))
+    return said, "no" if said == "yes" else "yes" if said == "no" else "something else"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "form", ["<think>Not {wrong}.</think>\n<answer>{right}</answer>", "{wrong}? \\boxed{{{right}}}"]
+)
+def test_a_model_that_reasons_and_knows_the_key(prepared, form):
+    def say(doc):
+        right, wrong = right_and_wrong(doc)
+        return form.format(right=right, wrong=wrong)
+
+    names = [f"{name}_think" for name in RUN]
+    model = answering(say)
+    results = in_this_process(names, model, log_samples=True)["results"]
+    for name, metric in RUN.items():
+        (row,) = task_file(f"{name}_think").rows
+        assert results[f"{name}_think"][f"{metric},{row}"] == 1, name
+        assert results[f"{name}_think"][f"invalid_rate,{row}"] == 0
+        assert TAGS in model.prompts[f"{name}_think"]
+
+
+@pytest.mark.slow
+def test_a_model_that_never_ends_reasoning_gives_no_answer(prepared):
+    names = [f"{name}_think_boxed" for name in RUN]
+    model = answering(lambda doc: "<think>The answer is {0}. \\boxed{{{0}}}".format(right_and_wrong(doc)[0]))
+    results = in_this_process(names, model, log_samples=True)
+    for name, metric in RUN.items():
+        (row,) = task_file(f"{name}_think_boxed").rows
+        assert results["results"][f"{name}_think_boxed"][f"{metric},{row}"] == 0
+        assert results["results"][f"{name}_think_boxed"][f"invalid_rate,{row}"] == 1
+        for sample in results["samples"][f"{name}_think_boxed"]:
+            assert sample["score"]["reason"] == "truncated"
+            assert "<think>The answer is" in json.dumps(sample["resps"])  # the reasoning stays in the samples
+
+
+@pytest.mark.slow
+def test_a_server_whose_parser_tells_the_reasoning_apart(prepared, monkeypatch):
+    def step(finish: str, message: dict):
+        choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
+        usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
+        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+        return server.status(200, body=json.dumps(body))
+
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with serving(Endpoint()) as server:
+        told = {"reasoning_content": "It is B, or <b>?"}
+        server.script = [step("stop", {**told, "content": "<answer>A</answer>"})]
+        results = in_this_process(
+            ["mediconfusion_think"],
+            "async_openai",
+            model_args=f"base_url={server.url},model=m,num_cpus=1,max_retries=1",
+            limit=2,
+            log_samples=True,
+        )
+    for sample in results["samples"]["mediconfusion_think"]:
+        assert (sample["score"]["value"], sample["score"]["reasoning_words"]) == ("A", 5)
+        assert "It is B, or" in json.dumps(sample["resps"])
+        assert sample["token_counts"][0]["output_tokens"] == 9
+
+
+OWN = """
+task: own_choice
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_visual: !function medtasks.hooks.images.no_images
+doc_to_target: !function medtasks.hooks.prompts.target
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+generation_kwargs: {max_new_tokens: 16, until: []}
+metadata: {columns: {answer: letter}}
+"""
+
+
+@pytest.mark.slow
+def test_a_task_in_the_users_own_folder(tmp_path, monkeypatch):
+    rows = [{"question": "Where?", "options": ["Here", "There"], "letter": letter} for letter in "ABBA"]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "own.yaml").write_text(OWN.replace("rows.jsonl", str(tmp_path / "rows.jsonl")))
+    include([tmp_path])
+    try:
+        assert task_file("own_choice").thinking == THINKING
+        results = evaluate(
+            ["own_choice", "own_choice_think"],
+            answering(lambda doc: f"<think>A? B?</think>{doc['answer']}"),
+            include=Path(tmp_path),
+            log_samples=True,
+        )
+        for name in ("own_choice", "own_choice_think"):
+            assert results["results"][name]["accuracy,none"] == 1
+        assert results["configs"]["own_choice_think"]["metadata"]["base"] == "own_choice"
+    finally:
+        include([])

@@ -1,0 +1,304 @@
+"""Which tasks have which sanity variants, and what these are made of."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.prepared import prepared_folder
+from medtasks.data.store import load_documents
+from medtasks.data.variants import OF_IMAGES, VARIANTS
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.home import own_tasks_folder
+from medtasks.hooks import submission
+from medtasks.tasks.documents import select, task_documents
+from medtasks.tasks.own_tasks import select_as
+from medtasks.tasks.task_file import TWIN_ENDING, has_images
+from medtasks.tasks.task_files import (
+    include,
+    tagged_tasks,
+    task_config,
+    task_file,
+    task_files,
+    tasks_of,
+    variant_of,
+    variants_of,
+)
+from medtasks.tasks.task_index import DottedName, resolved
+from medtasks.tasks.thinking_variants import THINKING
+from medtasks.tasks.variants import index_entries
+
+TASKS = [name for name, task in task_files().items() if task.kind == "task"]
+MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
+JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
+
+
+def shows_images(documents: list[dict[str, Any]]) -> bool:
+    return any("image_file" in document or document["image_files"] for document in documents)
+
+
+def keyed_by_option(document: dict[str, Any]) -> bool:
+    """Whether the right answer is an option, or a list of options, of this very document."""
+    if "options" not in document or "kind" in document:  # MedHEval's options are one published text
+        return False
+    return any(document.get(name) is not None for name in ("answer", "answers", "label"))
+
+
+def shows_options(task: str, document: dict[str, Any]) -> bool:
+    """Whether the prompt holds every option; judged by a document whose options are found nowhere else."""
+    options = [f"Option no. {number} of this test" for number, _ in enumerate(document["options"])]
+    config = resolved(task_config(task))
+    hook = config["doc_to_text"]
+    if task == "mediconfusion_ff":  # its hook asks for a judge first
+        hook = importlib.import_module("medtasks.hooks.prompts").prompt
+    lines = {"option_lines": options} if "option_lines" in document else {}
+    text = hook({**document, "options": options, **lines}, config["lmms_eval_specific_kwargs"]["default"])
+    return all(option in text for option in options)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_variants_follow_from_the_documents(prepared, name):
+    documents = load_documents(task_file(name).dataset)
+    wanted = OF_IMAGES if shows_images(documents) else ()
+    if wanted and name not in JUDGED and keyed_by_option(documents[0]) and shows_options(name, documents[0]):
+        wanted = VARIANTS
+    assert task_file(name).variants == wanted
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_the_catalogue_knows_which_datasets_hold_images(prepared, name):
+    assert has_images(name) == shows_images(load_documents(name))
+
+
+def test_a_few_by_name():
+    assert task_file("mediconfusion").variants == task_file("gmai_mmbench_val_ll").variants == VARIANTS
+    assert task_file("multimedeval_pathmnist").variants == VARIANTS
+    for name in ("mediconfusion_ps", "mediconfusion_ff", "multimedeval_vqa_rad", "multimedeval_pad_ufes_20_head"):
+        assert task_file(name).variants == OF_IMAGES
+    for name in ("multimedeval_medqa", "multimedeval_mednli", "multimedeval_mimic_iii_summary", "mediconfusion_all"):
+        assert task_file(name).variants == ()
+
+
+def test_names():
+    assert variant_of("mediconfusion_blind") == ("mediconfusion", "blind")
+    assert variant_of("mediconfusion_gd_rotated") == ("mediconfusion_gd", "rotated")
+    for name in ("mediconfusion", "mediconfusion_ps_rotated", "multimedeval_medqa_blind", "mediconfusion_all_blind"):
+        assert variant_of(name) is None
+    for name in ("mediconfusion_blind_blind", "blind", "_blind", "", "mediconfusion_sanity", "mediconfusion_Blind"):
+        assert variant_of(name) is None
+    with pytest.raises(UnknownName, match="unknown task 'mediconfusion_ps_rotated'; did you mean 'mediconfusion"):
+        task_file("mediconfusion_ps_rotated")
+
+
+def test_a_variant_is_its_base_but_for_what_it_says():
+    base, made = task_file("mediconfusion_gd"), task_file("mediconfusion_gd_swapped")
+    assert (made.variant, made.base, made.variants, made.tags) == ("swapped", "mediconfusion_gd", (), ())
+    assert (base.variant, base.base) == (None, None)
+    assert made.description.startswith(base.description)
+    for name in ("kind", "path", "dataset", "output_type", "rows", "process_results", "metric_list", "breakdown"):
+        assert getattr(made, name) == getattr(base, name)
+    assert len({task.description for task in variants_of(base)} | {base.description}) == 5
+
+
+def read(name: str) -> dict[str, Any]:
+    """What the harness reads from the file of a variant."""
+    from lmms_eval.utils import load_yaml_config
+
+    base = {
+        str(task_file(name).base).removesuffix(TWIN_ENDING): {"type": "task", "yaml_path": str(task_file(name).path)}
+    }
+    found: dict[str, Any] = load_yaml_config(index_entries(base)[name]["yaml_path"], mode="full")
+    return found
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_configurations(prepared, name):
+    task = task_file(name)
+    base, config = task_config(task.base), task_config(name)
+    changed = {key for key in config if config[key] != base.get(key)}
+    wanted = {"task", "task_alias", "metadata", "process_docs"} | ({"tag"} if base.get("tag") else set())
+    if task.variant == "rotated":
+        wanted |= {"process_results", "metric_list"}
+    assert changed - {"tag"} == wanted - {"tag"}
+    assert config["tag"] == []
+    assert base.keys() <= config.keys()
+    metadata = config["metadata"]
+    assert (metadata["variant"], metadata["base"]) == (task.variant, task.base)
+    assert metadata["description"] == task.description
+    others = {"variant", "base", "description"}
+    assert {key: value for key, value in metadata.items() if key not in others} == {
+        key: value for key, value in base["metadata"].items() if key != "description"
+    }
+    for value in config.values():
+        assert not isinstance(value, DottedName) or value.resolve() is not None
+    assert callable(resolved(config["process_docs"]))
+    assert config["process_results"] == task.process_results
+    assert config["metric_list"] == task.metric_list
+    file, config = read(name), resolved(config)
+    assert file.pop("process_docs").__name__ == config.pop("process_docs").__name__ == name
+    assert file == config
+
+
+def index_of(*names: str) -> dict[str, dict[str, Any]]:
+    return {name: {"type": "task", "yaml_path": str(task_file(name).path)} for name in names}
+
+
+def test_entries_of_the_harness_index():
+    entries = index_entries(index_of("mediconfusion", "mediconfusion_ps", "multimedeval_medqa"))
+    assert sorted(entries) == sorted(
+        [
+            *(f"mediconfusion_{ending}" for ending in (*VARIANTS, "sanity", *THINKING)),
+            *(f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, "sanity")),  # which compares likelihoods
+            *(f"multimedeval_medqa_{ending}" for ending in ("5shot", *THINKING)),
+            "multimedeval_5shot",
+        ]
+    )
+    assert entries["multimedeval_5shot"]["task"] == ["multimedeval_medqa_5shot"]
+    assert "mediconfusion_blind.yaml" in entries["mediconfusion_blind"]["yaml_path"]
+    tag = entries["mediconfusion_sanity"]
+    assert tag["type"] == "tag"
+    assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in VARIANTS)]
+
+
+OWN = """\
+task: own
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+lmms_eval_specific_kwargs: {image_root: pictures, default: {image_root: pictures}, other: {image_root: elsewhere}}
+doc_to_visual: !function medtasks.hooks.images.images
+doc_to_text: !function beside.prompt
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+metadata: {version: 1, made: !function beside.prompt}
+"""
+
+
+def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch):
+    (tmp_path / "own.yaml").write_text(OWN)
+    (tmp_path / "beside.py").write_text("def prompt(doc, settings):\n    return 'beside'\n")
+    (tmp_path / "questions.jsonl").write_text("{}\n")
+    (tmp_path / "pictures").mkdir()
+    include([tmp_path])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for variant in OF_IMAGES:
+        found, wanted = read(f"own_{variant}"), task_config(f"own_{variant}")
+        assert found["dataset_kwargs"] == {"data_files": {"test": str(tmp_path / "questions.jsonl")}}
+        pictures = {"image_root": str(tmp_path / "pictures")}
+        assert found["lmms_eval_specific_kwargs"]["default"] == pictures
+        for key in ("dataset_kwargs", "lmms_eval_specific_kwargs", "task", "task_alias"):
+            assert found[key] == wanted[key]
+        assert found["doc_to_text"]({}, {}) == "beside"
+        assert found["metadata"]["base"] == "own"
+        assert found["metadata"]["made"]({}, {}) == "beside"
+
+
+def test_the_folder_of_the_files_is_gone_with_the_process():
+    script = """
+import json
+from medtasks.tasks.task_files import task_file
+from medtasks.tasks.variants import index_entries
+made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
+import os
+files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]
+print(json.dumps([files, list(map(os.path.isfile, files))]))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    files, there = json.loads(ran.stdout)
+    made = [f"mediconfusion_{variant}.yaml" for variant in (*VARIANTS, *THINKING)]
+    assert [Path(file).name for file in files] == made
+    assert all(there)
+    assert not any(Path(file).parent.exists() for file in files)
+
+
+def test_names_that_are_taken_and_tasks_that_are_not_ours():
+    taken = {"mediconfusion_blind": {"type": "task", "yaml_path": "/x.yaml"}}
+    entries = index_entries(index_of("mediconfusion") | taken)
+    assert "mediconfusion_blind" not in entries
+    assert entries["mediconfusion_sanity"]["task"] == [
+        "mediconfusion",
+        *(f"mediconfusion_{variant}" for variant in VARIANTS[1:]),
+    ]
+    assert index_entries({"mediconfusion": {"type": "task", "yaml_path": "/elsewhere/mediconfusion.yaml"}}) == {}
+    assert index_entries({"mediconfusion": {"type": "tag", "task": [], "yaml_path": -1}}) == {}
+    assert index_entries({}) == {}
+
+
+def test_tags_and_selection(prepared):
+    names = ["mediconfusion_gd", *(f"mediconfusion_gd_{variant}" for variant in VARIANTS)]
+    assert [task.name for task in tagged_tasks("mediconfusion_gd_sanity")] == names
+    assert tagged_tasks("multimedeval_medqa_sanity") == tagged_tasks("mediconfusion") == tagged_tasks("_sanity") == []
+    assert tasks_of("mediconfusion_gd_sanity") == names
+    assert tasks_of("mediconfusion_gd_blind") == ["mediconfusion_gd_blind"]
+    assert tasks_of("multimedeval_medqa_blind") == []
+    found = select(["mediconfusion_gd_sanity", "mediconfusion_blind", "somebody_elses"])
+    assert found.ready == ("mediconfusion_gd_sanity", "mediconfusion_blind", "somebody_elses")
+    assert found.missing == {}
+
+
+def test_a_dataset_that_is_not_prepared():
+    found = select(["mediconfusion_blind", "mediconfusion_swapped"])
+    assert found.ready == ()
+    for name in ("mediconfusion_blind", "mediconfusion_swapped"):
+        assert "medtasks data prepare mediconfusion" in found.missing[name]
+    for name in ("mediconfusion_blind", "mediconfusion_swapped"):  # the harness asks for its folder
+        with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
+            os.path.dirname(read(name)["dataset_path"])
+        assert read(name)["task_alias"] == name
+
+
+def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
+    shutil.copytree(sample_home, tmp_path / "home")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    part = task_file("mc_head_gd")
+    assert part.variants == VARIANTS
+    assert variant_of("mc_head_gd_rotated") == ("mc_head_gd", "rotated")
+    asked = task_documents(task_file("mc_head_swapped"))
+    assert {document["doc_id"] for document in asked} == {one["doc_id"] for one in load_documents("mc_head")}
+    assert task_config("mc_head_blind")["metadata"]["dataset"] == "mc_head"
+    assert read("mc_head_blind")["task_alias"] == "mc_head_blind [SAMPLE DATA]"
+
+    manifest = prepared_folder("mc_head") / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"images": ', '"images": 0, "x": '))
+    assert task_file("mc_head_gd").variants == ()  # as if it were a set of questions without images
+    (own_tasks_folder() / "foreign.yaml").write_text("task: foreign\noutput_type: generate_until\n")
+    assert task_files()["foreign"].variants == ()
+    assert "is scored by metrics of the harness alone" in task_files()["foreign"].only_harness
+
+
+@pytest.mark.parametrize("name", ["mediconfusion_blind", "mediconfusion_ps_sanity"])
+def test_a_part_must_not_have_the_name_of_a_variant(prepared, name):
+    with pytest.raises(MedTasksError, match=f"there is a task or dataset '{name}' already; choose another name"):
+        select_as("mediconfusion", {"categories": ["Cerebral"]}, name)
+
+
+def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    own_tasks_folder().mkdir()
+    text = task_file("mediconfusion").path.read_text()
+    included = task_file("mediconfusion").path.parent / "_paired_choice_yaml"
+    text = text.replace("include: _paired_choice_yaml", f"include: {included}")
+    (own_tasks_folder() / "x.yaml").write_text(text.replace("task: mediconfusion\n", "task: mediconfusion_blind\n"))
+    assert variant_of("mediconfusion_blind") is None
+    assert task_file("mediconfusion_blind").variant is None
+    assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(VARIANTS[1:])
+
+
+def test_spreadsheets_of_replies_to_a_variant_have_a_folder_of_their_own(prepared, tmp_path, monkeypatch):
+    """They must not be sent in for the task's."""
+    shutil.copytree(prepared / "datasets" / "gmai_mmbench_test", tmp_path / "datasets" / "gmai_mmbench_test")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    for task in ("gmai_mmbench_test", "gmai_mmbench_test_blind", "gmai_mmbench_test_swapped"):
+        documents = task_documents(task_file(task))
+        records = [submission.process_results(one, ["A"])["submission_rows"] for one in documents]
+        assert submission.submission_rows(records) == len(documents) > 0
+        assert len(list((tmp_path / "submissions" / task).iterdir())) == 1

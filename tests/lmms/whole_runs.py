@@ -1,0 +1,107 @@
+"""Whole runs of the harness, in this process or in two, and models that say what a test wants."""
+
+import functools
+import gc
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medtasks.home import own_tasks_folder
+from medtasks.tasks.task_files import task_config, task_file
+from medtasks.tasks.task_index import resolved, tasks_folder
+
+from ..two_processes import LEAVE, on_two_processes
+
+TINY = {"model_args": "journal=false", "batch_size": 8, "device": "cpu"}
+
+EVALUATE = (
+    """
+import json, sys
+import torch
+torch.set_num_threads(1)
+import lmms_eval.models
+from lmms_eval.evaluator import simple_evaluate
+tasks, options = map(json.loads, sys.argv[1:3])
+results = simple_evaluate(model="medtasks_tiny", tasks=tasks, **options)
+if results is not None:
+    found = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
+    json.dump(found, open(sys.argv[3], "w"))
+"""
+    + LEAVE
+)
+
+
+@functools.cache
+def harness() -> Any:
+    """Import the harness, which collects garbage after each run: what is there by now is left out of that."""
+    import lmms_eval.models  # noqa: F401  # the command line imports it first, too
+    from lmms_eval import evaluator
+
+    gc.collect()
+    gc.freeze()
+    return evaluator
+
+
+def evaluate(
+    tasks: Sequence[str],
+    model: Any = "medtasks_tiny",
+    *,
+    include: Path | None = None,
+    model_name: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's.
+
+    A model that is given as an object gets the prompts of the model of some name.
+    """
+    simple_evaluate = harness().simple_evaluate
+    from lmms_eval.tasks import TaskManager
+
+    paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
+    manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
+    named = TINY if isinstance(model, str) else {}
+    found: dict[str, Any] = simple_evaluate(
+        model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
+    )
+    return found
+
+
+def on_two(folder: Path, tasks: Sequence[str], **options: Any) -> dict[str, dict[str, str]]:
+    """Return the results of the tiny model on two processes, each value as ``repr`` gives it."""
+    out = folder / "two.json"
+    on_two_processes(EVALUATE, folder, json.dumps(list(tasks)), json.dumps({**TINY, **options}), str(out))
+    found: dict[str, dict[str, str]] = json.loads(out.read_text())
+    return found
+
+
+def values(results: Mapping[str, Any], task: str) -> dict[tuple[str, str], float]:
+    """Return every metric in every row of a task; the harness's own extra columns are left out."""
+    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
+    rows = task_file(task).rows
+    assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(rows)
+    return {(name, row): results["results"][task][f"{name},{row}"] for name in names for row in rows}
+
+
+def answering(say: Callable[[Any], str], loss: Callable[[Any, int], float] | None = None) -> Any:
+    """Return a model that says something of each document and remembers a prompt by task; options have a loss."""
+    from lmms_eval.api.model import lmms
+
+    class Answering(lmms):  # type: ignore[misc]  # the harness has no types
+        prompts: dict[str, str]
+
+        def generate_until(self, requests: Any) -> list[str]:
+            self.prompts = {request.args[4]: request.args[0] for request in requests}
+            return [say(self._document(*request.args)) for request in requests]
+
+        def loglikelihood(self, requests: Any) -> list[tuple[float, bool]]:
+            assert loss is not None
+            return [(loss(self._document(*request.args), request.idx), False) for request in requests]
+
+        def _document(self, *args: Any) -> Any:
+            return self.task_dict[args[4]][args[5]][args[3]]
+
+        def generate_until_multi_round(self, requests: Any) -> Any:
+            raise NotImplementedError
+
+    return Answering()
