@@ -72,10 +72,10 @@ class LlavaShaped(MedicalAdapter):
         """The Llama."""
         return self.text
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put the image first."""
         pixels = torch.zeros(1, 3, SIDE, SIDE) + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
-        return Encoded([2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in text.encode()], pixels)
+        return Encoded([2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in (text + reply).encode()], pixels)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
         """Return the slots of the image."""

@@ -56,7 +56,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     network: Any  # the weights, as :meth:`load` builds them
     visual_types: ClassVar[tuple[type, ...]] = IMAGES  # types that the model takes as image
     # The defaults of decoding and scoring need these.
-    tokenizer: Any  # whose ``decode`` turns ids into text
+    tokenizer: Any  # a tokenizer of transformers, whose ``decode`` turns ids into text
     pad_id: int  # token to fill up with
     slot_id: int  # token that image features replace
     stop_ids: Sequence[int]  # tokens that end a reply
@@ -81,10 +81,10 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """Build tokenizer and weights on ``self.device``; weights are in attributes only, see ``clean``."""
 
     @abc.abstractmethod
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
-        """Turn a prompt into model input; at least one token (a begin of sequence) even for empty text.
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+        """Turn a prompt, and the beginning of its reply, into model input; at least one token for empty texts.
 
-        The ids of a text have to be the first ids of any longer text, up to what the tokenizer merges at the seam.
+        The ids without a reply have to be the first ids of those with one, up to what the tokenizer merges at the seam.
         """
 
     @torch.inference_mode()
@@ -135,15 +135,12 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     # ---- what a model may say besides ----
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Encode a prompt and the text to score after it; to be overridden where a template closes the prompt.
-
-        Raises a ``ValueError`` where the continuation adds no token.
-        """
-        return split_continuation(self.encode(context, images), self.encode(context + continuation, images))
+        """Encode a prompt and the text to score after it; a ``ValueError`` where the continuation adds no token."""
+        return split_continuation(self.encode(context, images), self.encode(context, images, continuation))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text, without special tokens."""
-        return str(self.tokenizer.decode(ids))
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
     @property
     def language_model(self) -> Any:

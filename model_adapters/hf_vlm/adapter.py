@@ -47,9 +47,10 @@ class HfVlm(MedicalAdapter):
         self.network = load_model(self.arguments, self.device)
         self.device = self.network.get_input_embeddings().weight.device
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
-        self.pad_id = int(self.processor.tokenizer.pad_token_id)
+        self.tokenizer = self.processor.tokenizer
+        self.pad_id = int(self.tokenizer.pad_token_id)
         ends = self.network.generation_config.eos_token_id
-        ends = {*(ends if isinstance(ends, list) else [ends]), self.processor.tokenizer.eos_token_id}
+        ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
         self.stop_ids = tuple(sorted(token for token in ends | {self.writer.turn_end()} if token is not None))
         self._scorer = ContinuationScorer(self)
 
@@ -58,12 +59,12 @@ class HfVlm(MedicalAdapter):
         """The whole model: transformers embeds the images in it."""
         return self.network
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Write ``text`` as a user turn (or as it is, without chat template) and run the processor."""
-        return self._checked(self.writer.prompt(self.writer.write(text, len(images)), images))
+        return self._checked(self.writer.prompt(self.writer.write(text, len(images)) + reply, images))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Encode a prompt and the reply to score: behind the generation prompt, not inside the user's turn."""
+        """Encode a prompt and the reply to score after its generation prompt."""
         prompt, tokens = self.writer.scored(self.writer.write(context, len(images)), continuation, images)
         self._checked(prompt)
         return Continuation(prompt, tokens)
@@ -117,11 +118,6 @@ class HfVlm(MedicalAdapter):
         """Return what identifies weights, files, processor and template; those of a hub id are in no named file."""
         written = self.writer.write("?", 1), self.stop_ids, self.processor.to_json_string()
         return super().fingerprint() + digest_of(*written)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text without special tokens."""
-        text: str = self.processor.tokenizer.decode(ids, skip_special_tokens=True)
-        return text
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies in one go; penalties and banned tokens of the checkpoint's settings stay in force."""

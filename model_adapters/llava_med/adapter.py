@@ -13,7 +13,7 @@ from medtasks.net.journal import digest_of
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, Spans, split_continuation
+from ..base.batching import Encoded, Spans
 from ..base.device import check_device_map, place
 from ..checkpoints.reading import (
     CheckpointError,
@@ -146,16 +146,16 @@ class LlavaMed(MedicalAdapter):
         network = load_network(config, stored, tensors, folder, tower_weights, given.torch_dtype)
         self.network = place(network, network, self.device, given.device_map, self.model_id)
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
-        """Put text and images in the template."""
-        return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
-
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Put the continuation where the answer goes, after a space if it does not bring its own."""
-        answer = continuation if continuation[:1].isspace() else " " + continuation
-        pixels = self.prepared(images, self._pixels)
-        prompt = Encoded(self._ids(context, len(images)), pixels)
-        return split_continuation(prompt, Encoded(self._ids(context, len(images), answer), pixels))
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+        """Put text, images and the reply in the template, the reply after a space if it does not bring its own."""
+        answer = reply if not reply or reply[0].isspace() else " " + reply
+        ids = self._prompt.ids(text, len(images), answer)
+        if len(ids) > self._max_length:
+            raise MedTasksError(
+                f"the prompt takes {len(ids)} positions ({len(images)} images), max_length is {self._max_length}; give "
+                f"--model_args max_length={len(ids)} or more, or a shorter prompt"
+            )
+        return Encoded(ids, self.prepared(images, self._pixels))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; more spans than images where the text itself holds slots, so that nothing fits."""
@@ -182,15 +182,6 @@ class LlavaMed(MedicalAdapter):
     def fingerprint(self) -> str:
         """Add what a hub id in the arguments does not tell: configuration and tokenizer."""
         return super().fingerprint() + digest_of([file.read_bytes().hex() for file in self._text_files])
-
-    def _ids(self, text: str, images: int, answer: str = "") -> list[int]:
-        ids = self._prompt.ids(text, images, answer)
-        if len(ids) > self._max_length:
-            raise MedTasksError(
-                f"the prompt takes {len(ids)} positions ({images} images), max_length is {self._max_length}; give "
-                f"--model_args max_length={len(ids)} or more, or a shorter prompt"
-            )
-        return ids
 
     def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor | None:
         """Return shape (images, 3, side, side)."""

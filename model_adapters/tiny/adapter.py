@@ -136,9 +136,9 @@ class MedTasksTiny(MedicalAdapter):
         """Build the network; the same seed gives the same weights on every machine and device."""
         self.network = TinyNetwork(self.arguments.seed).to(self.device)
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put all images before the text: begin of sequence, ``IMAGE_TOKENS`` slots per image, characters."""
-        ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text)
+        ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text + reply)
         return Encoded(ids, self.prepared(images, _pixels))
 
     def image_spans(self, prompt: Encoded) -> Spans:

@@ -123,8 +123,8 @@ def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypa
 class Merging(MedTasksTiny):
     """Its tokenizer makes one token of a question mark and an x."""
 
-    def encode(self, text, images):
-        return super().encode(text.replace("?x", "\t"), images)
+    def encode(self, text, images, reply=""):
+        return super().encode((text + reply).replace("?x", "\t"), images)
 
 
 def test_an_option_that_merges_with_its_prompt_is_scored_as_without_sharing(new_bench):
