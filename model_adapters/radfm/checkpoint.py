@@ -86,13 +86,7 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     Sizes come from the shapes of the stored tensors. The language model's ``config.json`` is needed only if the
     checkpoint holds no rotary frequencies, and is compared with the number of layers found.
     """
-    shapes, tables = {}, []
-    for _, key, tensor in stored_tensors(weights):
-        shapes[key] = tuple(tensor.shape)
-        if key in (_WORDS, _WORDS_AGAIN):
-            tables.append(tensor)
-    if not all(torch.equal(tables[0], table) for table in tables[1:]):  # which ``fill`` compares only after rounding
-        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
+    shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
     sizes = _Sizes(weights, shapes)
     language = _language_config(sizes, config_folder / "config.json", attention)
     patch_key = f"{_VISION}to_patch_embedding.1.weight"
