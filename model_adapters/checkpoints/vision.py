@@ -8,7 +8,7 @@ al. 2022 (Flamingo), appendix A.1.1. Parameter names are those both published ch
 strips the prefix in front of ``latents``, ``layers`` and ``norm``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +62,14 @@ def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Lite
     rgb = rgb.crop((left, top, left + size, top + size))
     values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
     return ((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
+
+
+def clip_batch(
+    images: Sequence[Image.Image], size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]
+) -> torch.Tensor | None:
+    """Return the :func:`clip_pixels` of images, shape (images, 3, size, size); ``None`` without images."""
+    pixels = [clip_pixels(image, size, pad=pad, crop_rounding=crop_rounding) for image in images]
+    return torch.stack(pixels) if pixels else None
 
 
 HEADS = 8

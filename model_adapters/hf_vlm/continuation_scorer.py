@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -65,11 +66,20 @@ class ContinuationScorer:
 
     def whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score a batch without sharing anything."""
-        scores = None
-        if not any(cast(ScoredPrompt, item.sequence).closed for item in items):
-            own = [at for at, item in enumerate(items) if not cast(ScoredPrompt, item.sequence).merged]
-            scores = self._fitting("one pass", lambda: self._in_one_pass(items), items, own)
-        return scores or self._generating(items)
+        adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
+        if any(prompt.closed for prompt in prompts):
+            return self._generating(items)
+
+        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
+            inputs = adapter.model_inputs(batch)
+            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
+                if ids[-item.tokens :] != item.targets:
+                    raise ValueError("the processor does not put the continuation at the end")
+            return tail_logits(adapter.network, inputs, keep)
+
+        own = [at for at, prompt in enumerate(prompts) if not prompt.merged]
+        in_one_pass = partial(score, items, logits_of, adapter.pad_id, adapter.device)
+        return self._fitting("one pass", in_one_pass, items, own) or self._generating(items)
 
     def _fitting(
         self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
@@ -96,16 +106,6 @@ class ContinuationScorer:
         level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
         logger.log(level, "{}: scores with {} {}{}", type(network).__name__, name, reason, end)
         return scores if self._fits[key] else None
-
-    def _in_one_pass(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = self._adapter.model_inputs(batch)
-            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
-                if ids[-item.tokens :] != item.targets:
-                    raise ValueError("the processor does not put the continuation at the end")
-            return tail_logits(self._adapter.network, inputs, keep)
-
-        return score(items, logits_of, self._adapter.pad_id, self._adapter.device)
 
     def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
         adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from ..checkpoints.reading import (
     read_json,
     stored_tensors,
 )
-from ..checkpoints.vision import clip_pixels
+from ..checkpoints.vision import clip_batch
 from .checkpoint import MISTRAL, llava_config, load_network, merged_tensors, read_config, read_tower_config
 
 UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
@@ -155,7 +156,8 @@ class LlavaMed(MedicalAdapter):
                 f"the prompt takes {len(ids)} positions ({len(images)} images), max_length is {self._max_length}; give "
                 f"--model_args max_length={len(ids)} or more, or a shorter prompt"
             )
-        return Encoded(ids, self.prepared(images, self._pixels))
+        prepare = partial(clip_batch, size=self._side, pad=self._pad, crop_rounding="floor")
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; more spans than images where the text itself holds slots, so that nothing fits."""
@@ -182,9 +184,3 @@ class LlavaMed(MedicalAdapter):
     def fingerprint(self) -> str:
         """Add what a hub id in the arguments does not tell: configuration and tokenizer."""
         return super().fingerprint() + digest_of([file.read_bytes().hex() for file in self._text_files])
-
-    def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor | None:
-        """Return shape (images, 3, side, side)."""
-        if not images:
-            return None
-        return torch.stack([clip_pixels(image, self._side, pad=self._pad, crop_rounding="floor") for image in images])

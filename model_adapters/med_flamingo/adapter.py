@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, cast, get_args
 
-import torch
 from PIL import Image
 
 from medtasks.errors import MedTasksError
@@ -14,7 +14,7 @@ from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Encoded, PaddedBatch, Spans
 from ..base.device import check_device_map, place
 from ..checkpoints.reading import SentencePieceText, published_folder
-from ..checkpoints.vision import clip_pixels
+from ..checkpoints.vision import clip_batch
 from .checkpoint import load_network, locate_weights, read_llama_config
 from .network import MedFlamingoNetwork, MediaAttention, stack_media, text_time
 
@@ -84,12 +84,8 @@ class MedFlamingo(MedicalAdapter):
         limit = self.language_model.config.max_position_embeddings
         if len(ids) > limit:
             raise MedTasksError(f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}")
-        return Encoded(ids, self.prepared(images, self._pixels))
-
-    def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor | None:
         size = self.network.vision.config.image_size
-        pixels = [clip_pixels(image, size, pad=False, crop_rounding="round") for image in images]
-        return torch.stack(pixels) if pixels else None
+        return Encoded(ids, self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the markers; where text looks at the following image, each with the text between it and the last."""

@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
-from medtasks.net.chat_client import ChatClient
 from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 
 from ..base.arguments import HarnessArguments
@@ -110,10 +109,15 @@ class VlmServer(HarnessAdapter):
         # The first question proves where answers begin: one that a template could change shows it.
         options = [request.detail if isinstance(request.detail, str) else "" for request in read]
         units.sort(key=lambda unit: all(options[position] == options[position].strip() for position in unit))
-        self._scorer = self._scorer or self.new_scorer()
-        scores = self._run("loglikelihood", read, [units], self._scores, lambda _: Likelihood(math.nan, 1, False))
-        if self._scorer.ways:
-            logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in self._scorer.ways.items()))
+        scorer = self._scorer = self._scorer or self.new_scorer()
+
+        async def score(samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
+            options = [sample.continuation or "" for sample in samples]
+            return await scorer.scores(await self._prompt(samples[0], options), options)
+
+        scores = self._run("loglikelihood", read, [units], score, lambda _: Likelihood(math.nan, 1, False))
+        if scorer.ways:
+            logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in scorer.ways.items()))
         return self.handed_scores(scores)
 
     def new_scorer(self) -> OptionScorer | SglangScorer:
@@ -165,11 +169,6 @@ class VlmServer(HarnessAdapter):
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
         return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
-
-    async def _scores(self, samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
-        assert self._scorer is not None
-        options = [sample.continuation or "" for sample in samples]
-        return await self._scorer.scores(await self._prompt(samples[0], options), options)
 
     async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation; text that the model would read as a special token is a BadAnswer."""
@@ -251,33 +250,29 @@ class VlmServer(HarnessAdapter):
 
     async def _introduced(self) -> tuple[str, Mapping[str, Any]]:
         """Ask each server for its model; returns its name and what tells it from others. No sample is sent."""
-        facts = [await self._facts(server) for server in self.pool.servers]
+        facts: list[dict[str, Any]] = []
+        for client in self.pool.servers:
+            server, listed = client.server.name, await self.pool.models(client)
+            version = await self.pool.get(client, "/version")
+            if listed is None and version is not None:
+                raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
+            models = listed or {}
+            name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
+            known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
+            if not name:
+                raise MedTasksError(f"{server} does not tell which model is meant: give model= in --model_args{known}")
+            if models and name not in models:
+                hint = near_match(name, models) or known
+                raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
+            card = models.get(name, {})
+            own = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
+            facts.append({"id": name, **own, "version": version.get("version") if isinstance(version, dict) else None})
         differing = [key for key in facts[0] if any(one[key] != facts[0][key] for one in facts)]
         if differing:
             raise MedTasksError(
                 f"the servers of base_url differ in {', '.join(differing)}; name servers of the same model only"
             )
         return str(facts[0]["id"]), facts[0]
-
-    async def _facts(self, client: ChatClient) -> dict[str, Any]:
-        server, listed = client.server.name, await self.pool.models(client)
-        version = await self.pool.get(client, "/version")
-        if listed is None and version is not None:
-            raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
-        models = listed or {}
-        name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
-        if not name:
-            known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
-            raise MedTasksError(f"{server} does not tell which model is meant: give model= in --model_args{known}")
-        if models and name not in models:
-            hint = near_match(name, models) or f"; it has {', '.join(sorted(models)[:20])}"
-            raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
-        card = models.get(name, {})
-        return {
-            "id": name,
-            **{key: card.get(key) for key in ("root", "max_model_len", "owned_by")},
-            "version": version.get("version") if isinstance(version, dict) else None,
-        }
 
 
 def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) -> str:
