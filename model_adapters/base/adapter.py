@@ -187,7 +187,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         return torch.zeros(len(batch.prompts), 1, dtype=torch.long)
 
     def fingerprint(self) -> str:
-        """Return what identifies the weights and files that decide about answers; other values, other journal.
+        """Return a digest of the weights and files that decide about answers; other values, other journal.
 
         By default some values of every tensor in the attributes, and the files that arguments name.
         """
@@ -198,7 +198,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def prepared(
         self, images: Sequence[Any], prepare: Callable[[Sequence[Any]], torch.Tensor | None]
     ) -> torch.Tensor | None:
-        """Return what ``prepare`` makes of images; the very images of the last call are not prepared again.
+        """Return the result of ``prepare`` on images; the very images of the last call are not prepared again.
 
         Options of a question are encoded one after another with the same images, and ``prepare`` does the same to them.
         """

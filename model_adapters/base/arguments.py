@@ -43,7 +43,7 @@ def argument(
 
 @dataclasses.dataclass(frozen=True)
 class HarnessArguments:
-    """What every model of ours understands, wherever it runs, see ``README.md``."""
+    """Arguments of every model of ours, wherever it runs, see ``README.md``."""
 
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
@@ -58,7 +58,7 @@ class HarnessArguments:
 
 @dataclasses.dataclass(frozen=True)
 class AdapterArguments(HarnessArguments):
-    """What every model in this process understands; a model module extends it and may change the defaults."""
+    """Arguments of every model in this process; a model module extends them and may change the defaults."""
 
     batch_tokens: int | None = argument(None, least=1)
     prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt

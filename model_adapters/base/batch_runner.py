@@ -37,7 +37,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, which a smaller batch may mend; parts of torch have no own type for it."""
+    """Return whether memory ran out, which a smaller batch may fix; parts of torch have no own type for it."""
     told = isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
     return told or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
@@ -98,7 +98,7 @@ class BatchBudget:
 
 @dataclass(frozen=True)
 class Work(Generic[Item, Result]):
-    """What one kind of request asks of a model."""
+    """Work of a model on one kind of request."""
 
     kind: str  # name of the harness's call
     prepare: Callable[[LoadedRequest], Item]  # turns one sample into model input; may fail for that sample alone

@@ -29,7 +29,7 @@ class Encoded:
 
     @property
     def image_keys(self) -> tuple[str, ...]:
-        """What names the content of each image."""
+        """Digests of each image's content."""
         return image_keys(self.pixels)
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
@@ -104,7 +104,7 @@ class Continuation:
 
     @property
     def prompt(self) -> Encoded:
-        """What comes before the text to score."""
+        """Prompt before the text to score."""
         return self.sequence.part(0, len(self.sequence.ids) - self.tokens)
 
     @property
@@ -133,7 +133,7 @@ class Likelihood:
 
 
 def common_length(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return how many elements two sequences have in common from their beginning.
+    """Return the length of the longest common prefix of two sequences.
 
     Example:
         >>> common_length("left lung", "left arm")

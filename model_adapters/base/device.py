@@ -1,4 +1,4 @@
-"""Which device this process computes on, and the device map of a model over all GPUs of one process.
+"""Device of this process, and the device map of a model over all GPUs of one process.
 
 Under a device map the language model's layers lie in a row, and all that sees images on the first GPU. What is not
 known, not present or has no room is an ``AdapterArgumentError``.

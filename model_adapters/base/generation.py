@@ -17,7 +17,7 @@ KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """How a reply is decoded; requests with equal settings can share a batch."""
+    """Decoding of a reply; requests with equal settings can share a batch."""
 
     max_new_tokens: int  # length limit in tokens
     until: tuple[str, ...] = ()  # stop strings; the reply ends before the first that occurs

@@ -187,7 +187,7 @@ def read_prefixes(
 
 
 def suffixes_of(cut: Sequence[CutPrompt], model: CausalModel) -> tuple[PaddedBatch, PaddedBatch]:
-    """Return what follows the prefixes, and the whole prompts with padding before prefix and suffix."""
+    """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix."""
     # On the left too, so that every prompt's last token is in the last column.
     begun = [row.cuts.part(row.prompt, 0, row.prefix.length) for row in cut]
     rest = [row.cuts.part(row.prompt, row.prefix.length) for row in cut]

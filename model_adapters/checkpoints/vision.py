@@ -1,4 +1,4 @@
-"""What published models look at images with: CLIP's preprocessing and the names of its tensors, and the resampler.
+"""Image side of published models: CLIP's preprocessing, the names of its tensors, and the resampler.
 
 CLIP preprocesses with PIL alone, to the last bit as the published stacks did it: transformers 5 does so on torchvision
 by default, which resizes differently (up to 0.015 after normalisation).
@@ -23,7 +23,7 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 _FILL = (122, 116, 104)  # int(255 * MEAN)
 _GREY_FILL = (114, 114, 114)  # what LLaVA-Med pads images with that are grey when they come in
 SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
-"""What a tower's configuration has to say."""
+"""Fields that a tower's configuration must have."""
 TOWER_KEYS = (
     r"text_model\..+|logit_scale|(?:text|visual)_projection\.weight|(?:vision_model\.)?embeddings\.position_ids",
     r"(?:vision_model\.)?((?:embeddings|encoder|pre_layrnorm|post_layernorm)\..+)",
@@ -97,7 +97,7 @@ class CrossAttention(nn.Module):
         self.to_out = nn.Linear(INNER, dim, bias=False)
 
     def attended(self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return what the heads found, shape (batch, asking, INNER), to go through ``to_out``."""
+        """Return the output of the heads, shape (batch, asking, INNER), to go through ``to_out``."""
         keys, values = self.to_kv(source).chunk(2, dim=-1)
         queries, keys, values = map(split_heads, (self.to_q(asking), keys, values))
         return join_heads(functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask))

@@ -28,7 +28,7 @@ class HfVlm(MedicalAdapter):
     """Generation and log-likelihood with ``AutoModelForImageTextToText``.
 
     The continuation is scored as it is given: a blank at its beginning, which tasks put there for models without chat
-    template, is one of its characters, also directly behind a generation prompt.
+    template, is one of its characters, also directly after a generation prompt.
     """
 
     model_id: ClassVar[str] = "hf_vlm"
@@ -70,7 +70,7 @@ class HfVlm(MedicalAdapter):
         return Continuation(prompt, tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
-        """Return one span for all images, from the first token on: a prefix ends behind the last of them."""
+        """Return one span for all images, from the first token on: a prefix ends after the last of them."""
         if not cast(ProcessedPrompt, prompt).images:
             return []
         slot = getattr(self.network.config, "image_token_id", None)
@@ -109,13 +109,13 @@ class HfVlm(MedicalAdapter):
         return own and bool(cast(ProcessedPrompt, batch.prompts[0]).images)
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
-        """Return what a model notes that places images in two dimensions."""
+        """Return the shift noted by a model that places images in two dimensions."""
         modules = self.network.modules() if self._placed_by_model(batch) else ()
         shifts = (module.rope_deltas for module in modules if getattr(module, "rope_deltas", None) is not None)
         return next(shifts, super().position_shift(batch))
 
     def fingerprint(self) -> str:
-        """Return what identifies weights, files, processor and template; those of a hub id are in no named file."""
+        """Return a digest of weights, files, processor and template; those of a hub id are in no named file."""
         written = self.writer.write("?", 1), self.stop_ids, self.processor.to_json_string()
         return super().fingerprint() + digest_of(*written)
 

@@ -1,6 +1,6 @@
 """Scoring continuations in the fastest way that gives the scores of generation, for any vision-language model.
 
-There are four ways to the logits in front of a continuation: behind a prefix that questions on one image share, behind
+There are four ways to the logits in front of a continuation: after a prefix that questions on one image share, after
 a prompt that options share, in one forward pass over prompt and continuation, or token by token as in generation.
 """
 

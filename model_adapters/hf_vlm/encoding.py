@@ -64,7 +64,7 @@ class ScoredPrompt(ProcessedPrompt):
     context: ProcessedPrompt  # the prompt alone
     targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
     merged: bool  # whether the tokenizer merges the two where they meet; the last ids of the prompt are then others
-    closed: bool  # whether the processor puts something behind every text, so that it cannot be given both at once
+    closed: bool  # whether the processor puts something after every text, so that it cannot be given both at once
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
         """Return a part of the prompt alone."""
@@ -79,7 +79,7 @@ def per_token(inputs: Mapping[str, Any]) -> set[str]:
 
 @dataclass(frozen=True)
 class Template:
-    """What is told to a chat template beside the user's turn."""
+    """Input of a chat template next to the user's turn."""
 
     system: str | None = None  # first turn; what a template writes where there is none differs, and from an empty one
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -250,7 +250,7 @@ class PromptWriter:
         return rendered
 
     def _image_block(self) -> str:
-        """Return what the template writes for an image: often more than the placeholder the processor looks for."""
+        """Return the template's text for an image: often more than the placeholder the processor looks for."""
         with_image, without = self._render([None, _PROBE]), self._render([_PROBE])
         start = next(
             (place for place, pair in enumerate(zip(with_image, without, strict=False)) if pair[0] != pair[1]), 0

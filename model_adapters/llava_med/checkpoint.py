@@ -59,7 +59,7 @@ def _demand(file: Path, given: Mapping[str, Any], names: tuple[str, ...]) -> Non
 
 
 def llava_config(given: Mapping[str, Any], tower: CLIPVisionConfig, attn_implementation: str) -> LlavaConfig:
-    """Return what a checkpoint's ``config.json`` says in transformers' words; v1.5 is Mistral's, v1.0 LLaMA's."""
+    """Return a checkpoint's ``config.json`` as transformers' configuration; v1.5 is Mistral's, v1.0 LLaMA's."""
     kind = MistralConfig if given["model_type"] == MISTRAL else LlamaConfig
     return LlavaConfig(
         text_config=kind(**{name: given[name] for name in _PASSED_ON & given.keys()}),
@@ -167,21 +167,22 @@ def load_network(
         fill(tree, path, checkpoint_name, dtype, tensors)
     else:
         fill(model.vision_tower, tower_path, by_patterns(*TOWER_KEYS, r"\1"), dtype)
-        used = {f"vision_tower.{name}": weight.shape for name, weight in model.vision_tower.named_parameters()}
-
-        def without_tower() -> Iterator[Stored]:
-            for file, key, tensor in tensors:
-                shape = used.get(checkpoint_name(key) or "") if key.startswith(_STORED_TOWER) else None
-                if shape is None:
-                    yield file, key, tensor
-                elif shape != tensor.shape:
-                    raise CheckpointError(
-                        f"{file}: key '{key}' has shape {tuple(tensor.shape)}, the vision tower {tuple(shape)}; "
-                        f"give the tower that config.json names as vision_tower=<folder>"
-                    )
-
-        fill(tree, path, checkpoint_name, dtype, without_tower())
-    # Layers behind the one that is read are not computed; of the states, the first is the layers' input.
+        fill(tree, path, checkpoint_name, dtype, _without_tower(tensors, model.vision_tower))
+    # Layers after the one that is read are not computed; of the states, the first is the layers' input.
     layers = model.vision_tower.encoder.layers
     model.vision_tower.encoder.layers = layers[: range(len(layers) + 1)[config.vision_feature_layer]]
     return network
+
+
+def _without_tower(tensors: Iterator[Stored], tower: nn.Module) -> Iterator[Stored]:
+    """Leave out a checkpoint's own vision tower, which has to have the shape of the one that is used."""
+    used = {f"vision_tower.{name}": weight.shape for name, weight in tower.named_parameters()}
+    for file, key, tensor in tensors:
+        shape = used.get(checkpoint_name(key) or "") if key.startswith(_STORED_TOWER) else None
+        if shape is None:
+            yield file, key, tensor
+        elif shape != tensor.shape:
+            raise CheckpointError(
+                f"{file}: key '{key}' has shape {tuple(tensor.shape)}, the vision tower {tuple(shape)}; "
+                f"give the tower that config.json names as vision_tower=<folder>"
+            )

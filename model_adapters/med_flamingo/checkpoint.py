@@ -1,4 +1,4 @@
-"""Loading Med-Flamingo: the trained tensors lie in one file, LLaMA-7B and CLIP ViT-L/14 beside it in their own folders.
+"""Loading Med-Flamingo: the trained tensors lie in one file, LLaMA-7B and CLIP ViT-L/14 in their own folders.
 
 Key names as open_flamingo 0.0.2 saves them, see the issues 187 and 204 of that project for public listings.
 """

@@ -91,7 +91,7 @@ class RadFM(MedicalAdapter):
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; those of the first image with the marks before them, which need an image too."""
-        first = self.tokenizer.vocabulary + 2  # behind the two marks
+        first = self.tokenizer.vocabulary + 2  # after the two marks
         marked = [column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary]
         spans = []
         for number in range(0 if prompt.pixels is None else len(prompt.pixels)):

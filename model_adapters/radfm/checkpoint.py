@@ -45,8 +45,8 @@ _PUBLISHED_HEAD = 128
 def locate(pretrained: str) -> tuple[Path, Path]:
     """Return the file or folder of the weights and the folder with the tokenizer.
 
-    ``pretrained`` is the ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for beside
-    the weights, then in ``Language_files`` beside them.
+    ``pretrained`` is the ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` lies next to the
+    weights, or in ``Language_files`` there.
     """
     path = Path(pretrained).expanduser()
     if not path.exists():

@@ -22,7 +22,7 @@ CONTEXT = 2048
 
 
 def axis_positions(count: int, table: int) -> torch.Tensor:
-    """Return which rows of a position table stand for an axis of ``count`` patches, shape (count,).
+    """Return the rows of a position table for an axis of ``count`` patches, shape (count,).
 
     A short axis takes every ``table // count``-th row and so ends with the table's last rows.
 
@@ -156,7 +156,7 @@ class RadFMNetwork(nn.Module):
         return self.lang_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what fills the slots of each image, shape (images, latents, hidden)."""
+        """Return the embeddings for the slots of each image, shape (images, latents, hidden)."""
         images = self.embedding_layer
         tokens = images.vision_encoder(pixels.to(images.figure_token_weight))
         features: torch.Tensor = images.fc(images.perceiver(tokens))

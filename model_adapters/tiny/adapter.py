@@ -149,7 +149,7 @@ class MedTasksTiny(MedicalAdapter):
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies; one to a prompt that lists options begins with the letter the network likes best.
 
-        Random weights spell no answers, and a task of which every reply is invalid shows nobody what its scores are.
+        Random weights spell no answers, and a task of which every reply is invalid does not show what its scores are.
         Where the network ends a reply before its first character, it stays empty.
         """
         replies = super().generate_batch(prompts, settings, seed)

@@ -78,7 +78,7 @@ class VlmServer(HarnessAdapter):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the servers say of their model; of its build once the first of them has answered a sample."""
+        """Description of the model by its servers, with its build once the first of them has answered a sample."""
         return {**self._facts_told, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
@@ -100,7 +100,7 @@ class VlmServer(HarnessAdapter):
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation, see :meth:`handed_scores`.
 
-        A server that cannot score, or where the answer does not stand right behind the prompt, is a ``MedTasksError``
+        A server that cannot score, or where the answer does not stand right after the prompt, is a ``MedTasksError``
         before the first score; errors else as of :meth:`generate_until`.
         """
         read = read_requests(requests, "loglikelihood")
@@ -121,7 +121,7 @@ class VlmServer(HarnessAdapter):
         return self.handed_scores(scores)
 
     def new_scorer(self) -> OptionScorer | SglangScorer:
-        """Return what scores options, before it has found out how these servers are asked for likelihoods."""
+        """Return a new scorer of options; its first question shows how these servers are asked for likelihoods."""
         if self.facts["owned_by"] == "sglang":
             return SglangScorer(self.pool, self.model, self.arguments)
         fields = {name: value for name, value in self._fields.items() if value is not None}
@@ -130,7 +130,7 @@ class VlmServer(HarnessAdapter):
         return OptionScorer(open_turn, token_ids, self.arguments, self.arguments.servers[0].name)
 
     async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
-        """Return what :func:`reply_record` makes of the answer to a prompt; errors as of ``ServerPool.ask``."""
+        """Return the :func:`reply_record` of the answer to a prompt; errors as of ``ServerPool.ask``."""
         sampled = settings.temperature > 0
         fields = {
             "max_tokens": settings.max_new_tokens,
@@ -276,7 +276,7 @@ class VlmServer(HarnessAdapter):
 
 
 def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) -> str:
-    """Return what every result has to say of how images are attended to; empty for nothing.
+    """Return the remark of every result on how images are attended to; empty for none.
 
     A model that reads an image in both directions is refused unless the user says what the server's backend does: no
     server tells, and one that cannot gives other scores without a word.

@@ -1,4 +1,4 @@
-"""What a server's answer holds, checked: an answer that is not certainly one to the request is a ``BadAnswer``."""
+"""Content of a server's answer, checked: an answer that is not certainly one to the request is a ``BadAnswer``."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Conversation:
 
 @dataclass(frozen=True)
 class NextToken:
-    """Log-probabilities of some tokens behind a conversation."""
+    """Log-probabilities of some tokens after a conversation."""
 
     logprobs: Mapping[int, float]
     greedy: int  # the likeliest token of all

@@ -35,9 +35,9 @@ class LikelihoodsMissing(MedTasksError):
 class OptionScorer:
     """Scores the options of questions.
 
-    Three ways: all first tokens of the options in one request, where every option is one token; token by token behind
+    Three ways: all first tokens of the options in one request, where every option is one token; token by token after
     the cached question, where that is shorter; and one request per option, which reads the question anew. The first
-    question is scored by the last of them, which proves where the answer begins, and each other way once beside it.
+    question is scored by the last of them, which proves where the answer begins, and each other way once next to it.
     """
 
     def __init__(self, chat: OpenTurn, by_ids: TokenIds, arguments: VlmServerArguments, server: str) -> None:
@@ -48,7 +48,7 @@ class OptionScorer:
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
         self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
         self._tokenizes = True  # whether the server tells the ids of a text
-        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
+        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
         self.blame = ""  # what the chat template does, for which options are sent as token ids
@@ -81,7 +81,7 @@ class OptionScorer:
 
     @property
     def boundary(self) -> Boundary:
-        """What is done to an option that is sent as text so that it stands right behind the question."""
+        """Change to an option sent as text, so that it follows the question directly."""
         return self._chat.boundary
 
     # ---- the first question ----
@@ -213,7 +213,7 @@ class OptionScorer:
         return await self._compared(prompt, context, scored, TOKEN_BY_TOKEN)
 
     async def _option_ids(self, context: Conversation, options: Sequence[str]) -> dict[str, Ids]:
-        """Return the ids of options behind a question, of those that do not merge with it."""
+        """Return the ids of options after a question, of those that do not merge with it."""
         tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
         missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
         if missing and context.text is not None and self._tokenizes:

@@ -16,7 +16,7 @@ from ..base.caches import BoundedCache
 from ..base.requests import LoadedRequest
 
 IMAGE_MARK = "<image>"
-"""Where an image stands in a prompt that places its images; without any, images come first."""
+"""Place of an image in a prompt that places its images; without any, images come first."""
 _KEPT = 256 * 2**20
 _POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
 _SURELY_SPECIAL = re.compile(
@@ -118,7 +118,7 @@ def data_url(image: Image.Image) -> str:
 
 
 def possibly_special(texts: Sequence[str]) -> set[str]:
-    """Return what may be a special token of some model among texts.
+    """Return the parts of texts that may be special tokens of some model.
 
     Example:
         >>> sorted(possibly_special(["p <0.05", "a<|end|>b <image>"]))

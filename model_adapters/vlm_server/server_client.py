@@ -74,7 +74,7 @@ class ServerPool:
     async def ask(
         self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
     ) -> Record:
-        """Return what ``read`` makes of the answer, from the journal where an earlier run was given it.
+        """Return the result of ``read`` on the answer, which the journal gives again if an earlier run has it.
 
         ``body`` builds the request from one text per image. Raises BadAnswer where the request itself cannot be
         answered, and ServerGone where none can.
@@ -139,7 +139,7 @@ class ServerPool:
         return server.gone or trouble.cause
 
     def _replayed(self, what: tuple[str, Record]) -> Record | None:
-        """Return what an earlier run was answered to a request, by path and body with digests of images."""
+        """Return the answer of an earlier run to a request, by path and body with digests of images."""
         entry = None if self.journal is None else self.journal.replay(digest_of(*what))
         if entry is None:
             return None

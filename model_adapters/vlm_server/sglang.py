@@ -24,7 +24,7 @@ _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
 
 
 class SglangScorer:
-    """Scores options behind a cached question: one request for the question and one per option."""
+    """Scores options after a cached question: one request for the question and one per option."""
 
     def __init__(self, pool: ServerPool, model: str, arguments: VlmServerArguments) -> None:
         if not arguments.pretrained:
@@ -102,7 +102,7 @@ class SglangScorer:
     async def _ask(
         self, prompt: ServedPrompt, text: str, start: int | None, last: int
     ) -> tuple[int, list[tuple[int, float, int]]]:
-        """Return how many tokens a prompt has, and of its last ones id, log-probability and likeliest id.
+        """Return the number of tokens of a prompt, and of its last ones id, log-probability and likeliest id.
 
         Nothing is scored without a ``start``, the place up to which the prompt may come from the cache.
         """
