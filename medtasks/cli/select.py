@@ -11,7 +11,6 @@ from medtasks.cli.output import out, say
 from medtasks.cli.output import show as print_table
 from medtasks.data.selecting import Criteria, choose, described, selectable
 from medtasks.data.store import load_documents
-from medtasks.tasks.own_tasks import select_as, whole_dataset
 
 Values = Annotated[list[str] | None, typer.Option()]
 
@@ -37,6 +36,8 @@ def select(
     Values of one option are alternatives, options must all fit. A value is a full name, its abbreviation in the paper,
     or a pattern with * and ?.
     """
+    from medtasks.tasks.own_tasks import select_as, whole_dataset  # which import what downloads
+
     dataset = whole_dataset(name)
     options = {
         "department": department,
