@@ -12,7 +12,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any, TypeVar
 
-from medtasks.audit.agreement import Agreement, Overlap, agreement
+from medtasks.audit.run_agreement import Agreement, Overlap, agreement
 from medtasks.audit.same_questions import check_same_task, prompt_warnings
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.privacy import hidden_id

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from medtasks.audit.report.words import with_error
+from medtasks.audit.report.wording import with_error
 from medtasks.audit.tables import number_table
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import out, say, show

@@ -27,13 +27,13 @@ from medtasks.cli import (
     parse,
     plan,
     report,
-    run,
     score,
     select,
     tasks,
     tree,
-    weights,
+    weights_command,
 )
+from medtasks.cli.run_command import PASSES_ON, RunCommand, run
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -55,10 +55,10 @@ app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("doctor", rich_help_panel=_START)(doctor.doctor)
 app.command("tasks", rich_help_panel=_START)(tasks.list_tasks)
 app.command("plan", rich_help_panel=_START)(plan.plan)
-app.command("run", rich_help_panel=_RUN, cls=run.RunCommand, context_settings=run.PASSES_ON)(run.run)
+app.command("run", rich_help_panel=_RUN, cls=RunCommand, context_settings=PASSES_ON)(run)
 app.command("merge", rich_help_panel=_RUN)(merge.merge)
 app.add_typer(models.app, name="models", rich_help_panel=_RUN)
-app.add_typer(weights.app, name="weights", rich_help_panel=_RUN)
+app.add_typer(weights_command.app, name="weights", rich_help_panel=_RUN)
 app.command("path", rich_help_panel=_RUN)(tasks.show_path)
 app.command("report", rich_help_panel=_LOOK)(report.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from medtasks import __version__
-from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.words import number
+from medtasks.audit.report.wording import number
 from medtasks.audit.tables import number_table
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, listed

@@ -38,12 +38,12 @@ def report(
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
     from medtasks.audit.repeats import collected
+    from medtasks.audit.report.collecting import collect_replies
     from medtasks.audit.report.contents import report_as_dict
+    from medtasks.audit.report.differences import compare_with
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
-    from medtasks.audit.report.page.writing import write_page
-    from medtasks.audit.report.reading.collecting import collect_replies
-    from medtasks.audit.report.reading.differences import compare_with
+    from medtasks.audit.report.page import write_page
     from medtasks.audit.report.report_tables import report_tables
     from medtasks.audit.tables import latex as latex_tables
     from medtasks.audit.tables import markdown as markdown_tables

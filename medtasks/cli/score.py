@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from medtasks import __version__
-from medtasks.audit.doctor.weights import fetch_command
+from medtasks.audit.doctor.metric_weights import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.report.words import number, with_error
+from medtasks.audit.report.wording import number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import (

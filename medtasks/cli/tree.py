@@ -19,7 +19,7 @@ def tree(
 
     The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
     """
-    from medtasks.audit.report.tree import write_tree_page
+    from medtasks.audit.report.selection_tree import write_tree_page
     from medtasks.data.dataset_manifest import Manifest
     from medtasks.data.store import load_documents
     from medtasks.home import dataset_folder

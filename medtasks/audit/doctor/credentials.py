@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
+from medtasks.audit.doctor.check_results import CREDENTIALS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_manifest import FILE_NAME

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from medtasks.audit.doctor.check_results import DATASETS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.credentials import HUB
-from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from medtasks.audit.doctor import credentials, datasets, installed, judge, machine, task_names, weights
-from medtasks.audit.doctor.findings import (
+from medtasks.audit.doctor import credentials, datasets, installed, judge, machine, metric_weights, task_names
+from medtasks.audit.doctor.check_results import (
     AREAS,
     CREDENTIALS,
     DATASETS,
@@ -52,8 +52,8 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
         (CREDENTIALS, "replies", credentials.readable_replies),
         (CREDENTIALS, "remote models", lambda: credentials.remote_models(scope)),
         (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
-        (WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
-        (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
+        (WEIGHTS, "metrics", lambda: metric_weights.metric_weights(scope)),
+        (WEIGHTS, "settings", lambda: metric_weights.model_settings(scope)),
         (JUDGE, "judge", lambda: judge.judge(scope)),
     ]
     if verify:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from medtasks.audit.doctor.findings import HARNESS, PACKAGES, Finding, State
+from medtasks.audit.doctor.check_results import HARNESS, PACKAGES, Finding, State
 from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.facts import installed_version
 from medtasks.data.dataset_manifest import FILE_NAME

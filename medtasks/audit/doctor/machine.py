@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding, State
+from medtasks.audit.doctor.check_results import MACHINE, TORCH, Finding, State
 from medtasks.errors import one_line
 from medtasks.home import HOME_VARIABLE, home
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.own_datasets import own_datasets
 from medtasks.families.family import Asks, needs_labeler

@@ -11,7 +11,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
 )
 from medtasks.audit.report.task_tables import label, score_cell, task_tables, why_undefined
-from medtasks.audit.report.words import (
+from medtasks.audit.report.wording import (
     INTERVALS,
     count,
     difference,

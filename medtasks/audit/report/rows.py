@@ -13,7 +13,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
     Thinking,
 )
-from medtasks.audit.report.words import coded, count, p_value, scored
+from medtasks.audit.report.wording import coded, count, p_value, scored
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 _COVERAGE_ROWS = 10

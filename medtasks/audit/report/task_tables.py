@@ -13,7 +13,7 @@ from medtasks.audit.report.contents import (
     Score,
     TaskReport,
 )
-from medtasks.audit.report.words import (
+from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,

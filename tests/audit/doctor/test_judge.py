@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from medtasks.audit.doctor import judge as checks
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.judge import judge
 
 from ...local_server import LocalServer, QuietHandler, serving

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from medtasks.audit.report.tree import write_tree_page
+from medtasks.audit.report.selection_tree import write_tree_page
 from medtasks.cli.main import app as command_line
 from medtasks.cli.select import _criteria
 from medtasks.cli.tree import options

@@ -7,7 +7,7 @@ from medtasks.audit.report.contents import TaskReport
 from medtasks.audit.report.figures import style
 from medtasks.audit.report.figures.score_figures import row_name
 from medtasks.audit.report.rows import pair_rows, thinned
-from medtasks.audit.report.words import count, estimate, number, warnings
+from medtasks.audit.report.wording import count, estimate, number, warnings
 from medtasks.stats.calibration import Bin, Measure
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from medtasks.audit.report.contents import RuleScores, RunReport, Score, TaskReport
 from medtasks.audit.report.figures import style
 from medtasks.audit.report.rows import best_baseline, group_columns, group_questions, group_score, is_share
-from medtasks.audit.report.words import count, number, scored, signed, warnings
+from medtasks.audit.report.wording import count, number, scored, signed, warnings
 from medtasks.audit.tables import NOT_DEFINED
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from medtasks.audit.comparing import main_metrics
 from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import Gain, LengthBin, Thinking
-from medtasks.audit.report.reading.task_reading import TaskReading
+from medtasks.audit.report.task_reading import TaskReading
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medtasks.audit.report.reading.recorded import (
+from medtasks.audit.report.recorded_scores import (
     Computed,
     compute,
     of_scores,

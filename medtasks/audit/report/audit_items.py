@@ -10,7 +10,7 @@ from pathlib import Path
 
 from medtasks.audit.error_classes import image_names, own_columns
 from medtasks.audit.report.contents import Item
-from medtasks.audit.report.reading.task_reading import Document, TaskReading
+from medtasks.audit.report.task_reading import Document, TaskReading
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample

@@ -19,7 +19,7 @@ from medtasks.audit.comparing import (
     same_values,
 )
 from medtasks.audit.report.contents import ComparedScore, Gain, RunComparison, TaskReport
-from medtasks.audit.report.reading.task_reading import TaskReading
+from medtasks.audit.report.task_reading import TaskReading
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from medtasks.audit.doctor.findings import WEIGHTS as AREA
-from medtasks.audit.doctor.findings import Finding, State, of_error
+from medtasks.audit.doctor.check_results import WEIGHTS as AREA
+from medtasks.audit.doctor.check_results import Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.report import report_tables, rows, task_tables, words
+from medtasks.audit.report import report_tables, rows, task_tables, wording
 from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
-from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
-from medtasks.audit.report.words import REASONS
+from medtasks.audit.report.thumbnails import Thumbnails, thumbnails
+from medtasks.audit.report.wording import REASONS
 from medtasks.data.images.decoding import Decoding
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
@@ -25,10 +25,10 @@ from medtasks.home import written_whole
 
 _TEMPLATES = "templates"
 _FILTERS = (
-    words.number,
-    words.count,
-    words.counted,
-    words.moment,
+    wording.number,
+    wording.count,
+    wording.counted,
+    wording.moment,
     rows.anchor,
 )
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -58,7 +58,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         tables=rows,
         report_tables=report_tables,
         task_tables=task_tables,
-        words=words,
+        wording=wording,
     )
     write_whole(path, page)
 

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.page.writing import json_in_html, own_text, rendered, write_whole
+from medtasks.audit.report.page import json_in_html, own_text, rendered, write_whole
 from medtasks.data.selecting import resolved, selectable, values
 from medtasks.errors import MedTasksError
 
