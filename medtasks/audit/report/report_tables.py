@@ -5,12 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from medtasks.audit.report import rows as report_rows
-from medtasks.audit.report.contents import (
-    RunComparison,
-    RunReport,
-    TaskReport,
-)
-from medtasks.audit.report.task_tables import label, score_cell, task_tables, why_undefined
+from medtasks.audit.report.contents import RunComparison, RunReport, TaskReport
+from medtasks.audit.report.task_tables import label, score_cell, task_tables
 from medtasks.audit.report.wording import (
     INTERVALS,
     count,
@@ -77,7 +73,7 @@ def summary_table(report: RunReport) -> Table:
             best = report_rows.best_baseline(task, rule) if score else None
             baseline = f"{number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
             gained = _image_gain(task, rule.name, metric)
-            main = score_cell(score, why_undefined(rule, score), best[1] if best else math.nan)
+            main = score_cell(score, report_rows.why_undefined(rule, score), best[1] if best else math.nan)
             replies = sum(rule.reasons.values())
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan

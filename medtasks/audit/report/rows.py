@@ -161,3 +161,8 @@ def anchor(name: str) -> str:
         'task-my-20task-2f1'
     """
     return "task-" + coded(name)
+
+
+def why_undefined(rule: RuleScores, score: Score | None) -> str:
+    """Return why a score has no value; empty if it has one."""
+    return rule.failures.get(score.metric, "") if score and math.isnan(score.value) else ""
