@@ -14,16 +14,7 @@ from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.wording import number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
-from medtasks.cli.output import (
-    IncludePath,
-    JsonFile,
-    look_into,
-    out,
-    print_state_of_data,
-    say,
-    show,
-    write_json,
-)
+from medtasks.cli.output import IncludePath, JsonFile, look_into, out, print_state_of_data, say, show, write_json
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts

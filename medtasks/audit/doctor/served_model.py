@@ -22,12 +22,7 @@ from medtasks.lmms.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
-from medtasks.model_adapters.vlm_server.arguments import (
-    API_KEY,
-    VlmServerArguments,
-    check_arguments,
-    check_given,
-)
+from medtasks.model_adapters.vlm_server.arguments import API_KEY, VlmServerArguments, check_arguments, check_given
 from medtasks.model_adapters.vlm_server.client import ServerPool
 from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
 from medtasks.model_adapters.vlm_server.scoring import OptionScorer

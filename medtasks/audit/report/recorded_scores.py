@@ -12,13 +12,7 @@ from typing import Any
 from medtasks.audit.error_classes import count_kinds, wrong_answers
 from medtasks.audit.groups import with_interval
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.scoring import (
-    Documents,
-    Replies,
-    count_reasons,
-    rows_of,
-    rule_scores,
-)
+from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
 from medtasks.metrics.metric import Estimate, undeclared

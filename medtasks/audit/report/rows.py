@@ -4,15 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from medtasks.audit.report.contents import (
-    Baseline,
-    PairOutcomes,
-    RuleScores,
-    RunReport,
-    Score,
-    TaskReport,
-    Thinking,
-)
+from medtasks.audit.report.contents import Baseline, PairOutcomes, RuleScores, RunReport, Score, TaskReport, Thinking
 from medtasks.audit.report.wording import coded, count, p_value, scored
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
