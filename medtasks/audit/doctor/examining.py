@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from medtasks.audit.doctor import credentials, datasets, installed, judge, machine, metric_weights, task_names
+from medtasks.audit.doctor import datasets, judge, machine, metric_weights, task_names
 from medtasks.audit.doctor.check_results import (
     AREAS,
     CREDENTIALS,
@@ -18,9 +18,10 @@ from medtasks.audit.doctor.check_results import (
     WEIGHTS,
     Check,
     Finding,
+    Scope,
     findings_of,
+    scope_of,
 )
-from medtasks.audit.doctor.scope import Scope, scope_of
 from medtasks.runs.redaction import redacted
 
 
@@ -39,25 +40,25 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
 
     findings = findings_of(TASKS, "task files", find_scope)
     checks: list[tuple[str, str, Check]] = [
-        (HARNESS, "version", installed.harness_version),
+        (HARNESS, "version", machine.harness_version),
         (TASKS, "own files", task_names.own_files),
         (TASKS, "names", lambda: task_names.collisions(scope)),
         (TASKS, "names", lambda: task_names.foreign_names(scope)),
         (TASKS, "own tasks", lambda: task_names.own_tasks(scope)),
-        (PACKAGES, "packages", lambda: installed.packages(scope)),
+        (PACKAGES, "packages", lambda: machine.packages(scope)),
         (TORCH, "imports", machine.torch_stack),
         (MACHINE, "disk", machine.disks),
         (MACHINE, "memory", machine.memory),
-        (CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
-        (CREDENTIALS, "replies", credentials.readable_replies),
-        (CREDENTIALS, "remote models", lambda: credentials.remote_models(scope)),
+        (CREDENTIALS, "Hub token", lambda: datasets.hub_token(scope)),
+        (CREDENTIALS, "replies", datasets.readable_replies),
+        (CREDENTIALS, "remote models", lambda: datasets.remote_models(scope)),
         (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
         (WEIGHTS, "metrics", lambda: metric_weights.metric_weights(scope)),
         (WEIGHTS, "settings", lambda: metric_weights.model_settings(scope)),
         (JUDGE, "judge", lambda: judge.judge(scope)),
     ]
     if verify:
-        checks.append((HARNESS, "start", lambda: installed.started(task_names.own_names())))
+        checks.append((HARNESS, "start", lambda: machine.started(task_names.own_names())))
     if model_args:
         checks.append((MODEL, "model", lambda: _served_model(scope, model_args)))
     for area, name, check in checks:

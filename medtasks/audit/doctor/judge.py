@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medtasks.audit.doctor.check_results import JUDGE, Finding, State, of_error
-from medtasks.audit.doctor.scope import Scope, asked_by
+from medtasks.audit.doctor.check_results import JUDGE, Finding, Scope, State, asked_by, of_error
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks

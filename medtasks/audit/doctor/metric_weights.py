@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from medtasks.audit.doctor.check_results import WEIGHTS as AREA
-from medtasks.audit.doctor.check_results import Finding, State, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import Finding, Scope, State, of_error
 from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER
 from medtasks.metrics.model_settings import ModelSettings

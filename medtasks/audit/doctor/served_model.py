@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from loguru import logger
 from PIL import Image, ImageDraw
 
-from medtasks.audit.doctor.check_results import MODEL, Finding, State, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import MODEL, Finding, Scope, State, of_error
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.lmms.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from medtasks.audit.doctor.check_results import TASKS, Finding, State, findings_of, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import TASKS, Finding, Scope, State, findings_of, of_error
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
 from medtasks.home import dataset_folder, own_tasks_folder

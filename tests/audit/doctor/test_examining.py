@@ -3,9 +3,8 @@
 import pytest
 
 from medtasks.audit.doctor import datasets, installed, machine
-from medtasks.audit.doctor.check_results import AREAS, HARNESS, MODEL, TORCH, Finding, State
+from medtasks.audit.doctor.check_results import AREAS, HARNESS, MODEL, TORCH, Finding, State, asked_by, scope_of
 from medtasks.audit.doctor.examining import examine
-from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.families.family import Asks
 from medtasks.home import own_tasks_folder
