@@ -205,7 +205,10 @@ def compare(
         RepliesError: The runs have no task in common, or none that can be compared.
     """
     with _including(include_path):
-        runs = {name: _source(run) for name, run in (("first", first), ("second", second))}
+        runs = {
+            name: Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
+            for name, run in (("first", first), ("second", second))
+        }
         tasks = compare_all(runs, metrics)[0] if task is None else {task: compare_task(task_file(task), runs, metrics)}
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
@@ -217,10 +220,6 @@ def compare(
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
     return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
-
-
-def _source(run: Run | str | Path) -> Source:
-    return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
 
 
 def _task_or_none(recorded: TaskRun) -> TaskFile | None:

@@ -193,6 +193,11 @@ def _values_by_question(
     name: str, readings: Sequence[TaskReading], metric: AnyMetric | None
 ) -> dict[str, tuple[Hashable, list[float]]]:
     """Return the cluster and the values of each question, or pair; none for what is no mean over questions."""
+
+    def members(cluster: Hashable) -> tuple[int, str]:
+        """Put a whole pair after one of which a repeat lacks an answer."""
+        return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
+
     found: dict[str, tuple[Hashable, list[float]]] = {}
     if not isinstance(metric, Metric) or not metric.has_error or not _is_told(name, readings):
         return {}
@@ -209,13 +214,8 @@ def _values_by_question(
             return {}
         for question, (cluster, value) in values.items():
             known, held = found.get(question, (cluster, []))
-            found[question] = (max(known, cluster, key=_members), [*held, value])
+            found[question] = (max(known, cluster, key=members), [*held, value])
     return found
-
-
-def _members(cluster: Hashable) -> tuple[int, str]:
-    """Return the order in which a whole pair comes after one of which a repeat lacks an answer."""
-    return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
 
 
 def _score(

@@ -68,8 +68,11 @@ def findings_of(area: str, name: str, check: Check) -> list[Finding]:
     except MedTasksError as error:
         found.append(of_error(area, name, State.PROBLEM, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
+        last = next(iter(traceback.extract_tb(error.__traceback__)[-1:]), None)
+        where = f" at {Path(last.filename).name}:{last.lineno} in {last.name}" if last else ""
+        sentence = f"this could not be checked ({type(error).__name__}{where})"
         fix = "look at the named place; everything else was checked"
-        found.append(Finding(area, name, State.PROBLEM, f"this could not be checked ({_place(error)})", fix))
+        found.append(Finding(area, name, State.PROBLEM, sentence, fix))
     return found
 
 
@@ -77,12 +80,6 @@ def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str 
     """Return one of our errors, whose messages name behind a semicolon what mends it, else ``fix``, as a finding."""
     found, _, own_fix = str(error).rstrip(".").partition("; ")
     return Finding(area, name, state, found, own_fix or fix)
-
-
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    return f"{type(error).__name__}{where}"
 
 
 @dataclass(frozen=True)

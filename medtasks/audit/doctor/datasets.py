@@ -31,21 +31,12 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
     """
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
     for name in scope.datasets if scope.chosen else here:
-        check = partial(_dataset, name, verify=verify) if name in here else partial(_missing, name)
-        yield from findings_of(DATASETS, name, check)
+        yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
     if not scope.chosen:
         lacking = len(scope.datasets) - len(here)
         found = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
         yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
-
-
-def _missing(name: str) -> Iterator[Finding]:
-    try:
-        prepared_folder(name)
-    except MedTasksError as error:
-        finding = of_error(DATASETS, name, State.PROBLEM, error)
-        yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
 
 
 def _command(name: str) -> str:
@@ -63,6 +54,12 @@ def _command(name: str) -> str:
 def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
     from medtasks.data.prepare.preparers import verify as differences
 
+    try:
+        prepared_folder(name)
+    except MedTasksError as error:
+        finding = of_error(DATASETS, name, State.PROBLEM, error)
+        yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
+        return
     again = _command(name)
     try:
         manifest = Manifest.read(dataset_folder(name))

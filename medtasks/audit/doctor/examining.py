@@ -1,6 +1,6 @@
 """All checks, one after the other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from medtasks.audit.doctor import datasets, judge, machine, metric_weights, task_names
@@ -60,14 +60,10 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
     if verify:
         checks.append((HARNESS, "start", lambda: machine.started(task_names.own_names())))
     if model_args:
-        checks.append((MODEL, "model", lambda: _served_model(scope, model_args)))
+        from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
+
+        checks.append((MODEL, "model", lambda: served_model(scope, model_args)))
     for area, name, check in checks:
         findings += findings_of(area, name, check)
     findings.sort(key=lambda finding: AREAS.index(finding.area))
     return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in findings]
-
-
-def _served_model(scope: Scope, model_args: str) -> Iterable[Finding]:
-    from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
-
-    return served_model(scope, model_args)

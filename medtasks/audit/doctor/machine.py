@@ -210,17 +210,14 @@ def packages(scope: Scope) -> Iterator[Finding]:
 
 
 def _packages(name: str, who: str, state: State, needed: Sequence[Requirement]) -> Iterator[Finding]:
-    wrong = {f"{one.name}{one.specifier}": words for one in needed if (words := _trouble(one))}
+    wrong: dict[str, str] = {}
+    for requirement in needed:
+        version = installed_version(requirement.name)
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            trouble = "not installed" if version is None else f"installed is {version}"
+            wrong[f"{requirement.name}{requirement.specifier}"] = trouble
     if wrong:
         found = f"{who} needs {', '.join(f'{package} ({words})' for package, words in wrong.items())}"
         yield Finding(PACKAGES, name, state, found, f"pip install {' '.join(map(repr, wrong))}")
     elif needed:
         yield PACKAGES.ok(name, f"all {len(needed)} packages that {who} needs are installed")
-
-
-def _trouble(requirement: Requirement) -> str:
-    """Return in words what is wrong with an installed package; empty if nothing."""
-    version = installed_version(requirement.name)
-    if version is None:
-        return "not installed"
-    return "" if requirement.specifier.contains(version, prereleases=True) else f"installed is {version}"

@@ -25,7 +25,11 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
     missing = {name: error for name in known if (error := weights_trouble(name))}
     if scope.chosen:
         for name in known:
-            yield _missing(name, missing[name]) if name in missing else AREA.ok(name, f"{name} is here")
+            if name in missing:
+                lacking = of_error(AREA, name, State.WARNING, missing[name])
+                yield replace(lacking, fix=f"medtasks weights fetch {name}")
+            else:
+                yield AREA.ok(name, f"{name} is here")
         return
     found = f"{len(known) - len(missing)} of {len(known)} sets of weights are here"
     if missing:
@@ -52,10 +56,6 @@ def _needed(scope: Scope) -> list[str]:
     if any(metric.wordnet for metric in scope.metrics):
         names.append(WORDNET)
     return list(dict.fromkeys(names))
-
-
-def _missing(name: str, error: MedTasksError) -> Finding:
-    return replace(of_error(AREA, name, State.WARNING, error), fix=f"medtasks weights fetch {name}")
 
 
 def fetch_command(metrics: Iterable[str]) -> str:
