@@ -103,7 +103,8 @@ class RunRecording:
             why = "Ctrl-C"
             raise
         except SystemExit as leaving:
-            why = _signal_name(leaving.code)
+            number = leaving.code - 128 if isinstance(leaving.code, int) else 0
+            why = Signals(number).name if number in set(Signals) else f"it left with {leaving.code}"
             raise
         except BaseException as error:
             why = f"{type(error).__name__}: {without_home(redacted(str(error)))}"
@@ -183,8 +184,3 @@ def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str,
     if counts := counts_of(row):
         changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
     return record.model_copy(update=changes)
-
-
-def _signal_name(code: Any) -> str:
-    number = code - 128 if isinstance(code, int) else 0
-    return Signals(number).name if number in set(Signals) else f"it left with {code}"

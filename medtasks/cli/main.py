@@ -11,12 +11,7 @@ from medtasks.audit.tables import plain
 from medtasks.cli import (
     compare,
     curate,
-    curate_draft,
-    curate_hallucination,
     curate_pairs,
-    curate_patterns,
-    curate_publish,
-    curate_review,
     data,
     demo,
     doctor,
@@ -30,7 +25,6 @@ from medtasks.cli import (
     score,
     select,
     tasks,
-    tree,
     weights_command,
 )
 from medtasks.cli.run_command import PASSES_ON, RunCommand, run
@@ -42,14 +36,14 @@ app = typer.Typer(
 )
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("select")(select.select)
-data.app.command("tree")(tree.tree)
+data.app.command("tree")(select.tree)
 data.app.command("duplicates")(duplicates.duplicates)
 curate.app.command("pairs")(curate_pairs.pairs)
-curate.app.command("hallucination")(curate_hallucination.hallucination)
-curate.app.command("draft")(curate_draft.draft)
-curate.app.command("review")(curate_review.review)
-curate.app.command("publish")(curate_publish.publish)
-curate.app.command("patterns")(curate_patterns.patterns)
+curate.app.command("hallucination")(curate.hallucination)
+curate.app.command("draft")(curate.draft)
+curate.app.command("review")(curate.review)
+curate.app.command("publish")(curate.publish)
+curate.app.command("patterns")(curate_pairs.patterns)
 curate.app.command("show")(curate.show)
 app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("doctor", rich_help_panel=_START)(doctor.doctor)

@@ -14,7 +14,18 @@ from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.wording import number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
-from medtasks.cli.output import IncludePath, JsonFile, look_into, out, print_state_of_data, say, show, write_json
+from medtasks.cli.output import (
+    IncludePath,
+    JsonFile,
+    MaxFailed,
+    ModelName,
+    look_into,
+    out,
+    print_state_of_data,
+    say,
+    show,
+    write_json,
+)
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
@@ -43,11 +54,8 @@ def score(
     export_errors: Annotated[
         Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
-    max_failed: Annotated[
-        str,
-        typer.Option("--max-failed", help="Samples (5), or share of them (1%), that may be without reply or verdict."),
-    ] = DEFAULT_LIMIT,
+    model: ModelName = None,
+    max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:

@@ -24,7 +24,6 @@ NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
 NOT_COMPUTED = "It was not computed in the run."
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # what the harness writes with --predict_only
-_NO_FILTER = "none"  # what the harness calls the filter of a task that names none
 _SAME = 1e-9
 
 
@@ -78,15 +77,6 @@ def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
     return found
 
 
-def _rows(recorded: TaskRun, task: TaskFile | None) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return the recorded numbers; earlier versions of judged tasks named no filter, and the harness called it none."""
-    values = recorded_values(recorded)
-    own = list(task.rows) if task and task.family.extractor is None else []
-    if _NO_FILTER in values and own:
-        return {own[0] if name == _NO_FILTER else name: row for name, row in values.items()}
-    return values
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -98,7 +88,7 @@ def rule_reports(
 
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
     """
-    values = _rows(recorded, task)
+    values = recorded_values(recorded)
     notes: list[str] = []
     reports = []
     for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):

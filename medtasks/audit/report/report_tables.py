@@ -42,7 +42,10 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
             notes=(*tables[0].notes, *task.missing, *withheld),
         )
         sections.append((task.name, tables))
-    sections.append(("Run", [_missing(report), facts_table(report)]))
+    rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
+    caption = "Tasks that were asked for and have no results."
+    missing = Table(label("missing"), caption, "lp", cells("Task", "Why"), rows)
+    sections.append(("Run", [missing, facts_table(report)]))
     filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
     return [(heading, tables) for heading, tables in filled if tables]
 
@@ -161,8 +164,3 @@ def facts_table(report: RunReport) -> Table:
     facts = {**{name: value for name, value in times.items() if value}, **report.facts}
     rows = [cells(name, value) for name, value in facts.items()]
     return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
-
-
-def _missing(report: RunReport) -> Table:
-    rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
-    return Table(label("missing"), "Tasks that were asked for and have no results.", "lp", cells("Task", "Why"), rows)

@@ -41,7 +41,10 @@ def tree_data(
     columns = [column for column in COLUMNS if column in found]
     if not columns:
         raise MedTasksError(f"no column groups the questions of '{dataset}', so there is no tree and nothing to select")
-    places = [{value: place for place, value in enumerate(sorted(found[column], key=_sorted_by))} for column in columns]
+    places = [
+        {value: place for place, value in enumerate(sorted(found[column], key=lambda value: (value.casefold(), value)))}
+        for column in columns
+    ]
     return {
         "dataset": dataset,
         "questions": len(documents),
@@ -89,10 +92,6 @@ def write_tree_page(
         data=Markup(json_in_html(data)),
     )
     write_whole(path, page, "--out")
-
-
-def _sorted_by(value: str) -> tuple[str, str]:
-    return value.casefold(), value
 
 
 def _says(column: str, known: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool) -> dict[str, list[int]]:

@@ -96,7 +96,8 @@ def _bins(reading: TaskReading, known: Scores, lengths: Mapping[str, int]) -> tu
 def _of_samples(reading: TaskReading, known: Scores) -> AnyMetric | None:
     """Return the first main metric that has a value for single samples, which that of pairs has not."""
     scores: list[Any] = list(known.values())
-    clusters = [(doc_id, Sample(document).cluster_id) for doc_id, document in _documents(reading, known)]
+    by_id = {str(document["doc_id"]): document for document in reading.documents}
+    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in known]
     try:
         metrics = main_metrics(reading.task)
     except MedTasksError:
@@ -106,8 +107,3 @@ def _of_samples(reading: TaskReading, known: Scores) -> AnyMetric | None:
         if values and values.keys() <= known.keys():
             return metric
     return None
-
-
-def _documents(reading: TaskReading, known: Scores) -> list[tuple[str, Mapping[str, Any]]]:
-    by_id = {str(document["doc_id"]): document for document in reading.documents}
-    return [(doc_id, by_id[doc_id]) for doc_id in known]
