@@ -81,9 +81,13 @@ def commit() -> str | None:
 
 def hardware() -> Hardware:
     """Return the machine this process runs on."""
+    lines = []  # neither the standard library nor psutil tells the name of the processor on Linux
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return Hardware(
         system=f"{platform.system()} {platform.machine()}",
-        cpu=_cpu(),
+        cpu=next(models, "") or platform.processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=psutil.virtual_memory().total,
         gpus=gpus(),
@@ -110,15 +114,6 @@ def data_fingerprints(datasets: Iterable[str]) -> Mapping[str, str]:
         with contextlib.suppress(OSError, MedTasksError):
             fingerprints[name] = Manifest.read(dataset_folder(name)).fingerprint
     return fingerprints
-
-
-def _cpu() -> str:
-    """Return the name of the processor, which neither the standard library nor psutil tells on Linux."""
-    lines = []
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, "") or platform.processor()
 
 
 def _output(command: list[str]) -> str | None:

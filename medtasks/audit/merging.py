@@ -59,7 +59,11 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
         )
     _check_code_here(runs[0])
     made = datetime.now(UTC)
-    samples = {name: _samples(name, runs) for name in tasks}
+    samples: dict[str, list[SampleLine]] = {}
+    for name in tasks:  # in the order of one process: by filter, and by row
+        rows = dict(sorted((row, lines) for run in runs for row, lines in run.tasks[name].lines.items()))
+        filters = range(len(runs[0].tasks[name].filters))
+        samples[name] = [lines[index] for index in filters for lines in rows.values()]
     content = _content(runs, samples, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
@@ -91,12 +95,6 @@ def _check_code_here(run: ShardRun) -> None:
             f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they are "
             f"the same"
         )
-
-
-def _samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
-    """Return the lines of a task's samples in the order of one process: by filter, and by row."""
-    lines = {row: by_filter for run in runs for row, by_filter in run.tasks[name].lines.items()}
-    return [lines[row][index] for index in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
 
 
 def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:

@@ -200,12 +200,9 @@ def _markdown_table(table: Table, number: int) -> Iterator[str]:
 
 
 def _markdown_row(row: tuple[Cell, ...]) -> str:
-    return "| " + " | ".join(map(_markdown_cell, row)) + " |"
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = _code(cell.text) if cell.code and cell.text != NOT_DEFINED else _plain(cell.text)
-    return text + "".join(map(_mark, cell.marks))
+    texts = (_code(cell.text) if cell.code and cell.text != NOT_DEFINED else _plain(cell.text) for cell in row)
+    marked = (text + "".join(map(_mark, cell.marks)) for text, cell in zip(texts, row, strict=True))
+    return "| " + " | ".join(marked) + " |"
 
 
 def _mark(number: int) -> str:

@@ -54,7 +54,10 @@ def task_calibration(
         losses, target = replies[sample.doc_id].losses or (), sample.target
         if target is None or len(losses) != len(sample.options) or not all(map(math.isfinite, losses)):
             continue
-        probabilities.append(_softmax(losses))
+        least = min(losses)
+        weights = [math.exp(least - loss) for loss in losses]
+        total = math.fsum(weights)
+        probabilities.append([weight / total for weight in weights])
         targets.append(target)
         used.append(cluster)
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
@@ -79,10 +82,3 @@ def _class_areas(
         area = roc_area([round(row[number], _ROUNDING) for row in probabilities], positive, clusters)
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)
-
-
-def _softmax(losses: Sequence[float]) -> list[float]:
-    least = min(losses)
-    weights = [math.exp(least - loss) for loss in losses]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]

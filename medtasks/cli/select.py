@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,7 +56,9 @@ def select(
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{which}{pairs}")
     if show or not criteria:
-        _show(chosen)
+        for column, counts in selectable(chosen).items():
+            rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
+            print_table(number_table("", (column, "questions"), rows))
     if "keyword" in criteria:
         out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
     if new is None:
@@ -74,12 +76,6 @@ def _criteria(options: Mapping[str, list[str] | None], where: Sequence[str]) -> 
             raise typer.BadParameter(f"--where {condition} is not of the form COLUMN=VALUE")
         criteria[column] = (*criteria.get(column, ()), value)
     return criteria
-
-
-def _show(documents: Sequence[Mapping[str, Any]]) -> None:
-    for column, counts in selectable(documents).items():
-        rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
-        print_table(number_table("", (column, "questions"), rows))
 
 
 def tree(

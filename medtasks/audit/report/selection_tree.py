@@ -4,6 +4,7 @@ The page holds how many questions have which values of the columns that ``medtas
 else of a question: no text, no image, no id.
 """
 
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -98,17 +99,15 @@ def _says(column: str, known: Mapping[str, int], counts: Mapping[str, int], *, b
     """Return the places of values that the command line takes for others, too, or cannot say, with what it takes."""
     plain = Counter(value.strip().casefold() for value in known)
     odd = [value for value in known if value != value.strip() or plain[value.strip().casefold()] > 1]
-    says = {value: sorted(known[one] for one in _taken(column, value, counts)) for value in odd}
+    says: dict[str, list[int]] = {}
+    for value in odd:
+        taken: set[str] = set()
+        with contextlib.suppress(MedTasksError):
+            taken = resolved(column, [value], {column: counts})
+        says[value] = sorted(known[one] for one in taken)
     if by_where and "" in known:
         says[""] = []
-    return {str(known[value]): taken for value, taken in says.items() if taken != [known[value]]}
-
-
-def _taken(column: str, value: str, counts: Mapping[str, int]) -> set[str]:
-    try:
-        return resolved(column, [value], {column: counts})
-    except MedTasksError:
-        return set()
+    return {str(known[value]): places for value, places in says.items() if places != [known[value]]}
 
 
 def _units(

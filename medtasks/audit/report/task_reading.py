@@ -155,12 +155,18 @@ def _is_read(task: TaskFile) -> bool:
 
 
 def _read_replies(found: TaskReading) -> None:
+    """Score replies; reports without metrics that may load models, but for the task's main one if it loads none."""
     replies = found.samples.replies
     known = [one for one in found.documents if one["doc_id"] in replies]
     if known and found.task.is_computed:
         found.computed = compute(found.task, known, replies)
     elif known:
-        _read_reports(found, known)
+        main, rows = found.task.metrics[0], scores_by_id(found.task, known, replies)
+        found.computed = {name: without_metrics(rule, by_id) for name, (rule, by_id) in rows.items()}
+        if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
+            for name, (_, by_id) in rows.items():
+                scored = text_values(main, list(by_id.values()))
+                found.values[name] = {str(score["sample"]): value for score, value in scored}
 
 
 def _from_scores(found: TaskReading) -> dict[str, Computed]:
@@ -184,17 +190,6 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
     if task.family.scores_suffice:
         return of_scores(task, rule, by_id, documents or list(by_id.values()))
     return without_metrics(rule, by_id)
-
-
-def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
-    """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
-    main = found.task.metrics[0]
-    rows = scores_by_id(found.task, documents, found.samples.replies)
-    found.computed = {name: without_metrics(rule, by_id) for name, (rule, by_id) in rows.items()}
-    if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
-        for name, (_, by_id) in rows.items():
-            scored = text_values(main, list(by_id.values()))
-            found.values[name] = {str(score["sample"]): value for score, value in scored}
 
 
 def _later(found: TaskReading, cause: str) -> str:

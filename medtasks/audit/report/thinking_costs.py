@@ -34,9 +34,16 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
     known = {doc_id: score for doc_id, score in scores.items() if not is_failed(score)}
     if not known:
         return None
-    unit, lengths = _lengths(reading, known)
+    if all(doc_id in reading.samples.tokens for doc_id in known):
+        unit, lengths = TOKENS, {doc_id: reading.samples.tokens[doc_id] for doc_id in known}
+    else:
+        counts = {doc_id: one["reasoning_words"] for doc_id, one in known.items() if "reasoning_words" in one}
+        unit, lengths = WORDS, {doc_id: int(count) for doc_id, count in counts.items()}
     ordered = sorted(lengths.values())
-    limit = _limit(reading)
+    configs = (reading.recorded.config, task_config(reading.task.name))
+    limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
+    given = str(next(filter(None, limits), ""))
+    limit = int(given) if given.isdecimal() else None
     counted = unit == TOKENS and limit is not None
     return Thinking(
         base=str(reading.task.base),
@@ -52,23 +59,6 @@ def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
         at_limit=sum(length >= (limit or 0) for length in ordered) if counted else None,
         bins=_bins(reading, known, lengths),
     )
-
-
-def _lengths(reading: TaskReading, known: Scores) -> tuple[str, dict[str, int]]:
-    """Return what is counted and how many of it each reply has: tokens where the model counted them for all."""
-    tokens = reading.samples.tokens
-    if all(doc_id in tokens for doc_id in known):
-        return TOKENS, {doc_id: tokens[doc_id] for doc_id in known}
-    return WORDS, {doc_id: int(one["reasoning_words"]) for doc_id, one in known.items() if "reasoning_words" in one}
-
-
-def _limit(reading: TaskReading) -> int | None:
-    recorded = mapping_in(reading.recorded.config, "generation_kwargs").get("max_new_tokens")
-    given = recorded or mapping_in(task_config(reading.task.name), "generation_kwargs").get("max_new_tokens")
-    try:
-        return int(str(given))
-    except ValueError:
-        return None
 
 
 def _bins(reading: TaskReading, known: Scores, lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
