@@ -641,7 +641,7 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
     for name, value in (("mediconfusion_ff", 0.75), ("mediconfusion_ff_blind", 0.5)):
-        content["results"][name] = {"set_accuracy,none": value}
+        content["results"][name] = {"set_accuracy,reference": value}
         content["n-samples"][name] = {"original": 32, "effective": 32}
     results.write_text(json.dumps(content))
     lines = [json.dumps({"doc_id": row, "resps": ["words"], "input": "?"}) + "\n" for row in range(32)]
