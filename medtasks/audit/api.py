@@ -16,9 +16,8 @@ import pandas as pd
 from medtasks.audit.comparing import compare_all, compare_task
 from medtasks.audit.report.audit_items import audit_items, picture_files
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.report.recorded_scores import rule_reports, scores_by_id, without_metrics
 from medtasks.audit.report.run_description import run_notes
-from medtasks.audit.report.task_reading import TaskReading, read_task
+from medtasks.audit.report.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
 from medtasks.audit.scoring import score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged

@@ -22,8 +22,7 @@ from pathlib import Path
 
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
-from medtasks.audit.report.recorded_scores import of_scores, recorded_values
-from medtasks.audit.report.task_reading import TaskReading, read_task
+from medtasks.audit.report.task_reading import TaskReading, of_scores, read_task, recorded_values
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning

@@ -13,12 +13,18 @@ from typing import Any
 from medtasks.audit.doctor.metric_weights import fetch_command
 from medtasks.audit.report.audit_items import audit_items, picture_files
 from medtasks.audit.report.contents import Baseline, RuleScores, RunReport, TaskReport
-from medtasks.audit.report.differences import corrected_gains, gains_over
+from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of
 from medtasks.audit.report.published import published_of, published_scores
-from medtasks.audit.report.recorded_scores import NOT_COMPUTED, recorded_values, rule_reports
 from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
-from medtasks.audit.report.task_reading import TaskReading, given_replies, read_task, score_command_of
-from medtasks.audit.report.thinking_costs import thinking_of
+from medtasks.audit.report.task_reading import (
+    NOT_COMPUTED,
+    TaskReading,
+    given_replies,
+    read_task,
+    recorded_values,
+    rule_reports,
+    score_command_of,
+)
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private

@@ -11,8 +11,8 @@ from medtasks.audit.comparing import main_metrics
 from medtasks.audit.groups import with_interval
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, report_as_dict
-from medtasks.audit.report.recorded_scores import of_scores
 from medtasks.audit.report.report_tables import summary_table
+from medtasks.audit.report.task_reading import of_scores
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
