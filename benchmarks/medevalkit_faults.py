@@ -21,7 +21,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.registry import extractor_of
 from medtasks.families import kit_choice, kit_questions
 from medtasks.families.family import Reply, Row, TaskFamily
-from medtasks.judges.client import Verdict
+from medtasks.judges.judge_client import Verdict
 from medtasks.metrics.metric import evaluate
 
 PAGE = Path(__file__).parents[1] / "tasks_yaml" / "medevalkit" / "README.md"

@@ -29,9 +29,8 @@ from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.harness.repeats import repeats_in
-from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, undeclared
+from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rollouts import majority
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.manifest import RunManifest

@@ -17,7 +17,7 @@ from medtasks.extract.registry import Kind
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
-from medtasks.families.texts import text_metrics
+from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,

@@ -16,7 +16,7 @@ from medtasks.curate.llm import open_llm
 from medtasks.curate.review.acceptance import balanced, yes_no
 from medtasks.curate.study import StudyKind, read_images
 from medtasks.data.catalogue import Access
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 
 class Kind(enum.StrEnum):

@@ -22,8 +22,7 @@ from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
-from medtasks.metrics.report_scores import ReportScores
+from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 
 _ALL = "all"

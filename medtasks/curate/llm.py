@@ -19,9 +19,8 @@ from medtasks.curate.study import Study
 from medtasks.data.journal import digest_of
 from medtasks.data.packaged import packaged_facts
 from medtasks.extract.reply_text import without_thoughts
-from medtasks.judges.cache import VerdictCache, default_cache_folder
-from medtasks.judges.client import BAD_FORMAT, Judge, Role, Verdict
 from medtasks.judges.fence import addresses_judge
+from medtasks.judges.judge_client import BAD_FORMAT, Judge, Role, Verdict, VerdictCache, default_cache_folder
 from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Protocol, cast
 
 from medtasks.errors import LabelerError, MedTasksError, WeightsMissing
-from medtasks.metrics.findings import CONDITIONS, Finding
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 
 VARIABLE = "MEDTASKS_LABELER"
@@ -90,7 +90,7 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
 
 
 def _chexbert() -> Labeler:
-    from medtasks.metrics.neural.chexbert.checkpoint import find_files
+    from medtasks.metrics.neural.chexbert import find_files
 
     try:
         settings = ModelSettings.from_environment()
@@ -107,7 +107,7 @@ def _chexbert() -> Labeler:
 
 @functools.cache
 def _chexbert_with(settings: ModelSettings) -> Labeler:
-    from medtasks.metrics.neural.chexbert.reader import Chexbert
+    from medtasks.metrics.neural.chexbert import Chexbert
 
     chexbert = Chexbert(settings)
 

@@ -20,11 +20,10 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import NO_OPTION, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.gmai import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection
-from medtasks.metrics.report_scores import mean
+from medtasks.judges.gmai_judge import match_reply
+from medtasks.judges.judge_client import judge_for
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, mean
 from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
 
 LEVELS = ("image", "box", "mask", "contour")

@@ -24,7 +24,7 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.metrics.classification import (
+from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
     Counts,

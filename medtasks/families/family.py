@@ -29,7 +29,7 @@ from medtasks.extract.labeler import Labels
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
-from medtasks.families.texts import text_values
+from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
 from medtasks.stats.standard_error import joined_clusters
 

@@ -4,8 +4,8 @@ Knowledge questions: ``knowledge_rate`` is the paper's K, the share of answers t
 ``hallucination_score`` is the repository's, from 0 to 5. An empty answer is not right and gets 5 without asking.
 
 Reports: ``chair_judge_*`` is the paper's CHAIR, from the components that a judge counts; ``chair_label`` the
-repository's, from labels (:mod:`medtasks.metrics.chair`). A model that says nothing mentions nothing wrong: read them
-beside ``mentions_*``. A report without text mentions nothing, without asking.
+repository's, from labels (:mod:`medtasks.metrics.chest_findings`). A model that says nothing mentions nothing wrong:
+read them next to ``mentions_*``. A report without text mentions nothing, without asking.
 
 For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out, is
 NaN where none is left, and ``judge_failed_rate`` stands beside it. A labeler that is missing or fails costs its own
@@ -28,13 +28,19 @@ from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.texts import TextRow, text_metrics, text_row
-from medtasks.judges.client import Judge, scoring_judge
+from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
-from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
-from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
-from medtasks.metrics.findings import CONDITIONS, Finding
+from medtasks.judges.judge_client import Judge, scoring_judge
+from medtasks.judges.medheval_judges import (
+    ASPECTS,
+    WORDINGS,
+    WORST_SEVERITY,
+    JudgePrompt,
+    judge_components,
+    judge_correctness,
+    judge_severity,
+)
+from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,

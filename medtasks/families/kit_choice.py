@@ -18,8 +18,7 @@ from medtasks.families.choice import ACCURACY, SingleChoice, is_right
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Column, Reply, Row
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
-from medtasks.metrics.report_scores import mean
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, mean
 
 SEED = 42
 """Of the draws, as MedEvalKit sets it before each dataset."""

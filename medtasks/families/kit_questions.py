@@ -33,9 +33,9 @@ from medtasks.families.counts import (
     unstopped,
 )
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medevalkit import judge_answer
+from medtasks.judges.judge_client import judge_for
+from medtasks.judges.medevalkit_judge import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Scores
 

@@ -22,12 +22,22 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
-from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, clustered, counting
+from medtasks.judges.judge_client import judge_for
+from medtasks.judges.mediconfusion_judge import RULE_NAME, RULE_VERSION, judge_reply
+from medtasks.metrics.metric import (
+    AnyMetric,
+    CorpusMetric,
+    Metric,
+    Role,
+    Score,
+    Scores,
+    Selection,
+    clustered,
+    counting,
+    mean,
+)
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.standard_error import Dyad, connected_components
 
 

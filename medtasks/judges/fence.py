@@ -15,7 +15,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from medtasks.judges.cache import default_cache_folder
+from medtasks.judges.judge_client import default_cache_folder
 
 _SECRET_FILE = "fence_secret"
 _NOTE = (

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.words import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.word_overlaps import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
 
 _SINGLE = struct.Struct("f")
 _EPSILON = 0.1  # count of smoothing method 1

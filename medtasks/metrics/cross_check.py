@@ -22,13 +22,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
+from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import ReportScores, mean
-from medtasks.metrics.weights import weights_path
+from medtasks.metrics.report_metrics import ReportScores, metric_info
+from medtasks.metrics.weight_files import weights_path
 
 if TYPE_CHECKING:
-    from medtasks.metrics.neural.radgraph.archive import Archive, ModelType
+    from medtasks.metrics.neural.radgraph import Archive, ModelType
 
 TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
 _INSTALL = "pip install 'medtasks[oracles]'"
@@ -137,7 +137,7 @@ class _Tokenizer:
     def __init__(self, folder: Path) -> None:
         from transformers import AutoConfig, AutoTokenizer
 
-        from medtasks.metrics.neural.encoder_files import longest_text
+        from medtasks.metrics.neural.text_encoders import longest_text
 
         self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
@@ -196,7 +196,7 @@ def _raw_bertscore(
     """Precision, recall and F1."""
 
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> list[Sequence[float]]:
-        from medtasks.metrics.neural.encoder_files import quiet
+        from medtasks.metrics.neural.text_encoders import quiet
 
         folder = weights_path(encoder, settings.weights_for(encoder))
         with quiet():
@@ -270,7 +270,7 @@ def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Seq
 
 def _radgraph(model_type: "ModelType") -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        from medtasks.metrics.neural.radgraph.archive import open_archive
+        from medtasks.metrics.neural.radgraph import open_archive
 
         with package_radgraph(open_archive(model_type, settings)) as model:
             return package_radgraph_f1(model, references, hypotheses)

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from medtasks.metrics.bleu import smoothed_bleu
 from medtasks.metrics.set_overlap import overlap_f1, token_overlap
-from medtasks.metrics.words import overlaps
+from medtasks.metrics.word_overlaps import overlaps
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
 """Names of the measures, each between 0 and 1."""

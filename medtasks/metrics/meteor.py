@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.word_overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.wordnet import load_wordnet, version_of
-from medtasks.metrics.words import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())

@@ -13,7 +13,6 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
@@ -150,6 +149,11 @@ class Metric(Declaration, Generic[U]):
 def _known(cluster: Hashable, place: int) -> Hashable:
     """Return a cluster; what belongs to none is one of its own."""
     return ("sample", place) if cluster is None else cluster
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, the same in whatever order; NaN for no values."""
+    return math.fsum(values) / len(values) if values else math.nan
 
 
 def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:

@@ -23,8 +23,8 @@ from typing import Any
 
 from medtasks.data.home import home
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.weights import packed_files
-from medtasks.metrics.words import from_report_extra
+from medtasks.metrics.weight_files import packed_files
+from medtasks.metrics.word_overlaps import from_report_extra
 
 _FETCH = "medtasks weights fetch wordnet"
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")

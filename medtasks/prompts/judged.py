@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from medtasks.data.own_datasets import access_of
-from medtasks.judges.client import judge_for, judge_if_there
+from medtasks.judges.judge_client import judge_for, judge_if_there
 from medtasks.prompts import lettered, template
 from medtasks.prompts.template import Settings
 

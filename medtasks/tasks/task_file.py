@@ -13,7 +13,7 @@ from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
-from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.metrics.metric import STDERR, AnyMetric
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder

@@ -16,7 +16,7 @@ from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
-from medtasks.judges.client import judge_for
+from medtasks.judges.judge_client import judge_for
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import SETTINGS
 

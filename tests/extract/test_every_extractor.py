@@ -14,7 +14,7 @@ from medtasks.extract.behind_reasoning import behind_reasoning
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medheval import parse_components
+from medtasks.judges.medheval_judges import parse_components
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
 

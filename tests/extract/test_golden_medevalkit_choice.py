@@ -11,7 +11,7 @@ from medtasks.extract.medevalkit_text import boxed, parsed_reply, tagged
 from medtasks.extract.medvlthinker import first_answer, format_reward, last_answer, named_options
 from medtasks.extract.medxpertqa_authors import DIRECT, REASONED, first_letter
 from medtasks.extract.registry import extractor_of
-from medtasks.metrics.report_scores import mean
+from medtasks.metrics.metric import mean
 from medtasks.metrics.rollouts import majority
 
 from .reading import recorded

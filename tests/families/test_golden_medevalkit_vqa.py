@@ -12,7 +12,7 @@ import pytest
 from medtasks.families import kit_questions
 from medtasks.families.family import TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.client import Verdict
+from medtasks.judges.judge_client import Verdict
 from medtasks.metrics.metric import Score
 
 from ..task_families import score_of, values_of

@@ -16,8 +16,8 @@ from medtasks.families.hallucination import (
     KNOWLEDGE_QUESTIONS_ELEVEN,
 )
 from medtasks.hooks import published
-from medtasks.judges import client
-from medtasks.judges.client import Verdict
+from medtasks.judges import judge_client
+from medtasks.judges.judge_client import Verdict
 from medtasks.metrics.metric import CorpusMetric, forget_computed
 from medtasks.prompts import judged
 
@@ -186,7 +186,7 @@ def test_without_a_judge_the_task_runs(warnings):
     assert found["judge_failed_rate"] == pytest.approx(2 / 3)
     # Nobody was set up to judge, so that nobody failed; texts are compared all the same.
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (3, 0, 0)
-    assert [text for text in warnings if "No judge is configured" in text] == [client._MISSING]
+    assert [text for text in warnings if "No judge is configured" in text] == [judge_client._MISSING]
 
 
 def test_components_are_summed_over_reports(judge):

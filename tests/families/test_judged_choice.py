@@ -12,7 +12,7 @@ from medtasks.extract.answer import Reason
 from medtasks.families import choice
 from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.families.family import Reply
-from medtasks.judges import client
+from medtasks.judges import judge_client
 from medtasks.prompts import judged
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -44,7 +44,7 @@ class Told:
 
     def ask(self, system, user, parse, *, prompt_version):
         text = SAID.get(user.rpartition("Answer: ")[2].partition("\n")[0])
-        return client.Verdict(parse(text) if text else None, None if text else "no", False, text or "")
+        return judge_client.Verdict(parse(text) if text else None, None if text else "no", False, text or "")
 
 
 @pytest.fixture

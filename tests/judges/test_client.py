@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from medtasks.errors import JudgeRefused
-from medtasks.judges.client import BAD_FORMAT, CORRECTION, judge_for
+from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, judge_for
 from medtasks.judges.settings import JudgeSettings
 from medtasks.net.chat_client import background_loop
 from medtasks.net.servers import retry_after_s
@@ -306,7 +306,7 @@ def test_retry_after_is_read_in_all_its_forms():
 
 
 def test_importing_the_client_does_not_import_the_sdk():
-    code = "import sys, medtasks.judges.mediconfusion; sys.exit('openai' in sys.modules)"
+    code = "import sys, medtasks.judges.mediconfusion_judge; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
-from medtasks.judges.client import BAD_FORMAT, judge_if_there
-from medtasks.judges.medheval import (
+from medtasks.judges.judge_client import BAD_FORMAT, judge_if_there
+from medtasks.judges.medheval_judges import (
+    WORDINGS,
     judge_components,
     judge_correctness,
     judge_severity,
     parse_components,
     parse_number,
 )
-from medtasks.judges.medheval_prompts import WORDINGS
 
 TRUTH = {"anatomy": ["heart", "lung"], "symptom": ["effusion"], "measurement": []}
 ANSWER = "The heart is enlarged and the left lung is dark."

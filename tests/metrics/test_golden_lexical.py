@@ -11,8 +11,8 @@ from medtasks.metrics.bleu import unsmoothed_bleu
 from medtasks.metrics.meteor import meteor_score
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import rouge_scores
+from medtasks.metrics.word_overlaps import Overlap, overlaps, word_tokens
 from medtasks.metrics.wordnet import load_wordnet, read_wordnet
-from medtasks.metrics.words import Overlap, overlaps, word_tokens
 
 from .wordnet_sources import ListedSynonyms
 

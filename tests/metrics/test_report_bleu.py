@@ -12,7 +12,7 @@ from nltk.translate import bleu_score as nltk_bleu
 from medtasks.errors import MedTasksError
 from medtasks.metrics.bleu import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.words import Overlap, overlaps, word_tokens
+from medtasks.metrics.word_overlaps import Overlap, overlaps, word_tokens
 
 from .guide_to_action import GOOD, OTHER, REFERENCES
 

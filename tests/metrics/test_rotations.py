@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.families.rotations import ROTATED_CHOICE
+from medtasks.families.rotations import ROTATED_CHOICE, RotatedReply, rotated_questions
 from medtasks.metrics.metric import evaluate
-from medtasks.metrics.rotations import RotatedReply, rotated_questions
 from medtasks.stats.standard_error import clustered_standard_error
 
 METRICS = ("mean_accuracy", "published_order", "worst_case", "flip_rate", "invalid_rate")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import words as module
-from medtasks.metrics.words import word_tokens
+from medtasks.metrics import word_overlaps as module
+from medtasks.metrics.word_overlaps import word_tokens
 
 PIECES = [
     *("lung", "No", "1", "2.5", "1,500", "9:39", "p.m", "T1-weighted", "isn't", "patient's", "can't've", "they'll"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.classification import Counts, count_classes, multiclass_metrics
+from medtasks.metrics.class_scores import Counts, count_classes, multiclass_metrics
 from medtasks.stats import bootstrap
 from medtasks.stats.bootstrap import bootstrap_standard_errors, sum_by_unit
 from medtasks.stats.standard_error import clustered_standard_error

@@ -12,7 +12,7 @@ from medtasks.audit.doctor.scope import Scope, asked_by
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
-from medtasks.judges.client import server_of
+from medtasks.judges.judge_client import server_of
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,

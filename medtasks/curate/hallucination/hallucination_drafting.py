@@ -29,7 +29,7 @@ from medtasks.data.medheval.gold_reading import normalised
 from medtasks.data.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.data.samples import letter
 from medtasks.extract.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 PROMPTS = "hallucination_prompts"
 _FILTER, _FILTERED = "knowledge_filter", "{filtered_knowledge}"

@@ -20,7 +20,7 @@ from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 PAIRS_PER_REQUEST = 100
 FILE = "patterns.md"

@@ -21,7 +21,7 @@ from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pa
 from medtasks.data.journal import digest_of
 from medtasks.errors import SourceError
 from medtasks.extract.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 PROMPTS = "pair_prompts"
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
-from medtasks.metrics.weights import weights_path
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores, report_metric
+from medtasks.metrics.weight_files import weights_path
 
 
 class RadCliQInputs(NamedTuple):

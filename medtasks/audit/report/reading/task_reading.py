@@ -19,7 +19,7 @@ from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
-from medtasks.families.texts import text_values
+from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import CorpusMetric, Score
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun

@@ -10,15 +10,17 @@ import pytest
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore import encoder as encoder_module
-from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
-from medtasks.metrics.neural.bertscore.metric import (
+from medtasks.metrics.neural import bertscore_encoder as encoder_module
+from medtasks.metrics.neural.bertscore import (
+    BASELINES,
     BertScore,
+    BertScores,
+    Idf,
     bertscore,
     bertscore_multimedeval,
     medheval_bertscore,
 )
-from medtasks.metrics.neural.bertscore.scores import BASELINES, BertScores, Idf
+from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
 
 ENCODER = "distilroberta-base"
 WORDS = (

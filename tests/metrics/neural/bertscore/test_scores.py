@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.metrics.cross_check import package_baseline
-from medtasks.metrics.neural.bertscore.scores import BASELINES, Baseline, Idf, TokenMatches, bert_scores, rescale
+from medtasks.metrics.neural.bertscore import BASELINES, Baseline, Idf, TokenMatches, bert_scores, rescale
 
 CLS, SEP = 0, 2
 COSINES = st.floats(0.125, 1.0, width=32)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.metrics.neural.radgraph.model import radgraph
+from medtasks.metrics.neural.radgraph import radgraph
 from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 
 from .random_archive import invented_reports

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.radgraph.model import rewards
+from medtasks.metrics.neural.radgraph import rewards
 
 DP, DA, U, ANAT = "OBS-DP", "OBS-DA", "OBS-U", "ANAT-DP"
 

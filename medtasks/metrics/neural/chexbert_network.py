@@ -13,11 +13,19 @@ from numpy.typing import NDArray
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.findings import CONDITIONS, Finding
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
-from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
+from medtasks.metrics.neural.chexbert import CHEXBERT, ENCODER, ChexbertFiles, read_state
+from medtasks.metrics.neural.text_encoders import (
+    check_vocabulary,
+    empty,
+    encoding,
+    explained,
+    filled,
+    length_batches,
+    padded,
+    run_batches,
+)
 
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)

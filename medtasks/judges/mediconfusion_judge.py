@@ -14,8 +14,8 @@ from medtasks.data.packaged import packaged_facts
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reply_text import without_thoughts
-from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1

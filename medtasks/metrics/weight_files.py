@@ -49,7 +49,7 @@ class WeightsInfo:
 
 
 def _entries() -> Iterator[WeightsInfo]:
-    for name, facts in packaged_facts(__package__, "weights").items():
+    for name, facts in packaged_facts(__package__, "weight_files").items():
         yield WeightsInfo(name, files=tuple(facts.pop("files")), **facts)
 
 

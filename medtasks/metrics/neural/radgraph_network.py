@@ -18,9 +18,17 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
-from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
-from medtasks.metrics.neural.radgraph.archive import Archive, Contents
+from medtasks.metrics.neural.radgraph import Archive, Contents
+from medtasks.metrics.neural.text_encoders import (
+    check_vocabulary,
+    empty,
+    encoding,
+    explained,
+    filled,
+    length_batches,
+    padded,
+    run_batches,
+)
 
 # What the encoder reads in place of two words; annotations keep the word. Source: ``DyGIEReader`` of the package.
 READ_AS = {"/.": ".", "/?": "?"}

@@ -14,8 +14,8 @@ from functools import partial
 
 from medtasks.data.packaged import packaged_facts
 from medtasks.extract.medevalkit_text import tagged
-from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge
 
 # Under the first version any reply is kept on disk; under the second one those that follow the format, where the first
 # reply did not.

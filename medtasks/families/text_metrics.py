@@ -9,10 +9,9 @@ from typing import Any
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
-from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores
+from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores, mean
 from medtasks.metrics.model_settings import DEVICE_VARIABLE
-from medtasks.metrics.report_metrics import metric_info, report_metric
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 from medtasks.stats.standard_error import clustered_standard_error
 
 # cluster, target, reply, and the file of the saved reply: another run tries again what failed

@@ -15,9 +15,16 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore.scores import SPECIAL_TOKENS, TokenMatches
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
-from medtasks.metrics.neural.encoder_files import explained, longest_text, quiet
+from medtasks.metrics.neural.bertscore import SPECIAL_TOKENS, TokenMatches
+from medtasks.metrics.neural.text_encoders import (
+    encoding,
+    explained,
+    length_batches,
+    longest_text,
+    padded,
+    quiet,
+    run_batches,
+)
 
 _FAMILIES = ("bert", "roberta")
 _CPU_BATCH, _GPU_BATCH = 16, 128  # a CPU gains nothing from more, which need more padding
@@ -29,7 +36,7 @@ Pair = tuple[int, int]
 class ContextualEncoder:
     """A BERT or RoBERTa encoder up to one layer, counted from 1; those above are not loaded.
 
-    The folder is as :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
+    The folder is as :func:`medtasks.metrics.neural.bertscore.encoder_digest` takes it.
     """
 
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:

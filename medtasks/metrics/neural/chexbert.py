@@ -1,0 +1,223 @@
+"""What CheXbert says of texts: 14 findings and one vector each, from one pass, kept on disk; and metrics of both."""
+
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.neural.text_encoders import explained, present, weights_digest
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.weight_files import CONVERTED, complete_in, weights_info, weights_path, write_safetensors
+
+if TYPE_CHECKING:
+    import torch
+
+CHEXBERT, ENCODER = "chexbert", "bert-base-uncased"
+_CONFIG, _VOCABULARY = "config.json", "vocab.txt"
+# Keys that tell this checkpoint from any other of the same encoder.
+_TELLING = ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight")
+_AGAIN = "remove it and run 'medtasks weights fetch chexbert'"
+
+
+@dataclass(frozen=True)
+class ChexbertFiles:
+    """CheXbert's files: the checkpoint or its conversion, and the folder with configuration and vocabulary."""
+
+    weights: Path
+    encoder: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the bytes of weights, configuration and vocabulary."""
+        beside = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
+        return weights_digest([self.weights, *beside])
+
+
+def find_files(settings: ModelSettings) -> ChexbertFiles:
+    """Find CheXbert's files.
+
+    ``settings.named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
+    ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or beside it has configuration and
+    vocabulary. What is not given is what ``medtasks weights fetch`` brought.
+    """
+    given = settings.weights_for(CHEXBERT)
+    chosen, info = weights_path(CHEXBERT, given), weights_info(CHEXBERT)
+    weights = complete_in(info, chosen) if chosen.is_dir() else chosen
+    if weights is None:
+        raise WeightsMissing(
+            f"{chosen} holds neither {info.files[0]} nor {CHEXBERT}{CONVERTED}; give the file itself, or fetch it with "
+            f"'medtasks weights fetch {CHEXBERT}'"
+        )
+    near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if given else []
+    beside = next((folder for folder in near if folder.is_dir()), None)
+    encoder = weights_path(ENCODER, settings.named_weights.get(ENCODER) or beside)
+    for name in (_CONFIG, _VOCABULARY):
+        if not (encoder / name).is_file():
+            raise WeightsMissing(
+                f"{encoder / name} is missing; fetch it with 'medtasks weights fetch {ENCODER}', or give a folder "
+                f"that holds {_CONFIG} and {_VOCABULARY}"
+            )
+    return ChexbertFiles(weights, encoder)
+
+
+def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
+    """Read the network's tensors from a checkpoint, by name without the prefix ``module.``.
+
+    Nothing but tensors and plain values is unpickled. A file in torch's zip format, or in safetensors, is mapped into
+    memory; the old format cannot be, and takes 1.3 GB for a moment. ``path`` may be what :func:`convert` wrote.
+    """
+    if not path.is_file():
+        raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")
+    state = _safetensors(path) if path.suffix == CONVERTED else _torch_file(path)
+    named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
+    lacking = [key for key in _TELLING if key not in named]
+    if lacking:
+        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no '{lacking[0]}'; {_AGAIN}")
+    return named
+
+
+def _safetensors(path: Path) -> "Mapping[str, torch.Tensor]":
+    from safetensors.torch import load_file
+
+    again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
+    with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
+        return dict(load_file(path))
+
+
+def _torch_file(path: Path) -> "Mapping[Any, torch.Tensor]":
+    import torch
+
+    with explained(lambda kind, _: f"{path} is damaged, incomplete or no plain torch checkpoint ({kind}); {_AGAIN}"):
+        stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
+    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}")
+    return state
+
+
+def convert(checkpoint: Path, target: Path | None = None) -> Path:
+    """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
+
+    The file is ``target``, or ``chexbert.safetensors`` beside the checkpoint, where it is taken from then on; one that
+    exists is replaced. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and what
+    :func:`~medtasks.metrics.weight_files.write_safetensors` does.
+    """
+    return write_safetensors(
+        lambda: read_state(checkpoint), target or checkpoint.with_suffix(CONVERTED), like=checkpoint
+    )
+
+
+_Score = Callable[[Sequence["Reading"], Sequence["Reading"]], ReportScores]
+_VERSION = 1  # raised when the same text and weights would give another reading
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What CheXbert says of one text: a :class:`Finding` per condition, and the encoder's [CLS] vector."""
+
+    classes: tuple[int, ...]
+    vector: NDArray[np.float32]
+
+    def to_bytes(self) -> bytes:
+        """Return one byte per class, then the vector."""
+        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Reading":
+        """Return what :meth:`to_bytes` wrote."""
+        count = len(CONDITIONS)
+        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
+
+
+def prepare(text: str) -> str:
+    r"""Return a text as CheXbert's tokeniser gets it: every run of white space, line ends included, one space.
+
+    Source: ``get_impressions_from_pandas`` in ``src/bert_tokenizer.py`` of CheXbert. Halves of surrogate pairs, which
+    no tokeniser takes, are left out.
+
+    Example:
+        >>> prepare("  No edema.\n\tHeart size normal. ")
+        'No edema. Heart size normal.'
+    """
+    return " ".join(text.split()).encode("utf-8", "ignore").decode("utf-8")
+
+
+@dataclass(frozen=True)
+class Chexbert:
+    """Reads texts with CheXbert, each distinct text once.
+
+    The network is loaded when a text is not in the cache, and let go of when all are read; see
+    :func:`~medtasks.metrics.neural.chexbert.find_files` for its weights.
+    """
+
+    settings: ModelSettings
+
+    def __call__(self, texts: Sequence[str]) -> list[Reading]:
+        """Read texts as they are, shape (texts,), each whatever the others.
+
+        An empty one is read as a report without words; of a long one the encoder sees the beginning, 512 tokens with
+        [CLS] and [SEP].
+        """
+        files = find_files(self.settings)
+        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
+
+        def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
+            from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
+
+            return ((position, Reading(*said)) for position, said in read_texts(new, files, self.settings))
+
+        prepared = [prepare(text) for text in texts]
+        keys = {text: text_key(text) for text in prepared}
+        readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
+        return [readings[text] for text in prepared]
+
+
+def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
+    """Return the metric that ``score`` makes of readings of references and hypotheses."""
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        readings = Chexbert(settings)([*references, *hypotheses]) if references else []
+        scores = score(readings[: len(references)], readings[len(references) :])
+        return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
+
+    return score_pairs
+
+
+def chexbert(settings: ModelSettings) -> ReportMetric:
+    """Return the cosine of the two [CLS] vectors, as CXR-Report-Metric and MultiMedEval compute it; between -1 and 1.
+
+    An empty report has a vector, too: that of a text without words.
+    """
+    return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(_cosine, *sides))}, {}))
+
+
+def _cosine(one: Reading, other: Reading) -> float:
+    first, second = (reading.vector.astype(np.float64) for reading in (one, other))
+    cosine = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
+    return min(1.0, max(-1.0, cosine))
+
+
+def f1_chexbert(settings: ModelSettings) -> ReportMetric:
+    """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
+    return _metric(settings, _f1("positive", "chexbert"))
+
+
+def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
+    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
+    return _metric(settings, _f1("negative", "chexbert_certain"))
+
+
+def _f1(uncertain: Uncertain, prefix: str) -> _Score:
+    def score(*sides: Sequence[Reading]) -> ReportScores:
+        gold, predicted = ([reading.classes for reading in side] for side in sides)
+        return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
+
+    return score
