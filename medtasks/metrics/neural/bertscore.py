@@ -1,11 +1,14 @@
-"""BERTScore of texts, and the report metrics that are one."""
+"""BERTScore of texts: matched tokens to precision, recall and F1, and the report metrics that are one.
+
+Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT" (ICLR 2020), sections 3 and 4; where the paper
+is silent, version 0.3.13 of the ``bert-score`` package, from which the baseline is, too.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +21,24 @@ from medtasks.metrics.neural.text_encoders import present, weights_digest
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.weight_files import weights_path
 
-SPECIAL_TOKENS = 2  # [CLS] in front and [SEP] behind; a text with no token between them is empty
+_VERSION = 1  # of how the numbers in the cache are computed
+SPECIAL_TOKENS = 2  # [CLS] in front and [SEP] at the end; a text with no token between them is empty
+
+RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
+BASELINE_F1 = 0.8473319
+"""F1 of unrelated sentences under that encoder; source: ``rescale_baseline/en/distilroberta-base.tsv``."""
+MEDHEVAL_ENCODER, MEDHEVAL_LAYER = "roberta-large", 17  # the package's choice for lang="en"
+
+_VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
+_TEXT_FILES = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt"),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class TokenMatches:
-    """What is kept of one pair of texts. Every way of weighting tokens starts from it, so an encoder sees a pair once.
+    """Best matches of the tokens of one pair of texts, from which every way of weighting tokens starts.
 
     Ids are those of tokens with [CLS] first and [SEP] last; best is the largest cosine of each token with any token of
     the other text, [CLS] and [SEP] included, zeros where one side is empty.
@@ -56,30 +71,8 @@ class TokenMatches:
         return cls(ids[1 : length + 1], ids[length + 1 :], best[:length], best[length:])
 
 
-class Baseline(NamedTuple):
-    """What unrelated sentences score under one encoder and layer, below 1; each score is rescaled with its own."""
-
-    precision: float
-    recall: float
-    f1: float
-
-
-BASELINES: Mapping[tuple[str, int], Baseline] = MappingProxyType(
-    {
-        ("distilroberta-base", 5): Baseline(0.84732, 0.84759504, 0.8473319),
-        ("roberta-large", 17): Baseline(0.83150584, 0.8314941, 0.83122575),
-    }
-)
-"""By encoder and layer; source: ``rescale_baseline/en/<encoder>.tsv`` of the package."""
-
-
-def rescale(score: float, baseline: float) -> float:
-    """Return the score on a scale where 0 is the baseline and 1 stays 1; lower scores become negative."""
-    return (score - baseline) / (1.0 - baseline)
-
-
 class Idf(StrEnum):
-    """Which texts of the call the weights of tokens are counted over."""
+    """Texts of the call over which the weights of tokens are counted."""
 
     NONE = "none"
     REFERENCES = "references"
@@ -97,27 +90,33 @@ class BertScores(NamedTuple):
     recall: tuple[float, ...]
     f1: tuple[float, ...]
 
-    def rescaled(self, baseline: Baseline) -> "BertScores":
-        """Return the same scores rescaled; an empty text, 0 before, becomes negative."""
-        both = zip(self, baseline, strict=True)
-        return BertScores(*(tuple(rescale(score, zero) for score in scores) for scores, zero in both))
-
-
-_Weigh = Callable[[NDArray[np.int32]], NDArray[np.float64]]
-
 
 def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertScores:
     """Score pairs.
 
     Without idf every token weighs 1, [CLS] and [SEP] weigh 0. With idf a token weighs ``log((N + 1) / (d + 1))`` for N
-    texts of which d hold it. They are counted over all pairs given here, so that a call must hold the whole set.
-    [CLS] and [SEP] are in every text and weigh 0 by that.
+    texts of which d hold it, counted over all pairs given here, so that a call must hold the whole set. [CLS] and
+    [SEP] are in every text and weigh 0 by that.
 
     A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 has NaN, and the pair
     an F1 of 0, as ``bert-score`` has it; that happens to a single text, or where all texts are the same.
     """
-    weigh = _even_weights if idf is Idf.NONE else _inverse_document_frequencies(matches, idf)
-    scores = [_pair_score(pair, weigh) for pair in matches]
+    weights_by_id = None if idf is Idf.NONE else _inverse_document_frequencies(matches, idf)
+
+    def weighted_mean(best: NDArray[np.float32], ids: NDArray[np.int32]) -> float:
+        # A text may hold "</s>" itself.
+        even = np.where((ids == ids[0]) | (ids == ids[-1]), 0.0, 1.0)
+        weights = even if weights_by_id is None else weights_by_id[ids]
+        total = float(weights.sum())
+        return float(best.astype(np.float64) @ weights) / total if total > 0 else math.nan
+
+    scores = []
+    for pair in matches:
+        precision = 0.0 if pair.empty else weighted_mean(pair.hypothesis_best, pair.hypothesis_ids)
+        recall = 0.0 if pair.empty else weighted_mean(pair.reference_best, pair.reference_ids)
+        both = precision + recall
+        f1 = 2 * precision * recall / both if both != 0 else 0.0
+        scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
     undefined = sum(math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores)
     if undefined:
         logger.warning(
@@ -125,49 +124,15 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
             "nothing, and F1 is 0; score more, and more varied, texts at once.",
             *(idf, undefined, len(matches), idf),
         )
-    precision, recall, f1 = zip(*scores, strict=True) if scores else ((), (), ())
-    return BertScores(precision, recall, f1)
+    return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
 
 
-def _even_weights(ids: NDArray[np.int32]) -> NDArray[np.float64]:
-    special = (ids == ids[0]) | (ids == ids[-1])  # a text may hold "</s>" itself
-    return np.where(special, 0.0, 1.0)
-
-
-def _inverse_document_frequencies(matches: Sequence[TokenMatches], idf: Idf) -> _Weigh:
-    reference = idf is Idf.REFERENCES
-    texts = [np.unique(pair.reference_ids if reference else pair.hypothesis_ids) for pair in matches]
+def _inverse_document_frequencies(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
+    """Return the weight of each token by its id."""
+    texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
     size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
     counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
-    weights: NDArray[np.float64] = np.log((len(texts) + 1) / (counts + 1))
-    return lambda ids: weights[ids]
-
-
-def _pair_score(pair: TokenMatches, weigh: _Weigh) -> tuple[float, float, float]:
-    if pair.empty:
-        return 0.0, 0.0, 0.0
-    precision = _weighted_mean(pair.hypothesis_best, weigh(pair.hypothesis_ids))
-    recall = _weighted_mean(pair.reference_best, weigh(pair.reference_ids))
-    both = precision + recall
-    f1 = 2 * precision * recall / both if both != 0 else math.nan
-    return precision, recall, 0.0 if math.isnan(f1) else f1
-
-
-def _weighted_mean(values: NDArray[np.float32], weights: NDArray[np.float64]) -> float:
-    total = float(weights.sum())
-    return float(values.astype(np.float64) @ weights) / total if total > 0 else math.nan
-
-
-_VERSION = 1  # of how the numbers in the cache are computed
-
-RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
-MEDHEVAL_ENCODER, MEDHEVAL_LAYER = "roberta-large", 17  # what bert-score 0.3.13 takes for lang="en"
-
-_VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
-_TEXT_FILES = (
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.json", "vocab.txt", "merges.txt"),
-)
+    return np.asarray(np.log((len(texts) + 1) / (counts + 1)))
 
 
 def encoder_digest(folder: Path) -> str:
@@ -186,18 +151,16 @@ def encoder_digest(folder: Path) -> str:
     return " ".join(f"{file.name}={weights_digest([file])}" for file in present(folder, _TEXT_FILES) + weights)
 
 
+@dataclass(frozen=True)
 class BertScore:
     """BERTScore with one layer, counted from 1, of one encoder, named as in ``medtasks weights``.
 
-    The encoder is loaded when a pair comes that the cache does not know, and let go after the call. Its weights are a
-    folder as the Hugging Face Hub has it.
+    The encoder is loaded when a pair comes that the cache does not know, and let go after the call.
     """
 
-    def __init__(self, encoder: str, layer: int, settings: ModelSettings) -> None:
-        self.encoder = encoder
-        self.layer = layer
-        self.dtype = settings.dtype
-        self._settings = settings
+    encoder: str
+    layer: int
+    settings: ModelSettings
 
     def score(self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE) -> BertScores:
         """Score pairs of texts, not rescaled; an empty text, or one of white space, scores 0.
@@ -212,17 +175,17 @@ class BertScore:
         check_lengths(references, hypotheses)
         if not references:
             return []
-        folder = weights_path(self.encoder, self._settings.weights_for(self.encoder))
-        model = f"bertscore {_VERSION}, layer {self.layer}, {self.dtype}, {encoder_digest(folder)}"
+        folder = weights_path(self.encoder, self.settings.weights_for(self.encoder))
+        model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {encoder_digest(folder)}"
 
         def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
             from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder, match_pairs
 
-            return match_pairs(ContextualEncoder(folder, self.layer, self._settings), new, self._settings)
+            return match_pairs(ContextualEncoder(folder, self.layer, self.settings), new, self.settings)
 
         pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
         keys = {pair: text_key(*pair) for pair in pairs}
-        known = TextCache(self._settings.cache, model).complete(
+        known = TextCache(self.settings.cache, model).complete(
             keys, match, encode=TokenMatches.to_bytes, decode=TokenMatches.from_bytes
         )
         return [known[pair] for pair in pairs]
@@ -236,7 +199,7 @@ def _metric(
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         scores = scorer.score(references=references, hypotheses=hypotheses, idf=idf)
         model = {"encoder": scorer.encoder, "layer": str(scorer.layer), "idf": str(idf)}
-        return mean_scores(values(scores), {**model, **stated, "dtype": scorer.dtype})
+        return mean_scores(values(scores), {**model, **stated, "dtype": scorer.settings.dtype})
 
     return score
 
@@ -252,13 +215,11 @@ def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
 
 
 def _f1(settings: ModelSettings, idf: Idf, key: str) -> ReportMetric:
-    baseline = BASELINES[RADCLIQ_ENCODER, RADCLIQ_LAYER]
-    return _metric(
-        BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings),
-        idf,
-        lambda raw: {key: raw.f1, f"rescaled_{key}": raw.rescaled(baseline).f1},
-        baseline_f1=str(baseline.f1),
-    )
+    def values(raw: BertScores) -> dict[str, list[float]]:
+        rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw.f1]
+        return {key: list(raw.f1), f"rescaled_{key}": rescaled}  # an empty text, 0 before, becomes negative
+
+    return _metric(BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings), idf, values, baseline_f1=str(BASELINE_F1))
 
 
 def medheval_bertscore(settings: ModelSettings) -> ReportMetric:
@@ -267,10 +228,9 @@ def medheval_bertscore(settings: ModelSettings) -> ReportMetric:
     Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
     at 7f7d980, which prints them times 100.
     """
-    prefix = "roberta_large"
     return _metric(
         BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings),
         Idf.NONE,
-        lambda raw: {f"{prefix}_precision": raw.precision, f"{prefix}_recall": raw.recall, f"{prefix}_f1": raw.f1},
+        lambda raw: {f"roberta_large_{name}": values for name, values in raw._asdict().items()},
         rescaled="no",
     )

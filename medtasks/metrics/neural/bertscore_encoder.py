@@ -1,10 +1,7 @@
-"""The encoder behind BERTScore: texts to unit vectors of one layer, and pairs of texts to matches of their tokens.
-
-Every text is encoded once, and the vectors of few texts are in memory at a time.
-"""
+"""The encoder of BERTScore: texts to unit vectors of one layer, and pairs of texts to matches of their tokens."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,7 @@ from medtasks.metrics.neural.text_encoders import (
 
 _FAMILIES = ("bert", "roberta")
 _CPU_BATCH, _GPU_BATCH = 16, 128  # a CPU gains nothing from more, which need more padding
-_WINDOW = 1 << 17  # tokens; their vectors take 400 MB at a width of 768
-
-Pair = tuple[int, int]
+_WINDOW = 1 << 15  # tokens; their vectors take 100 MB at a width of 768
 
 
 class ContextualEncoder:
@@ -89,80 +84,51 @@ class ContextualEncoder:
 def match_pairs(
     encoder: ContextualEncoder, pairs: Sequence[tuple[str, str]], settings: ModelSettings
 ) -> Iterator[tuple[int, TokenMatches]]:
-    """Match the tokens of pairs of texts, ``(reference, hypothesis)``; yield ``(position, matches)`` in any order."""
+    """Match the tokens of pairs of texts, ``(reference, hypothesis)``; yield ``(position, matches)`` in any order.
+
+    Pairs of like length make a window, whose texts are encoded once and then forgotten.
+    """
     texts = list(dict.fromkeys(chain.from_iterable(pairs)))
-    places = {text: place for place, text in enumerate(texts)}
-    ids = encoder.token_ids(texts)
-    placed = [(places[reference], places[hypothesis]) for reference, hypothesis in pairs]
-    full = []
-    for position, (reference, hypothesis) in enumerate(placed):
-        if min(len(ids[reference]), len(ids[hypothesis])) > SPECIAL_TOKENS:
-            full.append(position)
-        else:
-            nothing = torch.zeros(len(ids[reference]), len(ids[hypothesis]))
-            yield position, _matches(ids[reference], ids[hypothesis], nothing)
-    waiting = _PairsInWaiting(placed, full)
+    ids = dict(zip(texts, encoder.token_ids(texts), strict=True))
+
+    def matches(position: int, cosines: Tensor) -> tuple[int, TokenMatches]:
+        reference, hypothesis = (np.array(ids[text], dtype=np.int32) for text in pairs[position])
+        return position, TokenMatches(reference, hypothesis, cosines.amax(dim=1).numpy(), cosines.amax(dim=0).numpy())
+
+    pairs_of: dict[tuple[int, str], list[int]] = {}  # positions of pairs by number of the window, and text
+    window = tokens = 0
+    lengths = [tuple(len(ids[text]) for text in pair) for pair in pairs]
+    for position in sorted(range(len(pairs)), key=lambda position: -max(lengths[position])):
+        if min(lengths[position]) <= SPECIAL_TOKENS:
+            yield matches(position, torch.zeros(lengths[position]))
+            continue
+        for text in set(pairs[position]):
+            pairs_of.setdefault((window, text), []).append(position)
+        tokens += sum(lengths[position])
+        if tokens >= _WINDOW:
+            window, tokens = window + 1, 0
+    queue = sorted(pairs_of)
+    batches: list[list[int]] = []
     batch_size = settings.batch_size or (_CPU_BATCH if encoder.device.type == "cpu" else _GPU_BATCH)
+    for _, group in groupby(range(len(queue)), lambda place: queue[place][0]):
+        places = list(group)
+        near = length_batches([len(ids[queue[place][1]]) for place in places], batch_size)
+        batches += [[places[index] for index in batch] for batch in near]
     encoded = run_batches(
-        _batches(placed, full, [len(text) for text in ids], batch_size),
-        lambda batch: encoder.vectors([ids[place] for place in batch]),
+        batches,
+        lambda batch: encoder.vectors([ids[queue[place][1]] for place in batch]),
         description="BERTScore",
         progress=settings.progress,
     )
-    for place, vectors in encoded:
-        for position, reference_vectors, hypothesis_vectors in waiting.arrived(place, vectors):
-            reference, hypothesis = placed[position]
-            with encoding(encoder.device, "float32"):
-                cosines = (reference_vectors @ hypothesis_vectors.T).cpu()
-            yield position, _matches(ids[reference], ids[hypothesis], cosines)
-
-
-def _matches(reference: Sequence[int], hypothesis: Sequence[int], cosines: Tensor) -> TokenMatches:
-    first, second = (np.array(ids, dtype=np.int32) for ids in (reference, hypothesis))
-    return TokenMatches(first, second, cosines.amax(dim=1).numpy(), cosines.amax(dim=0).numpy())
-
-
-def _batches(placed: Sequence[Pair], full: Sequence[int], lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Order texts so that both of a pair come soon after each other and a batch needs little padding."""
-    order = sorted(full, key=lambda position: -max(lengths[place] for place in placed[position]))
-    windows: list[list[int]] = [[]]
-    seen: set[int] = set()
-    tokens = 0
-    for position in order:
-        for place in placed[position]:
-            if place not in seen:
-                seen.add(place)
-                windows[-1].append(place)
-                tokens += lengths[place]
-        if tokens >= _WINDOW:
-            windows.append([])
-            tokens = 0
-    return [
-        [window[index] for index in batch]
-        for window in windows
-        for batch in length_batches([lengths[place] for place in window], batch_size)
-    ]
-
-
-class _PairsInWaiting:
-    """Holds the vectors of a text until the last pair it belongs to is done."""
-
-    def __init__(self, placed: Sequence[Pair], full: Sequence[int]) -> None:
-        self._placed = placed
-        self._vectors: dict[int, Tensor] = {}
-        self._pairs: dict[int, set[int]] = {}
-        for position in full:
-            for place in placed[position]:
-                self._pairs.setdefault(place, set()).add(position)
-
-    def arrived(self, place: int, vectors: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Take in one text; yield the pairs that are complete now."""
-        self._vectors[place] = vectors
-        for position in sorted(self._pairs[place]):
-            reference, hypothesis = self._placed[position]
-            if reference in self._vectors and hypothesis in self._vectors:
-                yield position, self._vectors[reference], self._vectors[hypothesis]
-                for done in {reference, hypothesis}:
-                    self._pairs[done].remove(position)
-                    if not self._pairs[done]:
-                        del self._vectors[done]
+    vectors: dict[str, Tensor] = {}
+    for place, of_tokens in encoded:
+        if queue[place][0] != window:
+            vectors.clear()
+        window, text = queue[place]
+        vectors[text] = of_tokens
+        for position in pairs_of[queue[place]]:
+            reference, hypothesis = pairs[position]
+            if reference in vectors and hypothesis in vectors:
+                with encoding(encoder.device, "float32"):
+                    cosines = (vectors[reference] @ vectors[hypothesis].T).cpu()
+                yield matches(position, cosines)
