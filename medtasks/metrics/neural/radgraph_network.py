@@ -81,18 +81,17 @@ class WordEncoder:
             segments += [[first, *flat[at : at + self._window], last] for at in range(0, len(flat), self._window)]
         counts = torch.tensor([len(word) for words in reports for word in words], device=self._device)
         sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
-        if segments:
-            passes = (segments[at : at + batch_size] for at in range(0, len(segments), batch_size))
-            pieces = torch.cat([self._encoded(some) for some in passes])
-            sums.index_add_(0, torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts), pieces)
+        vectors = []
+        for at in range(0, len(segments), batch_size):
+            ids, mask = padded(segments[at : at + batch_size], 0, self._device)
+            with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
+                hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+            # Without [CLS] and [SEP]: a piece is what another one, or [SEP], follows.
+            vectors.append(hidden[:, 1:-1][mask[:, 2:].bool()].float())
+        if vectors:
+            owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
+            sums.index_add_(0, owners, torch.cat(vectors))
         return sums / counts.clamp(min=1)[:, None]
-
-    def _encoded(self, segments: Sequence[Sequence[int]]) -> Tensor:
-        """Return the vectors of all wordpieces but [CLS] and [SEP], in order, shape (pieces, hidden)."""
-        ids, mask = padded(segments, 0, self._device)
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
-            hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return hidden[:, 1:-1][mask[:, 2:].bool()].float()  # a piece is what another one, or [SEP], follows
 
 
 class _Perceptron:

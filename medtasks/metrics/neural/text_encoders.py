@@ -1,4 +1,4 @@
-"""What metrics that run an encoder share: padded batches of like length, and its precision."""
+"""Shared by metrics that run an encoder: reading its files, batches of texts of like length, and precision."""
 
 import gc
 import hashlib
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
@@ -82,8 +83,7 @@ def run_batches(
             if len(batch) > largest:
                 batch, rest = batch[:largest], batch[largest:]
                 waiting.append(rest)
-            results = _run_or_none(run, batch)
-            if results is None:
+            if (results := _run_or_none(run, batch)) is None:
                 if len(batch) == 1:
                     raise MedTasksError(
                         f"{description}: memory does not suffice for a single text; free some, or set "
@@ -100,24 +100,19 @@ def run_batches(
 def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[int]) -> Sequence[T] | None:
     import torch
 
+    # Parts of torch have no own type for it.
+    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     try:
         return run(batch)
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not known and not any(sign in str(error) for sign in signs):
             raise
     # Only here, with the error gone, are the tensors of its frames free.
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return None
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    import torch
-
-    # Parts of torch have no own type for it.
-    told = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in told)
 
 
 @contextmanager
@@ -131,39 +126,30 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     """
     import torch
 
-    # Two interfaces of torch that must not be mixed: the second came with 2.9.
-    of_cpu: Any = getattr(torch.backends.mkldnn, "matmul", None)
-    products: list[Any] = [torch.backends.cuda.matmul, of_cpu] if of_cpu is not None else []
-    before = [product.fp32_precision for product in products] or [torch.get_float32_matmul_precision()]
+    products: list[Any] = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]
+    before = [product.fp32_precision for product in products]
     try:
-        _set_products(products, ["ieee"] * len(products) or ["highest"])
+        for product in products:
+            product.fp32_precision = "ieee"
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
             yield
     finally:
-        _set_products(products, before)
-
-
-def _set_products(products: Sequence[Any], precisions: Sequence[str]) -> None:
-    import torch
-
-    if not products:
-        torch.set_float32_matmul_precision(precisions[0])
-    for product, precision in zip(products, precisions, strict=False):
-        product.fp32_precision = precision
+        for product, precision in zip(products, before, strict=True):
+            product.fp32_precision = precision
 
 
 @contextmanager
 def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
     """Raise WeightsMissing for whatever reading a damaged or foreign file raises.
 
-    ``sentence`` makes the message of the kind of that error and the first line of what it says.
+    ``sentence`` makes the message of the kind of that error and the beginning of its text, on one line.
     """
     try:
         yield
     except (MemoryError, WeightsMissing):
         raise
     except Exception as error:  # what a damaged file raises depends on where the damage is
-        reason = f"no {error}" if isinstance(error, KeyError) else f"{error}".strip().partition("\n")[0]
+        reason = f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
         raise WeightsMissing(sentence(type(error).__name__, reason)) from error
 
 
@@ -188,8 +174,6 @@ def filled(network: "Network", state: "Mapping[str, torch.Tensor]") -> "Network"
 
 def check_vocabulary(known: int, size: int, larger: str, smaller: str) -> None:
     """Raise WeightsMissing for a vocabulary with more entries than the encoder has vectors, log one with fewer."""
-    from loguru import logger
-
     if known > size:
         raise WeightsMissing(larger)
     if known < size:
