@@ -311,7 +311,7 @@ _LEVELS = ("simple", "partial", "complete")
 
 
 def radgraph(settings: ModelSettings) -> ReportMetric:
-    """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``radgraph_partial``, ``radgraph_complete``."""
+    """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``_partial`` and ``_complete``."""
     return _metric("radgraph", "radgraph", _LEVELS, settings, case_sensitive="yes")
 
 
