@@ -18,7 +18,7 @@ from medtasks.families import submission, text_metrics
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.hooks import published
-from medtasks.judges.judge_client import Judge, Verdict
+from medtasks.judges.judge_client import Judge, JudgeVerdict
 from medtasks.metrics import metric as metric_module
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate, mean
@@ -281,13 +281,13 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     compared = TextMetrics()
     asked = compared.compared
 
-    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
+    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
         asked.append(user)
         if UNREADABLE in user:
-            return Verdict(None, "no verdict", False, "")
+            return JudgeVerdict(None, "no verdict", False, "")
         text = _verdict(system, user, zlib.crc32(user.encode()))
         value = parse(text)
-        return Verdict(value, "no verdict" if value is None else None, False, text)
+        return JudgeVerdict(value, "no verdict" if value is None else None, False, text)
 
     def labels(texts: Sequence[str]) -> list[dict[str, Finding]]:
         asked.extend(texts)

@@ -18,7 +18,7 @@ from medtasks.audit.report.words import number
 from medtasks.audit.tables import number_table
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, listed
-from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
+from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import ModelSettings
@@ -163,7 +163,7 @@ def _cross_check(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    compared: dict[str, Comparison] = {}
+    compared: dict[str, PackageComparison] = {}
     for name, ours in scores.items():
         try:
             comparisons = compare_with_package(name, ours, pairs.references, pairs.hypotheses, settings)
@@ -195,7 +195,7 @@ def _cross_check(
         raise typer.Exit(_NOT_COMPARED)
 
 
-def _comparisons(compared: Mapping[str, Comparison], ids: Sequence[str] | None) -> Mapping[str, Any]:
+def _comparisons(compared: Mapping[str, PackageComparison], ids: Sequence[str] | None) -> Mapping[str, Any]:
     """Return the comparisons with the id of the pair that differs most, where pairs have ids."""
     return {
         key: {**asdict(one), "id": ids[one.pair] if ids and one.pair is not None else None, "differs": one.differs}

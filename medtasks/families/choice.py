@@ -6,7 +6,6 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import ClassVar
 
-from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind
@@ -148,7 +147,7 @@ class JudgedChoice(GroupedChoice):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         rule, text = row.extractor or str(self.extractor), reply.text or ""
-        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
+        judge = judge_for(sample.dataset)
         matched = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
         failed = matched.answer.reason is Reason.JUDGE_FAILED
         return {
@@ -157,7 +156,7 @@ class JudgedChoice(GroupedChoice):
             **({} if failed else {"value": matched.answer.value}),  # the reply is neither right nor wrong
             "reason": matched.answer.reason,
             "asked": matched.asked,
-            "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge": judge.settings.label,
             "possible_injection": addresses_judge(text),
             "rule": rule,
         }

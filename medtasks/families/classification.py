@@ -27,7 +27,7 @@ from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, 
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
-    Counts,
+    ClassCounts,
     count_classes,
     count_labels,
     multiclass_metrics,
@@ -74,7 +74,9 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
     }
 
 
-def _estimates(counts: Counts, clusters: Sequence[str], metrics: Callable[[Counts], Mapping[str, Any]]) -> PanelResult:
+def _estimates(
+    counts: ClassCounts, clusters: Sequence[str], metrics: Callable[[ClassCounts], Mapping[str, Any]]
+) -> PanelResult:
     return PanelResult(estimates_of(values_with_errors(counts, clusters, metrics)))
 
 

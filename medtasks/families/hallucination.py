@@ -118,7 +118,7 @@ class JudgedText(TaskFamily):
             **self._texts(sample, answer),
             "asked": asked,  # there is nothing to ask about an empty reply
             "judge_failed": failed,
-            "judge": None if judge is None else f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge": None if judge is None else judge.settings.label,
             "judge_prompts": [prompt.label for prompt in prompts],
             "possible_injection": addresses_judge(said),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,

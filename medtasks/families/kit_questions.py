@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.medevalkit_vqa import is_closed_question
@@ -193,7 +192,7 @@ class JudgedKitQuestions(KitQuestions):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
-        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
+        judge = judge_for(sample.dataset)
         asked = _needs_judge(answer, protocol)
         verdict = None
         if asked:
@@ -204,7 +203,7 @@ class JudgedKitQuestions(KitQuestions):
             **fields,
             **_counted(fields, verdict, asked, protocol),
             "asked": asked,
-            "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge": judge.settings.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,

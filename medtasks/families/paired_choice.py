@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
 from medtasks.families.constant_replies import Strategy, option_strategies
@@ -236,7 +235,7 @@ class FreeForm(PairedChoice):
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        judge, text = judge_for(str(sample.dataset), str(access_of(sample.dataset))), reply.text or ""
+        judge, text = judge_for(sample.dataset), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
         return {**self._fields(sample, answer), **how}

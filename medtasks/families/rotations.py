@@ -4,11 +4,9 @@ Letters in scores are those of the published order, so that scores of one questi
 question may be answered on different ranks, so nothing is decided about a question before its scores are together.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
@@ -24,18 +22,6 @@ from medtasks.metrics.set_overlap import multi_answer_accuracy
 
 
 @dataclass(frozen=True)
-class RotatedReply:
-    """What a model answered to one rotation of a question."""
-
-    question: str
-    cluster: str  # its pairs, its patient or its image
-    rotation: int  # from 0, the published order
-    rotations: int  # how many there are
-    score: float  # 1 for a right answer, 0 for a wrong or invalid one, or a share where several options are right
-    choice: Hashable | None  # which option it chose, whatever its place, or which options; None for an invalid reply
-
-
-@dataclass(frozen=True)
 class RotatedQuestion:
     """One question, of which all rotations were asked or not; a metric without a value for it is not in ``values``."""
 
@@ -44,8 +30,10 @@ class RotatedQuestion:
     values: Mapping[str, float]
 
 
-def rotated_questions(replies: Sequence[RotatedReply]) -> list[RotatedQuestion]:
-    """Return the questions of rotated replies, whatever the replies' order.
+def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
+    """Return the questions of rotated replies, whatever the order of their scores.
+
+    Each question counts once, however many options it has.
 
     =================  ================================================================================================
     metric             value of a question
@@ -60,66 +48,40 @@ def rotated_questions(replies: Sequence[RotatedReply]) -> list[RotatedQuestion]:
     =================  ================================================================================================
 
     Example:
-        >>> first = RotatedReply("q", "patient", 0, 2, 1.0, "A")
-        >>> second = RotatedReply("q", "patient", 1, 2, 0.0, "B")
+        >>> facts = {"rotation_of": "q", "cluster_id": "patient", "rotations": 2}
+        >>> first = {**facts, "rotation": 0, "right": 1.0, "value": "A"}
+        >>> second = {**facts, "rotation": 1, "right": 0.0, "value": "B"}
         >>> rotated_questions([first, second])[0].values["worst_case"]
         0.0
     """
-    asked: dict[str, dict[int, RotatedReply]] = {}
-    for reply in replies:
-        asked.setdefault(reply.question, {})[reply.rotation] = reply
-    return [_question(asked[question]) for question in sorted(asked)]
+    by_question: dict[str, dict[int, Score]] = defaultdict(dict)
+    for score in scores:
+        by_question[str(score["rotation_of"])][score["rotation"]] = score
+    questions = []
+    for _, rotations in sorted(by_question.items()):
+        ordered = [rotations[rotation] for rotation in sorted(rotations)]
+        shares = [float(score["right"]) for score in ordered]
+        choices = [score["value"] for score in ordered]
+        complete = len(ordered) == ordered[0]["rotations"]
+        values = {"mean_accuracy": mean(shares), "invalid_rate": choices.count(None) / len(choices)}
+        if 0 in rotations:
+            values["published_order"] = float(rotations[0]["right"])
+        if complete:
+            values["worst_case"] = min(shares)
+            if any(choice is not None for choice in choices):
+                values["flip_rate"] = float(any(choice != choices[0] for choice in choices))
+        questions.append(RotatedQuestion(ordered[0]["cluster_id"], complete, values))
+    return questions
 
 
-def _question(replies: Mapping[int, RotatedReply]) -> RotatedQuestion:
-    ordered = [replies[rotation] for rotation in sorted(replies)]
-    scores, choices = [reply.score for reply in ordered], [reply.choice for reply in ordered]
-    complete = len(ordered) == ordered[0].rotations
-    values = {
-        "mean_accuracy": math.fsum(scores) / len(scores),
-        "invalid_rate": sum(choice is None for choice in choices) / len(choices),
-    }
-    if 0 in replies:
-        values["published_order"] = replies[0].score
-    if complete:
-        values["worst_case"] = min(scores)
-        if any(choice is not None for choice in choices):
-            values["flip_rate"] = float(len(set(choices)) > 1)
-    return RotatedQuestion(ordered[0].cluster, complete, MappingProxyType(values))
+def _incomplete(scores: Scores) -> int:
+    return sum(not question.complete for question in rotated_questions(scores))
 
 
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
     """Return the letters that options have in the published order."""
     rotation, options = sample.document["rotation"], len(sample.options)
     return sorted(letter(published_position(index, rotation, options)) for index in indices)
-
-
-def _questions(scores: Scores) -> list[RotatedQuestion]:
-    replies = {
-        RotatedReply(
-            question=str(one["rotation_of"]),
-            cluster=one["cluster_id"],
-            rotation=one["rotation"],
-            rotations=one["rotations"],
-            score=float(one["right"]),
-            choice=tuple(one["value"]) if isinstance(one["value"], list) else one["value"],
-        )
-        for one in scores
-    }
-    return rotated_questions(list(replies))
-
-
-def _incomplete(scores: Scores) -> int:
-    return sum(not question.complete for question in _questions(scores))
-
-
-def _incomplete_warning(scores: Scores) -> str:
-    if not (number := _incomplete(answered(scores))):
-        return ""
-    return (
-        f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
-        f"and are left out of the worst case and of flips."
-    )
 
 
 def _mean_over_questions(name: str, description: str, *, higher_is_better: bool = True) -> Metric[RotatedQuestion]:
@@ -131,7 +93,7 @@ def _mean_over_questions(name: str, description: str, *, higher_is_better: bool 
         warning=stop_warning if name == "mean_accuracy" else None,
         description=description,
         of=lambda question: question.values.get(name),
-        units=_questions,
+        units=rotated_questions,
         clusters=(lambda question: question.cluster,),
     )
 
@@ -190,7 +152,11 @@ class RotatedChoice(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has; every letter is right equally often."""
-        return each_option(samples, _mean_published)
+
+        def meant(sample: Sample, index: int) -> Meant:
+            return Meant(lettered(sample, index).said, _published(sample, [index])[0], index)
+
+        return each_option(samples, meant)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return what it is worth to guess each rotation of a question independently of the others."""
@@ -210,18 +176,12 @@ class RotatedChoice(TaskFamily):
 
 
 def _rotation(sample: Sample) -> dict[str, Any]:
-    document = sample.document
-    names = ("rotation_of", "rotation")
-    return {**{name: document[name] for name in names}, "rotations": len(sample.options)}
+    facts = {name: sample.document[name] for name in ("rotation_of", "rotation")}
+    return {**facts, "rotations": len(sample.options)}
 
 
 def _chance(sample: Sample) -> float:
     return len(sample.document.get("answers", "?")) / len(sample.options)
-
-
-def _mean_published(sample: Sample, index: int) -> Meant:
-    meant = lettered(sample, index)
-    return Meant(meant.said, _published(sample, [index])[0], index)
 
 
 class RotatedClasses(RotatedChoice):

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from medtasks.data.packaged import packaged_facts
 from medtasks.data.safe_parsing import parse_json
 from medtasks.judges.fence import shown_to_judge
-from medtasks.judges.judge_client import Judge, Verdict
+from medtasks.judges.judge_client import Judge, JudgeVerdict
 
 _PLACE = "{input_pairs}"
 
@@ -120,7 +120,7 @@ class ComponentCounts(_Exact):
     wrong_number: NonNegativeInt  # components that neither image nor ground truth has
 
 
-class Components(_Exact):
+class ComponentMentions(_Exact):
     """What a report mentions, by aspect."""
 
     anatomy: ComponentCounts
@@ -134,7 +134,7 @@ class Components(_Exact):
 
 def judge_components(
     judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
-) -> Verdict[Components]:
+) -> JudgeVerdict[ComponentMentions]:
     """Have the components of one report, which is not empty, counted against those of the reference report by aspect.
 
     A count above the number of the report's characters is no count.
@@ -154,7 +154,7 @@ def _judge_number(
     answer: str,
     *,
     fenced: bool = False,
-) -> Verdict[int]:
+) -> JudgeVerdict[int]:
     """Have one answer, not empty, to a knowledge question judged by a number; ``asked_as`` is the question's field."""
     pairs = {asked_as: question, "ground_truth": gold}
     parse = partial(parse_number, most=most)
@@ -167,13 +167,13 @@ judge_severity = partial(_judge_number, "input", WORST_SEVERITY)
 """Have the hallucination in one answer scored from 0 (none) to 5, by one of the ``severity`` prompts."""
 
 
-def parse_components(text: str, most: int) -> Components | None:
+def parse_components(text: str, most: int) -> ComponentMentions | None:
     """Read the counts from the judge's reply; ``None`` for any other form.
 
     ``most`` is the largest count to believe: sums over the corpus must not depend on one number without sense.
     """
     try:
-        components = Components.model_validate(_of_model_1(text))
+        components = ComponentMentions.model_validate(_of_model_1(text))
     except ValidationError:
         return None
     return None if any(number > most for pair in components.counts().values() for number in pair) else components

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.word_overlaps import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
+from medtasks.metrics.word_overlaps import TOKENISER, NgramOverlap, from_report_extra, overlaps, word_tokens
 
 _SINGLE = struct.Struct("f")
 _EPSILON = 0.1  # count of smoothing method 1
@@ -101,7 +101,7 @@ def bleu1(reply: str, reference: str) -> float:
     return References.of([reference]).scores(reply)[0]
 
 
-def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
+def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
     """Return BLEU with equal weights and without smoothing.
 
     Source: ``torchmetrics.text.BLEUScore`` 1.9, which computes in single precision; this is its value in double
@@ -120,7 +120,7 @@ def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
     return _brevity_penalty(counts[0]) * math.exp(mean)
 
 
-def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> float:
+def smoothed_bleu(counts: Sequence[NgramOverlap], substitutes: Sequence[float]) -> float:
     """Return BLEU with equal weights, where orders without a match count as if they had some.
 
     ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` matches of the first order without any, of the second
@@ -136,7 +136,7 @@ def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> fl
     return _brevity_penalty(counts[0]) * math.exp(math.fsum(logarithms))
 
 
-def _brevity_penalty(words: Overlap) -> float:
+def _brevity_penalty(words: NgramOverlap) -> float:
     return 1.0 if words.hypothesis > words.reference else math.exp(1 - words.reference / words.hypothesis)
 
 

@@ -39,7 +39,7 @@ Oracle = Callable[[Texts, Texts, ModelSettings], Values]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PackageComparison:
     """One score as we and a package compute it; ours and theirs are of all pairs."""
 
     package: str
@@ -57,7 +57,7 @@ class Comparison:
 
 def cross_check(
     metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
-) -> dict[str, Comparison]:
+) -> dict[str, PackageComparison]:
     """Run the package of one entry of :data:`ORACLES` on the texts that gave ``ours``; return comparisons by key.
 
     Raises WeightsMissing as our metric does, and a MedTasksError where the package is missing or fails.
@@ -90,13 +90,15 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _compared(package: str, version: str, key: str, ours: ReportScores, theirs: Sequence[float] | float) -> Comparison:
+def _compared(
+    package: str, version: str, key: str, ours: ReportScores, theirs: Sequence[float] | float
+) -> PackageComparison:
     total = ours.totals[key]
     if isinstance(theirs, float):
-        return Comparison(package, version, total, theirs, _distance(total, theirs), None)
+        return PackageComparison(package, version, total, theirs, _distance(total, theirs), None)
     distances = [_distance(*pair) for pair in zip(ours.samples[key], theirs, strict=True)]
     worst = max(range(len(distances)), key=distances.__getitem__)
-    return Comparison(package, version, total, mean(theirs), distances[worst], worst)
+    return PackageComparison(package, version, total, mean(theirs), distances[worst], worst)
 
 
 def _distance(one: float, other: float) -> float:

@@ -28,14 +28,14 @@ _NOTHING = dict.fromkeys(MEASURES, 0.0)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TextComparison:
     """What a text has of another one."""
 
     measures: Mapping[str, float]  # by the names of ``MEASURES``; all 0 where one of the texts has no words
     stops: str | None  # why the published code raises, without a word of the texts
 
 
-def compared(reply: str, gold: str) -> Comparison:
+def compared(reply: str, gold: str) -> TextComparison:
     """Compare an answer with its gold, without case.
 
     - ``bleu_1`` to ``bleu_4``: words between single blanks, also empty ones, and before full stops; not smoothed, an
@@ -55,11 +55,11 @@ def compared(reply: str, gold: str) -> Comparison:
     said, wanted = set(reply.split()), set(gold.split())
     for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (said, wanted))):
         if not all(texts):
-            return Comparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
+            return TextComparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
     rouge, stops = _rouge(reply, gold)
     shared = token_overlap(said, wanted)
     values = (*_bleu(reply, gold), *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
-    return Comparison(dict(zip(MEASURES, values, strict=True)), stops)
+    return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
 def _bleu(reply: str, gold: str) -> list[float]:

@@ -57,7 +57,7 @@ class ScoredPair:
 
 
 @dataclass
-class Counts:
+class PairCounts:
     """Raw counts of one category, or of all (the reference's score table, in its own words in brackets).
 
     A pair counts in a category once for each of its images that carries the category: the published per-category set
@@ -148,7 +148,7 @@ def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
     return [ScoredPair(both[1], both[2]) for _, both in sorted(by_pair.items()) if both.keys() == {1, 2}]
 
 
-def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
+def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     """Count answers and pairs per category, in order of first appearance by pair id, with ``"total"`` last.
 
     The result does not depend on the order of the answers.
@@ -161,8 +161,8 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
     """
     answers = distinct_answers(answers)
     pairs = complete_pairs(answers)
-    table: dict[str, Counts] = defaultdict(Counts)
-    total = Counts(incomplete_pairs=len({answer.pair_id for answer in answers}) - len(pairs))
+    table: dict[str, PairCounts] = defaultdict(PairCounts)
+    total = PairCounts(incomplete_pairs=len({answer.pair_id for answer in answers}) - len(pairs))
     for answer in answers:
         total.add_answer(answer)
         for category in answer.categories:

@@ -84,7 +84,7 @@ def porter_stemmer() -> Any:
     return stemmer
 
 
-class Overlap(NamedTuple):
+class NgramOverlap(NamedTuple):
     """Numbers of n-grams of one order in two texts, and of those that both have, at most as often as in either."""
 
     matches: int
@@ -98,18 +98,18 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:
     return Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
 
 
-def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> Overlap:
+def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> NgramOverlap:
     """Count the n-grams of ``order`` words, 1 or more, in two texts.
 
     Example:
         >>> overlap("no acute effusion".split(), "no effusion".split(), 1)
-        Overlap(matches=2, reference=3, hypothesis=2)
+        NgramOverlap(matches=2, reference=3, hypothesis=2)
     """
     wanted, said = _ngrams(reference, order), _ngrams(hypothesis, order)
     matches = sum(min(count, said[gram]) for gram, count in wanted.items() if gram in said)
-    return Overlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))
+    return NgramOverlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))
 
 
-def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[Overlap, ...]:
+def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[NgramOverlap, ...]:
     """Count the n-grams of orders 1 to ``orders`` in two texts, shape (orders,)."""
     return tuple(overlap(reference, hypothesis, order) for order in range(1, orders + 1))

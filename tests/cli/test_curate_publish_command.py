@@ -324,5 +324,5 @@ def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
         assert ("may not see it" in out) == (access is Access.CREDENTIALED)
         assert access_of(f"study_{access}") is access
     with pytest.raises(JudgeRefused, match="'study_credentialed' is credentialed"):
-        judge_for("study_credentialed", access_of("study_credentialed"))
-    assert judge_for("study_gated", access_of("study_gated")).settings.model == "m"
+        judge_for("study_credentialed")
+    assert judge_for("study_gated").settings.model == "m"

@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score, roc
 from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
-    Counts,
+    ClassCounts,
     count_classes,
     count_labels,
     multiclass_metrics,
@@ -225,7 +225,7 @@ def test_many_tables_at_once():
     gold, predicted = [0, 1, 2, 2, 0, 1], [0, 2, 2, None, 1, 1]
     each = count_classes(gold, predicted, 3)
     halves = np.stack([each.cells[:3].sum(axis=0), each.cells[3:].sum(axis=0)])
-    together = multiclass_metrics(Counts.of_cells(halves))
+    together = multiclass_metrics(ClassCounts.of_cells(halves))
     for half, part in enumerate((slice(0, 3), slice(3, 6))):
         alone = of_classes(gold[part], predicted[part], 3)
         assert {name: values[half] for name, values in together.items()} == alone

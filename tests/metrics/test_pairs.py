@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.metrics.metric import evaluate
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count
+from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, count
 
 SWAP = {"A": "B", "B": "A", None: None}
 METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "precision")
@@ -227,7 +227,7 @@ def test_shared_images_raise_all_errors():
 
 
 def test_counts_are_named_as_documented():
-    assert set(Counts().as_dict()) == {
+    assert set(PairCounts().as_dict()) == {
         *("images", "pairs", "set_score", "individual_score", "confused", "invalid", "valid_pairs"),
         *("resolved_pairs", "incomplete_pairs"),
     }
