@@ -23,7 +23,7 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai_judge import match_reply
 from medtasks.judges.judge_client import judge_for
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, mean
-from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
+from medtasks.metrics.set_overlap import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")
 """What a question is about. Their spelling in the file is not documented; the word decides."""
@@ -189,12 +189,9 @@ class MultiSelect(TaskFamily):
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         listed, target = letters_of(answer.value), list(sample.document["answers"])
-        return {
-            "target": target,
-            "value": None if answer.value is None else listed,
-            "accuracy": multi_answer_accuracy(set(listed), set(target)),
-            "recall": multi_answer_recall(set(listed), set(target)),
-        }
+        shares = token_overlap(set(listed), set(target))
+        value = None if answer.value is None else listed
+        return {"target": target, "value": value, "accuracy": shares.precision, "recall": shares.recall}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the letters that were read."""

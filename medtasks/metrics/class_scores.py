@@ -44,9 +44,9 @@ class ClassCounts:
 
     Leading dimensions stand for as many tables: of samples, units or resamples. The sum of tables is a table.
 
-    Counts have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative also for want
-    of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to
-    samples without the label.
+    Counts have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative also for
+    want of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to samples
+    without the label.
     """
 
     true_positives: Integers
@@ -58,8 +58,7 @@ class ClassCounts:
     @classmethod
     def of_cells(cls, cells: Integers) -> "ClassCounts":
         """Return the tables laid out in :attr:`cells`."""
-        true_positives, false_positives, false_negatives, true_negatives = np.split(cells[..., :-1], 4, axis=-1)
-        return cls(true_positives, false_positives, false_negatives, true_negatives, cells[..., -1])
+        return cls(*np.split(cells[..., :-1], 4, axis=-1), cells[..., -1])
 
     @property
     def cells(self) -> Integers:
@@ -111,13 +110,12 @@ def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes:
         ([1, 0], [0, 1], [1, 1])
     """
     _check_lengths(len(gold), len(predicted))
-    right = np.asarray(gold, dtype=np.int64)
+    valid = [value for value in predicted if value is not None]
+    if outside := [value for value in (*gold, *valid) if not 0 <= value < classes]:
+        raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
+    right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == np.arange(classes)
     guess = np.asarray([classes if value is None else value for value in predicted], dtype=np.int64)
-    for values in (right, np.asarray([value for value in predicted if value is not None], dtype=np.int64)):
-        if np.any((values < 0) | (values >= classes)):
-            raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {values.min()} to {values.max()}")
-    every = np.arange(classes)
-    return _tables(right[:, np.newaxis] == every, guess[:, np.newaxis] == every, np.ones((len(gold), 1), dtype=bool))
+    return _tables(right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool))
 
 
 def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> ClassCounts:
@@ -154,9 +152,7 @@ def _check_lengths(gold: int, predicted: int) -> None:
 
 def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
     four = (right & guess, ~right & guess, right & ~guess, ~right & ~guess & answered)
-    true_positives, false_positives, false_negatives, true_negatives = (table.astype(np.int64) for table in four)
-    samples = np.ones(len(right), dtype=np.int64)
-    return ClassCounts(true_positives, false_positives, false_negatives, true_negatives, samples)
+    return ClassCounts(*(table.astype(np.int64) for table in four), np.ones(len(right), dtype=np.int64))
 
 
 def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:

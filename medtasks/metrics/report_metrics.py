@@ -1,4 +1,4 @@
-"""The metrics of report texts by name."""
+"""The metrics of report texts by name, and the form of their results."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
@@ -88,13 +88,14 @@ _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
 
 
+_LABEL_SCORES = (
+    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
+    "5_accuracy",
+)
+
+
 def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
     return tuple(f"{prefix}_{ending}" for ending in endings)
-
-
-def _chexbert_keys(prefix: str) -> tuple[str, ...]:
-    averages = ("micro", "macro", "weighted", "samples")
-    return _keys(prefix, *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in averages), "5_accuracy")
 
 
 _ENTRIES = (
@@ -136,11 +137,13 @@ _ENTRIES = (
         scale=Scale.RAW,
     ),
     MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
-    MetricInfo("f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _chexbert_keys("chexbert"), *_CHEXBERT),
+    MetricInfo(
+        "f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _keys("chexbert", *_LABEL_SCORES), *_CHEXBERT
+    ),
     MetricInfo(
         "f1_chexbert_certain",
         "F1 of CheXbert's labels, uncertain as negative",
-        _chexbert_keys("chexbert_certain"),
+        _keys("chexbert_certain", *_LABEL_SCORES),
         *_CHEXBERT,
     ),
     MetricInfo("radgraph", "RadGraph F1", _keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),

@@ -233,7 +233,7 @@ def test_many_tables_at_once():
 
 @pytest.mark.parametrize(
     ("gold", "predicted", "message"),
-    [([0, 1], [0], "1 for 2"), ([0, 3], [0, 0], "0 to 2, but got 0 to 3"), ([0, 1], [-1, 0], "got -1 to 0")],
+    [([0, 1], [0], "1 for 2"), ([0, 3], [0, 0], "0 to 2, but got 3"), ([0, 1], [-1, 0], "got -1")],
 )
 def test_impossible_classes_are_refused(gold, predicted, message):
     with pytest.raises(ValueError, match=message):

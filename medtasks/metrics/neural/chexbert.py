@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
     if path.suffix == CONVERTED:
         again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
         with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
-            state = load_file(path)
+            state: Any = load_file(path)
     else:
         damaged = f"{path} is damaged, incomplete or no plain torch checkpoint"
         with explained(lambda kind, _: f"{damaged} ({kind}); {_AGAIN}"):

@@ -222,7 +222,7 @@ class RadGraph:
         """
         reports = [tuple(SPLIT[self.model_type](text or "None")) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
-        annotated = {(): _annotation((), {})}
+        annotated: dict[tuple[str, ...], Annotation] = {(): _annotation((), {})}
         if keys:
             archive = open_archive(self.model_type, self.settings)
             model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
@@ -256,7 +256,7 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
     Words are compared with case, save in the relations of ``complete``; the package's repository has compared
     everything without case since July 2026, under the same version number.
     """
-    sets = []
+    sets: list[dict[str, set[Any]]] = []
     for report in (first, second):
         entities = {
             number: (one["tokens"], one["label"], one["relations"]) for number, one in report["entities"].items()

@@ -126,7 +126,8 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     """
     import torch
 
-    products: list[Any] = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]
+    backends: Any = torch.backends
+    products = [backends.cuda.matmul, backends.mkldnn.matmul]
     before = [product.fp32_precision for product in products]
     try:
         for product in products:
