@@ -58,7 +58,8 @@ class ClassCounts:
     @classmethod
     def of_cells(cls, cells: Integers) -> "ClassCounts":
         """Return the tables laid out in :attr:`cells`."""
-        return cls(*np.split(cells[..., :-1], 4, axis=-1), cells[..., -1])
+        true_positives, false_positives, false_negatives, true_negatives = np.split(cells[..., :-1], 4, axis=-1)
+        return cls(true_positives, false_positives, false_negatives, true_negatives, cells[..., -1])
 
     @property
     def cells(self) -> Integers:
@@ -151,8 +152,13 @@ def _check_lengths(gold: int, predicted: int) -> None:
 
 
 def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
-    four = (right & guess, ~right & guess, right & ~guess, ~right & ~guess & answered)
-    return ClassCounts(*(table.astype(np.int64) for table in four), np.ones(len(right), dtype=np.int64))
+    return ClassCounts(
+        true_positives=(right & guess).astype(np.int64),
+        false_positives=(~right & guess).astype(np.int64),
+        false_negatives=(right & ~guess).astype(np.int64),
+        true_negatives=(~right & ~guess & answered).astype(np.int64),
+        samples=np.ones(len(right), dtype=np.int64),
+    )
 
 
 def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
