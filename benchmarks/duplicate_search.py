@@ -20,7 +20,7 @@ from PIL import Image
 
 from medtasks.data.duplicates.image_files import hash_images
 from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE, close_pairs
-from medtasks.data.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE
 
 SMALLEST_RATIO = 300.0
 PICTURES, WIDTH = 400, 512

@@ -1,6 +1,6 @@
 """Medical vision-language benchmarks and model adapters for lmms-eval.
 
-From Python: :func:`score`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.api`.
+From Python: :func:`score`, :func:`read_run` and :func:`compare`, see :mod:`medtasks.audit.api`.
 """
 
 import os
@@ -10,14 +10,14 @@ __version__ = "0.1.0"
 __all__ = ["Run", "Scores", "compare", "read_run", "score"]
 
 if TYPE_CHECKING:
-    from medtasks.api import Run, Scores, compare, read_run, score
+    from medtasks.audit.api import Run, Scores, compare, read_run, score
 else:
 
     def __getattr__(name: str) -> Any:
         """Load the functions for Python on first use: the harness imports this package at every start."""
         if name not in __all__:
             raise AttributeError(f"module 'medtasks' has no attribute '{name}'")
-        from medtasks import api
+        from medtasks.audit import api
 
         return getattr(api, name)
 

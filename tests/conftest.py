@@ -50,8 +50,8 @@ def pytest_unconfigure() -> None:
 
 def pytest_sessionfinish() -> None:
     """What runs in this process would say when it ends is no news of the tests."""
-    if "medtasks.harness.last_words" in sys.modules:
-        atexit.unregister(sys.modules["medtasks.harness.last_words"]._say)
+    if "medtasks.lmms.exit_messages" in sys.modules:
+        atexit.unregister(sys.modules["medtasks.lmms.exit_messages"]._say)
 
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from medtasks.data.multimedeval import chest_xrays as chest
-from medtasks.data.multimedeval.medmnist import CLASSES
-from medtasks.data.multimedeval.pad_ufes import CLASSES as SKIN
+from medtasks.data.sources.multimedeval.medmnist import CLASSES
+from medtasks.data.sources.multimedeval.pad_ufes import CLASSES as SKIN
 
 from .dicom_files import noise, put_dicom
 from .multimedeval_sources import (

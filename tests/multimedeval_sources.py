@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.parquet
 from PIL import Image
 
-from medtasks.data.multimedeval.question_sets import MMLU_SUBJECTS
+from medtasks.data.sources.multimedeval.question_sets import MMLU_SUBJECTS
 
 TEST, TRAIN = range(6), range(100, 110)
 SPREAD = range(100, 110, 2)

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.families.family import Row
 from medtasks.metrics.report_metrics import REPORT_METRICS

@@ -10,7 +10,7 @@ from medtasks.data.prepared import label_of
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row
-from medtasks.plugin import model_manifests
+from medtasks.lmms.plugin import model_manifests
 from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import tasks_folder
 

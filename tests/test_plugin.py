@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from medtasks import plugin
+from medtasks.lmms import plugin
 from medtasks.tasks.task_index import tasks_folder
 
 MANIFESTS = [
@@ -25,9 +25,9 @@ LIGHT = """
 import importlib.metadata, json, os, sys, time
 importlib.metadata.entry_points = lambda **_: []  # the harness would call us before we look
 import lmms_eval.models.registry_v2
-assert "medtasks.plugin" not in sys.modules
+assert "medtasks.lmms.plugin" not in sys.modules
 start = time.perf_counter()
-from medtasks import plugin
+from medtasks.lmms import plugin
 from medtasks.tasks.task_index import tasks_folder
 first = plugin.model_manifests()
 seconds = time.perf_counter() - start
@@ -55,7 +55,7 @@ report["wrapped on import"] = wrapped()
 report["finders left"] = sum(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path)
 for name in ("initialize_tasks", "match_tasks"):  # as if our entry point had not been called yet
     setattr(tasks.TaskManager, name, getattr(tasks.TaskManager, name).__wrapped__)
-from medtasks.plugin import model_manifests
+from medtasks.lmms.plugin import model_manifests
 model_manifests()
 report["wrapped when called late"] = wrapped()
 once = tasks.TaskManager.initialize_tasks

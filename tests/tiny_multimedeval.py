@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.home import home
-from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.medmnist import CLASSES
-from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.home import home
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.sources.multimedeval.medmnist import CLASSES
+from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
 
 from .nifti_files import put_nifti, scan

@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.reply_text import own_words, refuses
+from medtasks.extract.reading.reply_text import own_words, refuses
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import Score

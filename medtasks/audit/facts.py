@@ -18,11 +18,11 @@ from pathlib import Path
 import psutil
 
 import medtasks
-from medtasks.data.home import dataset_folder, home, written_whole
-from medtasks.data.manifest import Manifest, file_sha256
+from medtasks.home import dataset_folder, home, written_whole
+from medtasks.data.dataset_manifest import Manifest, file_sha256
 from medtasks.errors import MedTasksError
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.manifest import Gpu, Hardware, ModelFacts
+from medtasks.runs.run_manifest import Gpu, Hardware, ModelFacts
 from medtasks.runs.redaction import redacted
 
 # What loads models, reads images, makes prompts, or computes a score.

@@ -12,9 +12,9 @@ from typing import Any
 
 from medtasks.audit.facts import commit, data_fingerprints, hardware, model_facts, versions
 from medtasks.data.shards import Shard
-from medtasks.harness.running import Outcome, wanted_tasks
+from medtasks.running.harness_run import Outcome, wanted_tasks
 from medtasks.runs.harness_options import read_options, seeds
-from medtasks.runs.manifest import (
+from medtasks.runs.run_manifest import (
     ModelFacts,
     Notice,
     RecipeFacts,

@@ -24,15 +24,15 @@ from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedT
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.recorded import of_scores, recorded_values
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
-from medtasks.data.home import written_whole
+from medtasks.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
-from medtasks.harness.repeats import repeats_in
+from medtasks.running.repeated_runs import repeats_in
 from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.manifest import RunManifest
+from medtasks.runs.run_manifest import RunManifest
 from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run

@@ -16,7 +16,7 @@ from medtasks.audit.report.words import with_error
 from medtasks.audit.tables import number_table
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import out, say, show
-from medtasks.data.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 from medtasks.metrics.metric import undeclared
 from medtasks.runs.result_files import ResultsFile, read_results, results_files

@@ -9,7 +9,7 @@ import typer
 
 from medtasks.audit.report.published import published_of
 from medtasks.cli.output import out, say, say_columns
-from medtasks.harness.recipes import Recipe, listed, recipe, recipes
+from medtasks.running.recipes import Recipe, listed, recipe, recipes
 from medtasks.tasks.task_files import INCLUDE
 
 app = typer.Typer(help="List published models and show how they are run.", no_args_is_help=True)

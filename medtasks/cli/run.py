@@ -14,14 +14,14 @@ from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
-from medtasks.harness.guarded_run import warn
-from medtasks.harness.guards import check
-from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
-from medtasks.harness.recipes import expansion
-from medtasks.harness.repeats import REPEATS, repeat_notices, repeat_seed, repeat_variables, seeded
-from medtasks.harness.running import run_tasks, stopping_by_signal
+from medtasks.running.guarded_run import warn
+from medtasks.running.preflight import check
+from medtasks.lmms.kept_replies import KEPT_VARIABLE, earlier_run
+from medtasks.running.recipes import expansion
+from medtasks.running.repeated_runs import REPEATS, repeat_notices, repeat_seed, repeat_variables, seeded
+from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
-from medtasks.runs.manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
+from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.repeat_folders import repeat_folder
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
@@ -224,7 +224,7 @@ def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mappi
 
 def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, str]]:
     # Imported here because it leans on the harness, which other commands do not need.
-    from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices
+    from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices
 
     return journal_notices(options), {JOURNAL_VARIABLE: "true"}
 

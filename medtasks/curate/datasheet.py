@@ -15,7 +15,7 @@ from medtasks.curate.drafts import Draft, Outcome, read_drafted, tally
 from medtasks.curate.review.agreement import agreements, clusters_of
 from medtasks.curate.review.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.own_datasets import OPTIONS
 
 MARKDOWN = "datasheet.md"

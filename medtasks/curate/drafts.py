@@ -16,8 +16,8 @@ from loguru import logger
 from tqdm import tqdm
 
 from medtasks.curate.study import DRAFTS, Record, StudyKind, read_images, read_lines, read_pairs, write_lines
-from medtasks.data.home import append_whole
-from medtasks.data.journal import digest_of
+from medtasks.home import append_whole
+from medtasks.net.journal import digest_of
 from medtasks.errors import MedTasksError
 
 LONGEST = 10_000

@@ -28,14 +28,14 @@ from medtasks.curate.study import (
     read_study,
     write_private,
 )
-from medtasks.data.decoding import LINEAR
-from medtasks.data.home import dataset_folder
-from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.manifest import Manifest
-from medtasks.data.medheval.gold import YES_NO
-from medtasks.data.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
+from medtasks.data.images.decoding import LINEAR
+from medtasks.home import dataset_folder
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.sources.medheval.gold import YES_NO
+from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.data.own_datasets import DATASHEET, own_dataset_info
-from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.samples import letter, option_index
 from medtasks.data.schema import (
     CLOSED_QUESTION,
@@ -46,7 +46,7 @@ from medtasks.data.schema import (
     Document,
     new_document,
 )
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from medtasks.data.packaged import packaged_facts
+from medtasks.packaged import packaged_facts
 from medtasks.errors import unknown_name
 
 

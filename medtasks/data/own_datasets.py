@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
-from medtasks.data.home import dataset_folder, datasets_folder
-from medtasks.data.manifest import FILE_NAME, manifest_of
+from medtasks.home import dataset_folder, datasets_folder
+from medtasks.data.dataset_manifest import FILE_NAME, manifest_of
 from medtasks.errors import MedTasksError
 
 BENCHMARK = "own questions"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE, dataset_info
-from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
-from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.own_datasets import own_datasets
 from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.packaged import packaged_facts
+from medtasks.packaged import packaged_facts
 from medtasks.errors import MedTasksError, near_match, unknown_name
 
 SELECTABLE = (

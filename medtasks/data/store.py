@@ -12,8 +12,8 @@ from typing import Any
 import filelock
 
 from medtasks.data.catalogue import Access
-from medtasks.data.home import dataset_folder
-from medtasks.data.manifest import Manifest
+from medtasks.home import dataset_folder
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_schema

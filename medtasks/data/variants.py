@@ -6,7 +6,7 @@ Documents of a variant have the column ``variant``. What else changes:
 variant      columns
 ===========  ==========================================================================================================
 ``blind``    ``image_files`` is empty; paired questions have it in place of ``image_file``
-``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.blanks`)
+``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.images.blank_images`)
 ``swapped``  the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
 ``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and key are rotated,
              and ``option_lines`` with the letters of their new places and a ``gold`` that is a letter; rotation 0 is
@@ -29,7 +29,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from medtasks.data.samples import Sample, letter
-from medtasks.data.volume_files import is_volume
+from medtasks.data.images.volume_files import is_volume
 from medtasks.errors import MedTasksError
 from medtasks.stats.standard_error import connected_components
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.chexbert_labels import from_labels
+from medtasks.extract.labels.chexbert_labels import from_labels
 from medtasks.extract.registry import Kind
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option

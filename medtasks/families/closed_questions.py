@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer
-from medtasks.extract.medheval_closed import Counted, judged, listed_options
+from medtasks.extract.published.medheval_closed import Counted, judged, listed_options
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeGuard
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.behind_reasoning import Reasoned, behind_reasoning
-from medtasks.extract.chexbert_labels import NAME as CHEXBERT_LABELS
-from medtasks.extract.chexbert_labels import label_replies
+from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
+from medtasks.extract.labels.chexbert_labels import NAME as CHEXBERT_LABELS
+from medtasks.extract.labels.chexbert_labels import label_replies
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -25,7 +25,7 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
-from medtasks.extract.labeler import Labels
+from medtasks.extract.labels.labeler import Labels
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options

@@ -23,7 +23,7 @@ from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.labeler import chosen_findings, label_texts
+from medtasks.extract.labels.labeler import chosen_findings, label_texts
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate

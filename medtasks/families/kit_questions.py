@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.medevalkit_vqa import is_closed_question
+from medtasks.extract.published.medevalkit_vqa import is_closed_question
 from medtasks.extract.registry import Kind
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.multimedeval import clean_head
+from medtasks.extract.published.multimedeval import clean_head
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered

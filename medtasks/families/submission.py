@@ -20,14 +20,14 @@ from typing import ClassVar
 
 from loguru import logger
 
-from medtasks.data.home import home, written_whole
+from medtasks.home import home, written_whole
 from medtasks.data.samples import Sample, letter
 from medtasks.data.store import load_documents
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
-from medtasks.extract.medevalkit_mmmu import is_open
-from medtasks.extract.reply_text import own_words
+from medtasks.extract.published.medevalkit_mmmu import is_open
+from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Column, Reply, Row, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Score, Scores, counting

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from medtasks.data.packaged import packaged_facts
+from medtasks.packaged import packaged_facts
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind, extractor_of
-from medtasks.extract.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
+from medtasks.extract.published.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
 

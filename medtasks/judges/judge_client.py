@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from loguru import logger
 
-from medtasks.data.home import home
+from medtasks.home import home
 from medtasks.data.own_datasets import access_of
-from medtasks.data.sqlite_cache import SqliteCache
+from medtasks.net.disk_cache import SqliteCache
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.judges.settings import (
     API_KEY,

@@ -12,8 +12,8 @@ either. Both share the judge's first reply, so that neither depends on which of 
 import re
 from functools import partial
 
-from medtasks.data.packaged import packaged_facts
-from medtasks.extract.medevalkit_text import tagged
+from medtasks.packaged import packaged_facts
+from medtasks.extract.published.medevalkit_text import tagged
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from medtasks.data.packaged import packaged_facts
+from medtasks.packaged import packaged_facts
 from medtasks.data.safe_parsing import parse_json
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict

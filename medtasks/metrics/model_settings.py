@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from medtasks.data.home import home
-from medtasks.data.sqlite_cache import SqliteCache
+from medtasks.home import home
+from medtasks.net.disk_cache import SqliteCache
 from medtasks.errors import MedTasksError
 from medtasks.metrics.weight_files import weights_info
 

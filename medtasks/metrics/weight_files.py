@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from medtasks.data.home import home, written_whole
-from medtasks.data.packaged import packaged_facts
+from medtasks.home import home, written_whole
+from medtasks.packaged import packaged_facts
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents

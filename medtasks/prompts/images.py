@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from loguru import logger
 from PIL import Image
 
-from medtasks.data.blanks import blank_image, blank_volume
-from medtasks.data.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
-from medtasks.data.embedded_images import embedded_path
-from medtasks.data.manifest import manifest_of
-from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.data.images.blank_images import blank_image, blank_volume
+from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
+from medtasks.data.images.embedded_images import embedded_path
+from medtasks.data.dataset_manifest import manifest_of
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
-from medtasks.data.strict_pillow import UnclearRange
+from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.variants import BLANK, BLIND, COLUMN
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.families.templates import filled
@@ -45,7 +45,7 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``
     of the settings, or below the folder of the prepared ``dataset`` it names. ``demonstrations`` of the settings lists
     files of the dataset's folder of demonstrations. ``image_rule`` and ``image_range`` are for documents of no prepared
-    dataset, see :mod:`medtasks.data.decoding`. Order: :func:`image_order`. Sanity variants change images.
+    dataset, see :mod:`medtasks.data.images.decoding`. Order: :func:`image_order`. Sanity variants change images.
 
     Raises SourceError where an image is missing, broken, or of an unclear range, and MedTasksError where ``image_rule``
     or ``image_range`` is impossible.

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from medtasks.data.model_places import PLACES
+from medtasks.net.model_places import PLACES
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 

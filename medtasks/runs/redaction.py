@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from medtasks.data.home import HOME_VARIABLE, home
+from medtasks.home import HOME_VARIABLE, home
 
 HIDDEN = "***"
 _LEAST = 6

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from medtasks.data.home import written_whole
+from medtasks.home import written_whole
 from medtasks.data.safe_parsing import parse_json
 from medtasks.runs.model_names import model_label
 from medtasks.tasks.task_index import mapping_in

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.catalogue import Access
-from medtasks.data.manifest import text_fingerprint
+from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.own_datasets import access_of
 from medtasks.data.prepared import RefusedPath, provenance
 from medtasks.data.privacy import is_private
@@ -20,7 +20,7 @@ from medtasks.tasks.task_check import check_task
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
 from medtasks.tasks.task_index import SETTINGS, mapping_in, resolved
-from medtasks.tasks.thinking import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
+from medtasks.tasks.thinking_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
 
 Document = Mapping[str, Any]
 WITHHELD = "withheld"

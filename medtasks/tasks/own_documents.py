@@ -9,7 +9,7 @@ a file's                            becomes
 ==================================  ==================================================================================
 options as a mapping from letters   a list of texts in the order of the letters
 options as JSON text                the list, or the mapping, that it says
-images in the table itself          files, see :mod:`medtasks.data.embedded_images`
+images in the table itself          files, see :mod:`medtasks.data.images.embedded_images`
 ==================================  ==================================================================================
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.embedded_images import with_image_files
-from medtasks.data.home import dataset_holding
+from medtasks.data.images.embedded_images import with_image_files
+from medtasks.home import dataset_holding
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter
 from medtasks.data.store import without_progress_bars

@@ -14,10 +14,10 @@ from medtasks.tasks.prompt_settings import SETTINGS_OF
 MODULES: Mapping[str, str] = MappingProxyType(
     {
         "few_shot": "medtasks.prompts.few_shot",
-        "filters": "medtasks.harness.filters",
-        "groups": "medtasks.harness.hooks",
+        "filters": "medtasks.lmms.filters",
+        "groups": "medtasks.lmms.metric_hooks",
         "images": "medtasks.prompts.images",
-        "lm_eval_task": "medtasks.harness.lm_eval_task",
+        "lm_eval_task": "medtasks.lmms.lm_eval_task",
         "multimedeval_prompts": "medtasks.prompts.template",
         "optional_judge": "medtasks.prompts.judged",
         "prompts": "medtasks.prompts.lettered",

@@ -16,7 +16,7 @@ variant       how its questions differ from those of the task
 ============  =========================================================================================================
 
 Thinking variants have none either: ``_think`` and ``_think_boxed`` ask the same with an instruction to reason first,
-see :mod:`medtasks.tasks.thinking`; no image is needed for them.
+see :mod:`medtasks.tasks.thinking_variants`; no image is needed for them.
 
 A task whose metadata have ``few_shot`` has a twin ``<task>_5shot``, which shows five solved examples first, and
 variants of its own. A model that looks at the images loses with the first three what the images tell; what it keeps, it
@@ -31,12 +31,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.home import own_tasks_folders
+from medtasks.home import own_tasks_folders
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.tasks.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
 from medtasks.tasks.task_index import TaskIndex, index_tasks, mapping_in, read_config, tasks_folder, with_image_roots
-from medtasks.tasks.thinking import THINKING
+from medtasks.tasks.thinking_variants import THINKING
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"

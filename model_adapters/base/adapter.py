@@ -11,7 +11,7 @@ from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.data.journal import Journal, digest_of, journal_folder
+from medtasks.net.journal import Journal, digest_of, journal_folder
 from medtasks.extract.failure import failed_reply
 
 from ..prefix.cached_prefix import PrefixCache

@@ -11,7 +11,7 @@ import torch
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.data.journal import Entry, Journal
+from medtasks.net.journal import Entry, Journal
 from medtasks.errors import MedTasksError
 
 from .requests import Request, Sample, SampleReader

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from medtasks.data.journal import digest_of
+from medtasks.net.journal import digest_of
 
 from .arguments import HarnessArguments
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import torch
 from PIL import Image
 
-from medtasks.data.journal import digest_of
+from medtasks.net.journal import digest_of
 from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter

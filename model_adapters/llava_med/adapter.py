@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from PIL import Image
 
-from medtasks.data.journal import digest_of
+from medtasks.net.journal import digest_of
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.adapter import MedicalAdapter

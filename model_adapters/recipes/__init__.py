@@ -1,1 +1,1 @@
-"""Recipes: how published models are run, one file per model; see :mod:`medtasks.harness.recipes`."""
+"""Recipes: how published models are run, one file per model; see :mod:`medtasks.running.recipes`."""

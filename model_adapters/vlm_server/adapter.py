@@ -17,7 +17,7 @@ from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.data.journal import AsyncJournal, Journal, digest_of, journal_folder
+from medtasks.net.journal import AsyncJournal, Journal, digest_of, journal_folder
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
 from medtasks.net.chat_client import ChatClient

@@ -7,7 +7,7 @@ from typing import Any
 
 from openai import APIStatusError, OpenAIError
 
-from medtasks.data.journal import AsyncJournal, Entry, digest_of
+from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.errors import MedTasksError
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
 from medtasks.net.servers import RemoteTrouble, Server, build_of, trouble_of, unreadable

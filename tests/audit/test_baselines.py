@@ -11,12 +11,12 @@ from loguru import logger
 
 from medtasks.audit.baselines import baselines
 from medtasks.audit.scoring import rows_of, score_replies, scores_of
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import blind, rotated
-from medtasks.extract import chexbert_labels
+from medtasks.extract.labels import chexbert_labels
 from medtasks.extract.failure import failed_reply
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler

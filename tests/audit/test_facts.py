@@ -23,9 +23,9 @@ from medtasks.audit.facts import (
     snapshot_commit,
     versions,
 )
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.manifest import Gpu
+from medtasks.runs.run_manifest import Gpu
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40

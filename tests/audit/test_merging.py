@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.manifest import read_manifests
+from medtasks.runs.run_manifest import read_manifests
 from medtasks.runs.shard_runs import read_shards
 
 from .. import tiny_multimedeval
@@ -141,7 +141,7 @@ def test_a_task_without_rows_in_a_shard(folder, capsys, tmp_path):
 
 KILLING = """\
 import pathlib, runpy, sys, time
-from medtasks.data.journal import Journal
+from medtasks.net.journal import Journal
 add, more = Journal.add, iter(range(2))
 def adding(self, entries):
     add(self, entries)

@@ -3,8 +3,8 @@
 import pytest
 
 from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.harness.running import Outcome
-from medtasks.runs.manifest import HarnessProcess, Notice, RunManifest, Severity
+from medtasks.running.harness_run import Outcome
+from medtasks.runs.run_manifest import HarnessProcess, Notice, RunManifest, Severity
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.tasks.documents import Selection
 

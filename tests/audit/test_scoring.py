@@ -170,8 +170,8 @@ def test_free_form_needs_a_judge(pairs):
 
 
 def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
-    from medtasks.data.preparation import Options
-    from medtasks.data.preparers import prepare
+    from medtasks.data.prepare.preparation import Options
+    from medtasks.data.prepare.preparers import prepare
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))

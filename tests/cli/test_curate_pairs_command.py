@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from medtasks.curate.study import read_images, read_pairs, read_study
-from medtasks.data.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE
 
 from ..curate import tiny_encoders
 from ..warm_python import run_fresh

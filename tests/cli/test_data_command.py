@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.store import load_documents
 
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from medtasks.data.home import own_tasks_folder
-from medtasks.harness.recipes import recipes
-from medtasks.runs.manifest import read_manifests
+from medtasks.home import own_tasks_folder
+from medtasks.running.recipes import recipes
+from medtasks.runs.run_manifest import read_manifests
 
 
 def test_the_list_has_every_recipe_with_licence_gate_and_backends(medtasks):

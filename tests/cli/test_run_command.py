@@ -10,8 +10,8 @@ import textwrap
 
 import pytest
 
-from medtasks.data.home import own_tasks_folder
-from medtasks.runs.manifest import read_manifests
+from medtasks.home import own_tasks_folder
+from medtasks.runs.run_manifest import read_manifests
 
 from ..waiting import PATIENCE, wait_until
 
@@ -231,7 +231,7 @@ def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
     error = "no model in the folder $MEDTASKS_HOME/x, api_key=PLANTED"
     (tmp_path / "error.py").write_text(
         "import os\n"
-        "from medtasks.harness.last_words import end_after\n"
+        "from medtasks.lmms.exit_messages import end_after\n"
         f"end_after(ValueError(os.path.expandvars({error!r})), debug=False)\n"
     )
     launcher = f"--launcher={shlex.join([sys.executable, str(tmp_path / 'error.py')])}"

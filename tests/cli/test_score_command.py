@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 
 from ..made_up_runs import write_run
@@ -215,7 +215,7 @@ def test_unprepared(fails, write):
 
 
 def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):
-    from medtasks.data.sample import write_sample_source
+    from medtasks.data.sources.bundled_sample import write_sample_source
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     write_sample_source(tmp_path / "source")

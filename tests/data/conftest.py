@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.data.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 
 from ..local_server import serving

@@ -1,6 +1,6 @@
 import pytest
 
-from medtasks.data.manifest import text_fingerprint
+from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
 from medtasks.data.store import BATCH, DocumentBatches
 

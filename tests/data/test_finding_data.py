@@ -7,14 +7,14 @@ import pytest
 
 from medtasks.data import label_of, path_of, provenance_of
 from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
-from medtasks.data.home import dataset_folder, dataset_holding, datasets_folder
-from medtasks.data.home import home as home_folder
-from medtasks.data.manifest import Manifest
+from medtasks.home import dataset_folder, dataset_holding, datasets_folder
+from medtasks.home import home as home_folder
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
-from medtasks.data.preparation import Options
+from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepared import prepared_folder
-from medtasks.data.preparers import prepare, recipe_of, verify
-from medtasks.data.preparers import prepare as prepare_by_name
+from medtasks.data.prepare.preparers import prepare, recipe_of, verify
+from medtasks.data.prepare.preparers import prepare as prepare_by_name
 from medtasks.data.selecting import SELECTABLE
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, UnknownName
@@ -59,7 +59,7 @@ def test_a_part_is_prepared_by_its_name(name):
 
 
 def test_golden_mediconfusion_catalogue(test_data):
-    from medtasks.data.manifest import file_sha256
+    from medtasks.data.dataset_manifest import file_sha256
 
     folder = test_data / "mediconfusion"
     assert {name: file_sha256(folder / name) for name in MEDICONFUSION.sha256} == MEDICONFUSION.sha256

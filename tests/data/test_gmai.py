@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from medtasks.data import preparers
+from medtasks.data.prepare import preparers
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai import questions as questions_module
-from medtasks.data.gmai.questions import TsvFile
-from medtasks.data.home import dataset_folder
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.sources.gmai.questions import TsvFile
+from medtasks.home import dataset_folder
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
@@ -210,7 +210,7 @@ def interrupted(source, monkeypatch):
                 raise KeyboardInterrupt
             return read(file, *args, **kwargs)
 
-        monkeypatch.setattr("medtasks.data.gmai.preparing.read_questions", stopping)
+        monkeypatch.setattr("medtasks.data.sources.gmai.preparing.read_questions", stopping)
         with pytest.raises(KeyboardInterrupt):
             prepared(folder, TEST)
         return folder, asked

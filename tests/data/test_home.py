@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from medtasks.data.home import written_whole
+from medtasks.home import written_whole
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_not_when_it_fails(tmp_path):

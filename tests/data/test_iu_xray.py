@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from medtasks.data import iu_xray
-from medtasks.data.home import dataset_folder
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare, verify
+from medtasks.data.sources import iu_xray
+from medtasks.home import dataset_folder
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import listed_records
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.table_files import listed_records
 from medtasks.errors import SourceError
 
 

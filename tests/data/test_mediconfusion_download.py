@@ -9,10 +9,10 @@ import pytest
 
 from medtasks.data import downloads, mediconfusion, store
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.image_store import ImageStore
-from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare, verify
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.errors import MedTasksError, SourceError
 
 IMAGES = [str(number) for number in range(90000, 90027)]

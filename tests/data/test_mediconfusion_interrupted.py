@@ -9,11 +9,11 @@ import datasets
 import pytest
 
 from medtasks.data.catalogue import Access
-from medtasks.data.home import dataset_folder
-from medtasks.data.image_store import ImageStore
-from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare, verify
+from medtasks.home import dataset_folder
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.store import load_documents, work_folder
 
 STEPS = {

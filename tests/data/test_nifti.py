@@ -7,8 +7,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.volume_files import axial, axial_slices, is_volume, read_header, volume_digests
+from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.images.volume_files import axial, axial_slices, is_volume, read_header, volume_digests
 
 from ..nifti_files import nifti, put_nifti, scan
 

@@ -14,8 +14,8 @@ import pytest
 import tenacity
 from PIL import Image, ImageFile
 
-from medtasks.data import pmc
-from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
+from medtasks.data.sources import pmc
+from medtasks.data.sources.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
 from ..waiting import wait_until

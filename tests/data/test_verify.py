@@ -4,8 +4,8 @@ import datasets
 import pytest
 from PIL import Image
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare, verify
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.behind_reasoning import behind_reasoning
+from medtasks.extract.published.behind_reasoning import behind_reasoning
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.families.family import Reply, Row

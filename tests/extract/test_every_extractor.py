@@ -10,7 +10,7 @@ from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.behind_reasoning import behind_reasoning
+from medtasks.extract.published.behind_reasoning import behind_reasoning
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.judges.fence import addresses_judge

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
-from medtasks.extract.free_text import NO_REPORT
+from medtasks.extract.careful.free_text import NO_REPORT
 
 from .reading import reading
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.medevalkit_vqa import medevalkit_slake, medevalkit_slake_fixed
+from medtasks.extract.published.medevalkit_vqa import medevalkit_slake, medevalkit_slake_fixed
 
 RECORDED = {
     **{f"bleu{order}": f"bleu_{order}" for order in range(1, 5)},

@@ -4,7 +4,7 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
-from medtasks.extract.medevalkit_vqa import (
+from medtasks.extract.published.medevalkit_vqa import (
     medevalkit_slake,
     medevalkit_slake_fixed,
     medevalkit_vqa,

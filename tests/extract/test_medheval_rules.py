@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
-from medtasks.extract.medheval_closed import (
+from medtasks.extract.published.medheval_closed import (
     Counted,
     listed_options,
     medheval_reference,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
+from medtasks.extract.published.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
 
 from .reading import recorded
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.multimedeval import clean_head, clean_v0_1_0
+from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
 from medtasks.families.family import written_options
 
 from .reading import outcome, reading, recorded, rows

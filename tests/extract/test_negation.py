@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.negation import Stance, clauses, stance
+from medtasks.extract.reading.negation import Stance, clauses, stance
 
 from ..growth import assert_linear
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
-from medtasks.extract.robust_choice import robust_kit_choice
+from medtasks.extract.careful.robust_choice import robust_kit_choice
 
 from .reading import outcome, reading, rows
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
-from medtasks.extract.open_text import open_reply
-from medtasks.extract.yes_no import yes_no
+from medtasks.extract.careful.open_text import open_reply
+from medtasks.extract.careful.yes_no import yes_no
 
 from .reading import outcome, rows
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.extract.medheval_closed import listed_options
+from medtasks.extract.published.medheval_closed import listed_options
 from medtasks.families.closed_questions import CLOSED_QUESTIONS, YES_NO_METRICS
 from medtasks.families.family import Row
 from medtasks.hooks import published
@@ -161,8 +161,8 @@ def test_credentialed_text_is_withheld():
 @pytest.fixture(scope="module")
 def published(tmp_path_factory, test_data):
     """The documents of the published set."""
-    from medtasks.data.preparation import Options
-    from medtasks.data.preparers import prepare
+    from medtasks.data.prepare.preparation import Options
+    from medtasks.data.prepare.preparers import prepare
     from medtasks.data.store import load_documents
 
     with pytest.MonkeyPatch.context() as patch:

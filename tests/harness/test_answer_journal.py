@@ -15,9 +15,9 @@ import pytest
 from openai import AsyncOpenAI, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletion
 
-from medtasks.data.home import home
+from medtasks.home import home
 from medtasks.errors import MedTasksError
-from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices, journaled
+from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices, journaled
 from medtasks.runs.harness_options import read_options
 
 from ..scripted_server import Endpoint, serving

@@ -149,7 +149,7 @@ def test_wheel_holds_everything(wheel):
     assert not any(name.startswith(("tasks_yaml/", "model_adapters/", "tests/")) for name in files)
     (entry_points,) = wheel.glob("medtasks-*.dist-info/entry_points.txt")
     text = entry_points.read_text()
-    assert "[lmms_eval.models]\nmedtasks = medtasks.plugin:model_manifests" in text
+    assert "[lmms_eval.models]\nmedtasks = medtasks.lmms.plugin:model_manifests" in text
     assert "lmms_eval = lmms_eval.cli.dispatch:main" in text
 
 

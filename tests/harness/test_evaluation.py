@@ -7,11 +7,11 @@ import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
-from medtasks.data.decoding import LINEAR
+from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import MedTasksError, ModelRefused
-from medtasks.harness import evaluation
-from medtasks.harness.answer_journal import JOURNAL_VARIABLE
-from medtasks.harness.evaluation import guard_evaluation
+from medtasks.lmms import evaluation
+from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
+from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.hooks import choice
 from medtasks.prompts.images import OPENED, OpenedImage
 
@@ -82,7 +82,7 @@ def test_images_that_a_run_did_not_open_are_counted_as_such():
 def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, dataset, allowed):
     lm = Model()
     lm.quote_errors = lambda *, allowed: setattr(lm, "quotes", allowed)
-    monkeypatch.setattr("medtasks.harness.remote_models.refuse_remote_model", lambda *_: None)
+    monkeypatch.setattr("medtasks.lmms.remote_models.refuse_remote_model", lambda *_: None)
     evaluate(lm=lm, documents=[{"dataset": dataset}])
     assert lm.quotes is allowed
 

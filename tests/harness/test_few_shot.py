@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.evaluation import refuse_examples
+from medtasks.lmms.evaluation import refuse_examples
 
 
 def task(shots, **more):

@@ -15,7 +15,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
-from medtasks.harness.filters import ChooseWith, ReadWith
+from medtasks.lmms.filters import ChooseWith, ReadWith
 from medtasks.runs.reply_envelope import opened, opened_all
 
 DOC = {"options": ["Aortic arch", "Kidneys"]}

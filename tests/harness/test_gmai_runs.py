@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.home import dataset_folder
-from medtasks.data.manifest import Manifest
+from medtasks.home import dataset_folder
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from medtasks.harness import row_limits
-from medtasks.harness.guards import check
-from medtasks.runs.manifest import Severity
+from medtasks.running import row_limits
+from medtasks.running.preflight import check
+from medtasks.runs.run_manifest import Severity
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.harness.guards import is_cut_at_blank_lines
+from medtasks.running.preflight import is_cut_at_blank_lines
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from medtasks.audit.scoring import score_replies
-from medtasks.data.home import own_tasks_folder
+from medtasks.home import own_tasks_folder
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_file
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lmms_eval.api.instance import unwrap_generation_output
 
-from medtasks.harness.filters import ChooseWith
+from medtasks.lmms.filters import ChooseWith
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from medtasks.audit.scoring import score_replies
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
 from medtasks.judges import judge_client

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from medtasks.audit.scoring import score_replies
 from medtasks.cli.main import app as command_line
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from medtasks.data.model_places import CHAT_CLIENTS, PLACES, Destination, destinations, named_addresses
+from medtasks.net.model_places import CHAT_CLIENTS, PLACES, Destination, destinations, named_addresses
 
 from .model_sources import model_sources
 

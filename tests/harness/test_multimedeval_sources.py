@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.data.catalogue import CATALOGUE, MULTIMEDEVAL, Access
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 from medtasks.families.counts import COUNTS

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from medtasks.harness.guards import check, our_names
-from medtasks.runs.manifest import Severity
+from medtasks.running.preflight import check, our_names
+from medtasks.runs.run_manifest import Severity
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from medtasks.data.decoding import NEARLY_FLAT
-from medtasks.data.home import own_tasks_folder
+from medtasks.data.images.decoding import NEARLY_FLAT
+from medtasks.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.prompts.template import prompt
 from medtasks.tasks.task_files import including, task_file

@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.data.model_places import PLACES
-from medtasks.harness.guards import check
+from medtasks.net.model_places import PLACES
+from medtasks.running.preflight import check
 from medtasks.net import endpoints
-from medtasks.runs.manifest import Severity
+from medtasks.runs.run_manifest import Severity
 
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"

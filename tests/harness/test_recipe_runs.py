@@ -8,8 +8,8 @@ from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.task_tables import published_table
-from medtasks.harness.recipes import recipe
-from medtasks.runs.manifest import read_manifests
+from medtasks.running.recipes import recipe
+from medtasks.runs.run_manifest import read_manifests
 from medtasks.runs.run import read_run
 
 from ..model_adapters import tiny_hf_models

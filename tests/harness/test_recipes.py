@@ -9,7 +9,7 @@ from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
 from medtasks.audit.report.published import published_of
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.recipes import Recipe, expansion, recipe, recipes
+from medtasks.running.recipes import Recipe, expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 
 OWN = """\

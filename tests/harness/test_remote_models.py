@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from openai import AsyncOpenAI, DefaultHttpxClient, OpenAI
 
-from medtasks.data.model_places import PLACES, destinations
+from medtasks.net.model_places import PLACES, destinations
 from medtasks.errors import ModelRefused
-from medtasks.harness.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
+from medtasks.lmms.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
 from medtasks.net import endpoints
 
 from .. import tiny_multimedeval
@@ -323,7 +323,7 @@ def test_a_dataset_that_only_a_later_row_names_counts():
 
     from datasets import Dataset
 
-    from medtasks.harness.evaluation import _named
+    from medtasks.lmms.evaluation import _named
 
     rows = [{"dataset": PUBLIC}, {"dataset": None}, {"dataset": PRIVATE}]
     config = SimpleNamespace(metadata={"dataset": GATED})

@@ -5,7 +5,7 @@ import json
 
 from lmms_eval.utils import make_table
 
-from medtasks.harness.evaluation import put_main_metrics_first
+from medtasks.lmms.evaluation import put_main_metrics_first
 
 ROW = {
     "alias": "mine",

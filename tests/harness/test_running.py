@@ -13,7 +13,7 @@ import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.harness import running
-from medtasks.harness.running import run_tasks, stopping_by_signal
+from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import process as run_process
 from medtasks.runs.result_files import samples_file
 from medtasks.tasks import documents, task_files

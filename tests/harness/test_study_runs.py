@@ -16,7 +16,7 @@ from medtasks.audit.scoring import score_replies
 from medtasks.cli.main import app
 from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, StudyKind
 from medtasks.data.catalogue import Access
-from medtasks.data.home import dataset_folder
+from medtasks.home import dataset_folder
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run
 from medtasks.tasks.documents import task_documents

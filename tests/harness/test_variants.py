@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.home import own_tasks_folder
+from medtasks.home import own_tasks_folder
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
@@ -32,7 +32,7 @@ from medtasks.tasks.task_files import (
     variants_of,
 )
 from medtasks.tasks.task_index import DottedName, resolved
-from medtasks.tasks.thinking import THINKING
+from medtasks.tasks.thinking_variants import THINKING
 from medtasks.tasks.variants import index_entries
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]

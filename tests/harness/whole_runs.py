@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.home import own_tasks_folder
+from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved, tasks_folder
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.multimedeval import clean_head, clean_v0_1_0
+from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
 from medtasks.metrics.bleu import References, bleu1, bleu1_from_counts
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "b:", "B", "1.2"]), max_size=14).map(" ".join)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from medtasks.extract.medheval_closed import Counted
+from medtasks.extract.published.medheval_closed import Counted
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.metrics.metric import Metric, evaluate, weighted_mean
 from medtasks.stats.standard_error import clustered_standard_error

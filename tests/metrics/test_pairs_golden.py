@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from medtasks.data.mediconfusion import read_pairs
+from medtasks.data.sources.mediconfusion import read_pairs
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, count
 
 # The reference's names of the raw counts, and ours.

@@ -15,7 +15,7 @@ from medtasks.model_adapters.base.requests import Request, SampleReader
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
-from medtasks.data.journal import digest_of
+from medtasks.net.journal import digest_of
 from medtasks.extract.failure import failure_cause
 
 from .toys import CountingTiny

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.journal import AsyncJournal, Entry, Journal, journal_folder
+from medtasks.net.journal import AsyncJournal, Entry, Journal, journal_folder
 
 from ..warm_python import run_fresh
 

@@ -10,7 +10,7 @@ from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.vlm_server.adapter import VlmServer
 
-from medtasks.harness.recipes import SERVER_MODEL, recipe, recipes
+from medtasks.running.recipes import SERVER_MODEL, recipe, recipes
 
 from . import tiny_hf_models
 from .toys import SPLIT, TASK, instances, noise

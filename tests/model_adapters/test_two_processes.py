@@ -9,7 +9,7 @@ from lmms_eval.evaluator import simple_evaluate
 from lmms_eval.tasks import TaskManager
 
 from medtasks.cli.data import write_sample_home
-from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.tasks.task_index import tasks_folder
 
 from ..two_processes import LEAVE, on_two_processes

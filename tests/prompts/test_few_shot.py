@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 from PIL import Image
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.prompt_settings import prompt_settings

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError

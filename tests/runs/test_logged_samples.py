@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.manifest import Manifest
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.prepared import provenance
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
@@ -18,7 +18,7 @@ from medtasks.hooks import published
 from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
 from medtasks.runs.reply_envelope import enveloped
-from medtasks.runs.samples import SampleLine
+from medtasks.runs.sample_lines import SampleLine
 
 CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness

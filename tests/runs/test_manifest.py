@@ -10,7 +10,7 @@ import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.runs import process as run_process
-from medtasks.runs.manifest import (
+from medtasks.runs.run_manifest import (
     Hardware,
     ModelFacts,
     RunManifest,

@@ -6,7 +6,7 @@ import pytest
 
 from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.runs.manifest import RunManifest
+from medtasks.runs.run_manifest import RunManifest
 from medtasks.runs.process import RunProcess
 from medtasks.runs.run import read_run
 from medtasks.runs.saved_replies import replies_folder

@@ -10,7 +10,7 @@ import datasets
 import pytest
 from PIL import Image
 
-from medtasks.data.home import home
+from medtasks.home import home
 from medtasks.errors import MedTasksError
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed

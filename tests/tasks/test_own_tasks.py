@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import Access
-from medtasks.data.home import dataset_folder, own_tasks_folder
-from medtasks.data.manifest import Manifest
+from medtasks.home import dataset_folder, own_tasks_folder
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.template import messages, prompt

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.home import own_tasks_folder
+from medtasks.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row

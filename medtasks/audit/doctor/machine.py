@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding, State
-from medtasks.data.home import HOME_VARIABLE, home
+from medtasks.home import HOME_VARIABLE, home
 from medtasks.errors import one_line
 
 LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit

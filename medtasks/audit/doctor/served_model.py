@@ -17,9 +17,9 @@ from PIL import Image, ImageDraw
 
 from medtasks.audit.doctor.findings import MODEL, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
-from medtasks.data.model_places import Destination
+from medtasks.net.model_places import Destination
 from medtasks.errors import MedTasksError, ModelRefused, listed
-from medtasks.harness.remote_models import credentialed, refusal
+from medtasks.lmms.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer

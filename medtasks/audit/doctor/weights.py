@@ -8,7 +8,7 @@ from medtasks.audit.doctor.findings import WEIGHTS as AREA
 from medtasks.audit.doctor.findings import Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.errors import MedTasksError
-from medtasks.extract.labeler import VARIABLE as LABELER
+from medtasks.extract.labels.labeler import VARIABLE as LABELER
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.metrics.weight_files import WEIGHTS, weights_path

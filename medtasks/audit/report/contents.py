@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.error_classes import WrongAnswer
-from medtasks.data.decoding import Decoding
+from medtasks.data.images.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
 from medtasks.metrics.pairs import PairCounts

@@ -23,12 +23,12 @@ from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_
 from medtasks.curate.hallucination.hallucination_study import PASSAGES
 from medtasks.curate.llm import Prompt, ask, free_text, llm_label, prompts_in
 from medtasks.curate.study import StudyImage, StudyKind, read_images
-from medtasks.data.journal import digest_of
-from medtasks.data.medheval.gold import YES_NO, Flag, parsed_options, resolve_choice, resolve_yes_no
-from medtasks.data.medheval.gold_reading import normalised
-from medtasks.data.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
+from medtasks.net.journal import digest_of
+from medtasks.data.sources.medheval.gold import YES_NO, Flag, parsed_options, resolve_choice, resolve_yes_no
+from medtasks.data.sources.medheval.gold_reading import normalised
+from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.data.samples import letter
-from medtasks.extract.reply_text import without_thoughts
+from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
 
 PROMPTS = "hallucination_prompts"

@@ -28,11 +28,11 @@ from medtasks.curate.study import (
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.decoding import LINEAR, decoded, mend_of
-from medtasks.data.journal import digest_of
-from medtasks.data.manifest import file_sha256
-from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import SourceRow, json_lines
+from medtasks.data.images.decoding import LINEAR, decoded, mend_of
+from medtasks.net.journal import digest_of
+from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.table_files import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
 
 PASSAGES = "passages"

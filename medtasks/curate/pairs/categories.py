@@ -17,7 +17,7 @@ from medtasks.curate.llm import ask, free_text, job_of, llm_label, one_line, pro
 from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import Record, StudyImage, read_images, write_private
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.extract.reply_text import without_thoughts
+from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
 
 FOUND = "categories.json"

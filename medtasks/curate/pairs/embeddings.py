@@ -18,10 +18,10 @@ from PIL import Image
 from tqdm import tqdm
 
 from medtasks.curate.pairs.encoders import Encoder
-from medtasks.data.decoding import LINEAR, decoded, mend_of
-from medtasks.data.home import home
-from medtasks.data.manifest import file_sha256
-from medtasks.data.sqlite_cache import SqliteCache
+from medtasks.data.images.decoding import LINEAR, decoded, mend_of
+from medtasks.home import home
+from medtasks.data.dataset_manifest import file_sha256
+from medtasks.net.disk_cache import SqliteCache
 from medtasks.errors import MedTasksError, one_line
 
 FOLDER = "embeddings"

@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from medtasks.data.journal import digest_of
-from medtasks.data.manifest import file_sha256
+from medtasks.net.journal import digest_of
+from medtasks.data.dataset_manifest import file_sha256
 from medtasks.errors import MedTasksError, one_line
 
 MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"

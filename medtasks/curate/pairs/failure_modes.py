@@ -17,8 +17,8 @@ from medtasks.curate.llm import ask, free_text, llm_label, one_line, prompts_in
 from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import ImagePair, Study, StudyKind, read_images, read_pairs, read_study, write_private
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.home import dataset_folder
-from medtasks.data.manifest import Manifest
+from medtasks.home import dataset_folder
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.judges.judge_client import Judge
 

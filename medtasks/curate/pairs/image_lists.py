@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.curate.study import list_rows
-from medtasks.data.journal import digest_of
-from medtasks.data.tables import SourceRow
+from medtasks.net.journal import digest_of
+from medtasks.data.prepare.table_files import SourceRow
 from medtasks.errors import SourceError, near_match
 
 KEYS = ("id", "image", "caption", "group", "licence")

@@ -18,9 +18,9 @@ from pathlib import Path
 from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_all
 from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not_sent
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
-from medtasks.data.journal import digest_of
+from medtasks.net.journal import digest_of
 from medtasks.errors import SourceError
-from medtasks.extract.reply_text import without_thoughts
+from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
 
 PROMPTS = "pair_prompts"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from PIL import Image
 
 from medtasks.curate.study import StudyImage
-from medtasks.data.decoding import LINEAR, decoded
+from medtasks.data.images.decoding import LINEAR, decoded
 
 _KEPT = 8  # images
 _QUALITY = 85

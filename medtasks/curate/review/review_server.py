@@ -48,7 +48,7 @@ from medtasks.curate.review.reviews import (
     remarks,
 )
 from medtasks.curate.study import Record, write_private
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
 HOST = "127.0.0.1"

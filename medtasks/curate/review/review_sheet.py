@@ -37,8 +37,8 @@ from medtasks.curate.review.reviews import (
     settled,
     version_of,
 )
-from medtasks.data.home import written_whole
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.home import written_whole
+from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError, SourceError
 
 _SIDE = 260  # pixels of an image

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from medtasks.curate.drafts import Draft, read_drafts
 from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules
 from medtasks.curate.study import REVIEWS, Record, Study, StudyImage, read_images, read_study, write_private
-from medtasks.data.journal import digest_of
+from medtasks.net.journal import digest_of
 from medtasks.errors import MedTasksError, SourceError
 
 LOWEST, HIGHEST = 1, 10

@@ -17,12 +17,12 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from medtasks.data.decoding import decoded_somehow
+from medtasks.data.images.decoding import decoded_somehow
 from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
-from medtasks.data.home import home
-from medtasks.data.image_store import pixels_sha256
-from medtasks.data.sqlite_cache import SqliteCache
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.home import home
+from medtasks.data.images.image_store import pixels_sha256
+from medtasks.net.disk_cache import SqliteCache
+from medtasks.data.images.strict_pillow import UnreadableImage
 
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 3  # of the hashes; hashes of another version are not used
@@ -90,10 +90,10 @@ def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]
 
     ``data`` are its bytes, if already read. It is decoded by the rule ``linear``, whatever the rule of its dataset,
     because the other rule loses detail that tells twins. One whose range is not clear goes from its least to its
-    largest value. Errors are those of :func:`~medtasks.data.decoding.decoded`.
+    largest value. Errors are those of :func:`~medtasks.data.images.decoding.decoded`.
     """
     if path.suffix.lower() in _DICOM:
-        from medtasks.data.multimedeval.mammography import read_dicom
+        from medtasks.data.sources.multimedeval.mammography import read_dicom
 
         image = read_dicom(path)
     else:

@@ -6,9 +6,9 @@ import pytest
 
 from medtasks.audit.doctor.credentials import hub_token, readable_replies, remote_models
 from medtasks.audit.doctor.findings import State
-from medtasks.data.home import home
-from medtasks.data.journal import FOLDER_NAME as JOURNAL
-from medtasks.data.model_places import PLACES
+from medtasks.home import home
+from medtasks.net.journal import FOLDER_NAME as JOURNAL
+from medtasks.net.model_places import PLACES
 from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
 from medtasks.runs.saved_replies import save_reply
 

@@ -5,7 +5,7 @@ import pytest
 from medtasks.audit.doctor import task_names
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.task_names import collisions, foreign_names, own_files, own_names
-from medtasks.data.home import own_tasks_folder
+from medtasks.home import own_tasks_folder
 
 from .conftest import expect, only
 

@@ -7,9 +7,9 @@ from typing import Any
 from PIL import Image
 
 from medtasks.data.catalogue import Access
-from medtasks.data.home import own_tasks_folder
-from medtasks.data.image_store import ImageStore
-from medtasks.data.manifest import Manifest
+from medtasks.home import own_tasks_folder
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.schema import Columns
 from medtasks.data.store import publish, work_folder
 

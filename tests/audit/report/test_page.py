@@ -12,7 +12,7 @@ from medtasks import __version__
 from medtasks.audit.report.page import thumbnails, writing
 from medtasks.audit.report.page.writing import json_in_html, named_options, write_page
 from medtasks.audit.report.words import REASONS
-from medtasks.data.decoding import REFERENCE
+from medtasks.data.images.decoding import REFERENCE
 from medtasks.errors import MedTasksError
 
 from . import made_up_report as made_up

@@ -12,8 +12,8 @@ from medtasks.cli.main import app as command_line
 from medtasks.cli.select import _criteria
 from medtasks.cli.tree import options
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.selecting import choose
 from medtasks.data.store import load_documents
 from medtasks.tasks.task_files import task_file

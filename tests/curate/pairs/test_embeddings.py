@@ -11,7 +11,7 @@ from PIL import Image
 
 from medtasks.curate.pairs.embeddings import embedded, file_digests
 from medtasks.curate.pairs.encoders import Encoder
-from medtasks.data.home import HOME_VARIABLE
+from medtasks.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 
 from .. import tiny_encoders

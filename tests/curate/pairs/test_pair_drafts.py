@@ -11,7 +11,7 @@ from medtasks.curate.pairs.pair_drafts import PairReply, draft_of, draft_pairs
 from medtasks.curate.study import DRAFTS, ImagePair, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeRefused, MedTasksError, SourceError
-from medtasks.extract.reply_text import without_thoughts
+from medtasks.extract.reading.reply_text import without_thoughts
 
 from ...growth import assert_linear
 from ...scripted_server import Endpoint, serving

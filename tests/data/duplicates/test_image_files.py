@@ -11,8 +11,8 @@ from PIL import Image
 
 from medtasks.data.duplicates import image_files
 from medtasks.data.duplicates.image_files import CACHE_NAME, hash_images, images_below, read_image
-from medtasks.data.home import home
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.home import home
+from medtasks.data.images.strict_pillow import UnreadableImage
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
 
@@ -71,7 +71,7 @@ def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
-    from medtasks.data.multimedeval.mammography import read_dicom
+    from medtasks.data.sources.multimedeval.mammography import read_dicom
 
     from ...dicom_files import noise, put_dicom
 

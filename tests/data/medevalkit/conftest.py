@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 
 from ...tiny_medevalkit import put_source

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from medtasks.data.medevalkit.documents import FLAGS
-from medtasks.data.medevalkit.mmmu import SUBJECTS
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare, verify
+from medtasks.data.sources.medevalkit.kit_documents import FLAGS
+from medtasks.data.sources.medevalkit.mmmu import SUBJECTS
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
 from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated

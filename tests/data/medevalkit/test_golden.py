@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.decoding import decoded
-from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.images.decoding import decoded
+from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 
 SOURCES = {  # by the name of the set where it is recorded: dataset, folder of its source

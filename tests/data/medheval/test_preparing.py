@@ -5,9 +5,9 @@ import json
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE, MEDHEVAL, Access
-from medtasks.data.home import dataset_folder
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare, verify
+from medtasks.home import dataset_folder
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
 from medtasks.data.store import load_documents
 from medtasks.errors import UnknownName
@@ -153,8 +153,8 @@ def test_another_checksum(home, clone, refuses):
 
 
 def test_another_checksum_of_a_file_with_the_same_questions(home, clone, refuses, monkeypatch):
-    from medtasks.data.manifest import file_sha256
-    from medtasks.data.medheval import preparing
+    from medtasks.data.dataset_manifest import file_sha256
+    from medtasks.data.sources.medheval import preparing
 
     main, other, _ = CATALOGUE[MM].sha256
     (clone / other).parent.mkdir(parents=True)

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import csv_table
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.table_files import csv_table
 
 from ...multimedeval_sources import put_zip
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data import image_store
-from medtasks.data.decoding import decoded
-from medtasks.data.home import dataset_folder
+from medtasks.data.images import image_store
+from medtasks.data.images.decoding import decoded
+from medtasks.home import dataset_folder
 from medtasks.data.multimedeval import chest_xrays, mammography
-from medtasks.data.preparers import verify
+from medtasks.data.prepare.preparers import verify
 
 from ...damages import changed, content, parquet_rows, row, text
 from ...dicom_files import noise

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from medtasks.data.downloads import Published, download
+from medtasks.data.prepare.downloads import Published, download
 
 from ...local_server import LocalServer, QuietHandler, serving
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.folder import read_folder
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.sources.multimedeval.folder import read_folder
 from medtasks.errors import SourceError
 
 from ...multimedeval_sources import picture, put

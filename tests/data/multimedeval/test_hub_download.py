@@ -10,9 +10,9 @@ import pytest
 from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.downloads import hub_download, hub_revision
-from medtasks.data.multimedeval import question_sets
-from medtasks.data.preparation import Options, prepare_recipe
+from medtasks.data.prepare.downloads import hub_download, hub_revision
+from medtasks.data.sources.multimedeval import question_sets
+from medtasks.data.prepare.preparation import Options, prepare_recipe
 from medtasks.errors import SourceError
 
 from ...local_server import LocalServer, QuietHandler, serving

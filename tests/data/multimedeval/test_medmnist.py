@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.home import dataset_folder
-from medtasks.data.multimedeval import medmnist
-from medtasks.data.multimedeval.medmnist import CLASSES, read_array
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.home import dataset_folder
+from medtasks.data.sources.multimedeval import medmnist
+from medtasks.data.sources.multimedeval.medmnist import CLASSES, read_array
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 
 from ...damages import changed

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 
 AGREEMENT, PERSON = "needs credentials", "has to be downloaded by a person at "
 PHYSIONET = "https://physionet.org/content"

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data.home import dataset_folder
-from medtasks.data.multimedeval import pad_ufes
-from medtasks.data.multimedeval.pad_ufes import CLASSES, patient_history
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
+from medtasks.home import dataset_folder
+from medtasks.data.sources.multimedeval import pad_ufes
+from medtasks.data.sources.multimedeval.pad_ufes import CLASSES, patient_history
+from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 

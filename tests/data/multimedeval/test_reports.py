@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.home import dataset_folder
-from medtasks.data.preparation import Options, prepare_recipe
-from medtasks.data.preparers import prepare, recipe_of, verify
+from medtasks.home import dataset_folder
+from medtasks.data.prepare.preparation import Options, prepare_recipe
+from medtasks.data.prepare.preparers import prepare, recipe_of, verify
 from medtasks.data.store import load_documents
 
 from ...multimedeval_sources import csv_text, picture, put

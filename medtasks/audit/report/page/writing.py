@@ -18,8 +18,8 @@ from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
 from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
-from medtasks.data.decoding import Decoding
-from medtasks.data.home import written_whole
+from medtasks.data.images.decoding import Decoding
+from medtasks.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
 

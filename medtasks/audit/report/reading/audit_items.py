@@ -15,7 +15,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK
-from medtasks.data.volume_files import is_volume
+from medtasks.data.images.volume_files import is_volume
 from medtasks.errors import SourceError
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.prompts.images import image_path

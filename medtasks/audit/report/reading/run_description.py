@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from medtasks.audit.report.words import moment
-from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import Run

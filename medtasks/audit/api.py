@@ -1,0 +1,311 @@
+"""Scores, runs and comparisons from Python, as pandas DataFrames with the numbers that the commands print.
+
+Of credentialed data a DataFrame holds numbers, letters of options and hashed ids only, unless ``MEDTASKS_LOG_TEXT``
+allows its text. All errors that a user can cause are :class:`medtasks.errors.MedTasksError`. Task files in a folder of
+your own are found with ``include_path``; reading them can run their code.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from medtasks.audit.comparing import compare_all, compare_task
+from medtasks.audit.report.contents import RuleScores, Score
+from medtasks.audit.report.reading.audit_items import audit_items, picture_files
+from medtasks.audit.report.reading.recorded import (
+    rule_reports,
+    scores_by_id,
+    without_metrics,
+)
+from medtasks.audit.report.reading.run_description import run_notes
+from medtasks.audit.report.reading.task_reading import TaskReading, read_task
+from medtasks.audit.scoring import score_replies
+from medtasks.errors import RepliesError, UnknownName, unknown_name
+from medtasks.families.counts import is_failed, is_unjudged
+from medtasks.families.family import Reply
+from medtasks.metrics.metric import clustered
+from medtasks.runs.replies import take_answer_field
+from medtasks.runs.run import Run as RunOnDisk
+from medtasks.runs.run import TaskRun
+from medtasks.runs.run import read_run as read_recorded_run
+from medtasks.runs.sample_lines import SampleLine, Samples
+from medtasks.runs.sources import Source
+from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_files import including, scored_task, task_file
+
+Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFrame | pd.Series
+Folders: TypeAlias = str | Path | Sequence[str | Path]
+
+_SCORE_COLUMNS = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
+_SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` stand for
+_SAMPLE_COLUMNS = (
+    *("task", "row", "doc_id", "question", "options", "target", "reply"),
+    *("answer", "reason", "correct", "score", "images", "cluster_id"),
+)
+_TEST_COLUMNS = (
+    *("task", "row", "metric", "samples", "units", "first", "second", "difference", "low", "high"),
+    *("test", "p", "p_holm", "detectable"),
+)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of recorded replies to one task."""
+
+    task: str
+    rows: Mapping[str, RuleScores]  # by name of the reading, such as reference and robust
+    data: Mapping[str, Any]  # provenance of the data: fingerprint, whether it is complete or a drawn sample
+    answered: int  # number of questions with a reply
+    questions: int  # number of questions of the task
+    _reading: TaskReading = field(repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """Return one line per reading and metric: value, standard error, 95 % interval.
+
+        Shares are fractions, undefined numbers NaN.
+        """
+        lines: list[list[Any]] = []
+        for name, row in self.rows.items():
+            lines += _score_lines(self.task, name, row.rule, row.scores)
+        return pd.DataFrame(lines, columns=list(_SCORE_COLUMNS))
+
+    def samples(self) -> pd.DataFrame:
+        """Return one line per question and reading, with the columns of :meth:`Run.samples`."""
+        return _frame_of([self._reading])
+
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not."""
+
+    folder: Path
+    model: str  # empty where the run does not record it
+    tasks: tuple[str, ...]  # tasks and groups with scores or samples
+    notes: tuple[str, ...]  # damaged files, superseded results and the like, one sentence each
+    _recorded: RunOnDisk = field(repr=False)
+    _folders: Folders = field(repr=False)
+
+    def table(self) -> pd.DataFrame:
+        """Return the recorded scores: one line per task, reading and metric, with the columns of :meth:`Scores.table`.
+
+        An interval uses the number of clusters where the recorded replies confirm the score.
+        """
+        lines: list[list[Any]] = []
+        with _including(self._folders):
+            for recorded in self._recorded.tasks.values():
+                task = _task_or_none(recorded)
+                reports, _ = rule_reports(recorded, task, read_task(recorded, task).computed if task else {})
+                for report in reports:
+                    lines += _score_lines(recorded.name, report.name, report.rule, report.scores)
+        return pd.DataFrame(lines, columns=list(_SCORE_COLUMNS))
+
+    def samples(self, task: str | None = None) -> pd.DataFrame:
+        """Return one line per question and reading.
+
+        The columns are ``task``, ``row`` (name of the reading), ``doc_id``, ``question``, ``options``, ``target``,
+        ``reply``, ``answer`` (None if the reply has no valid answer), ``reason``, ``correct`` (None where an answer is
+        neither right nor wrong), ``score`` (of answers between right and wrong), ``images`` (paths), ``cluster_id``
+        (the unit that standard errors are clustered by), and the other columns of the data.
+
+        Args:
+            task: Name of one task; all tasks of medtasks by default.
+
+        Raises:
+            UnknownName: The run has no such task.
+        """
+        if task is not None and task not in self._recorded.tasks:
+            raise unknown_name("task", task, self._recorded.tasks)
+        with _including(self._folders):
+            chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
+            known = [(recorded, _task_or_none(recorded)) for recorded in chosen]
+            return _frame_of([read_task(recorded, own) for recorded, own in known if own is not None])
+
+
+def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
+    """Score replies to a task under each of its answer rules, as ``medtasks score`` does.
+
+    Args:
+        task: Name of one of our tasks, as in ``medtasks tasks``; its dataset has to be prepared.
+        replies: Texts of the model, one of:
+
+            - a list with one reply per question, in the order of the dataset;
+            - a dict or Series from ``doc_id`` to reply, for some or all questions;
+            - a DataFrame with columns ``doc_id`` (or ``id``, the published one) and ``reply``.
+
+            None (or NaN) is a failed sample: it counts in ``failed_samples`` and in no other metric.
+        answer_field: Replies are JSON objects, and only this field of each is scored. One without it is an empty reply.
+        include_path: Folders with task files of your own.
+
+    Raises:
+        RepliesError: A reply is no text, names no question or contradicts another one, their number is wrong, or none
+            has the answer field.
+        UnknownName: There is no such task.
+        DatasetNotPrepared: The dataset of the task is not prepared.
+        JudgeNotConfigured: A judge has to read the replies, and none is configured.
+    """
+    with _including(include_path):
+        chosen = scored_task(task)
+        documents = task_documents(chosen)
+        known = _by_id(replies, documents)
+        if answer_field is not None:
+            known = take_answer_field(known, answer_field)
+        answered = [document for document in documents if document["doc_id"] in known]
+        rows = score_replies(chosen, documents, known)
+        data = task_provenance(chosen, documents)
+        samples = Samples(replies=known, answered=dict.fromkeys(known, ""))
+        private = is_private_task(chosen, documents)
+        reading = TaskReading(TaskRun(task), chosen, private, data, documents, samples)
+        for name, (rule, by_id) in scores_by_id(chosen, answered, known).items():
+            reading.computed[name] = without_metrics(rule, by_id)
+        return Scores(task, rows, data, len(known), len(documents), reading)
+
+
+def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
+    """Read a run of ``medtasks run`` or ``lmms_eval`` from its folder (``--output_path``).
+
+    Args:
+        folder: Folder of the run.
+        model: The model to read, if the folder holds runs of several.
+        include_path: Folders with task files of your own that the run used.
+
+    Raises:
+        MedTasksError: There is no such folder, it holds no run, or runs of several models and ``model`` is not given.
+    """
+    with _including(include_path):
+        recorded = read_recorded_run(Path(folder), model)
+    return Run(recorded.folder, recorded.model, tuple(recorded.tasks), run_notes(recorded), recorded, include_path)
+
+
+def compare(
+    first: Run | str | Path,
+    second: Run | str | Path,
+    *,
+    task: str | None = None,
+    metrics: Sequence[str] = (),
+    include_path: Folders = (),
+) -> pd.DataFrame:
+    """Compare two runs on the questions that both answered, with paired tests, as ``medtasks compare`` does.
+
+    Args:
+        first: A run or its folder.
+        second: The other one; ``difference`` is second minus first.
+        task: Compare this task only; by default all tasks that the runs have in common.
+        metrics: Compare these metrics only, so that fewer tests are corrected for; by default the main ones.
+        include_path: Folders with task files of your own.
+
+    Returns:
+        One line per task, reading and metric. ``p_holm`` is corrected for all lines. ``units`` is the number of
+        independent clusters, ``detectable`` the smallest true difference found with 80 % power.
+
+    Raises:
+        RepliesError: The runs have no task in common, or none that can be compared.
+    """
+    with _including(include_path):
+        runs = {name: _source(run) for name, run in (("first", first), ("second", second))}
+        tasks = compare_all(runs, metrics)[0] if task is None else {task: compare_task(task_file(task), runs, metrics)}
+    tests = [
+        {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
+        for name, compared in tasks.items()
+        for test in compared.comparisons
+    ]
+    return pd.DataFrame(tests, columns=list(_TEST_COLUMNS))
+
+
+def _including(folders: Folders) -> AbstractContextManager[None]:
+    return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
+
+
+def _source(run: Run | str | Path) -> Source:
+    return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
+
+
+def _task_or_none(recorded: TaskRun) -> TaskFile | None:
+    """Return the task file of a recorded task; None for a group and for a task that medtasks cannot score."""
+    try:
+        task = task_file(recorded.name)
+    except UnknownName:
+        return None
+    return None if task.kind == "group" or task.only_harness else task
+
+
+def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
+    """Return replies by document id."""
+    id_column = "doc_id"
+    if isinstance(replies, pd.DataFrame):
+        if "doc_id" not in replies.columns and {"id", "reply"} <= set(replies.columns):
+            id_column = "id"
+        if missing := {id_column, "reply"} - set(replies.columns):
+            raise RepliesError(f"the DataFrame of replies has no column {sorted(missing)}; it needs doc_id and reply")
+        pairs: Iterable[tuple[Any, Any]] = zip(replies[id_column], replies["reply"], strict=True)
+    elif isinstance(replies, Mapping | pd.Series):
+        pairs = replies.items()
+    elif isinstance(replies, str) or len(replies) != len(documents):
+        count = "one text" if isinstance(replies, str) else f"{len(replies)} replies"
+        raise RepliesError(
+            f"the task asks {len(documents)} questions, but {count} came; give a list with one reply per question, or "
+            f"a dict from doc_id to reply"
+        )
+    else:
+        pairs = zip((document["doc_id"] for document in documents), replies, strict=True)
+    known = {str(document["doc_id"]): None for document in documents}
+    found: dict[str, Reply] = {}
+    for given, text in pairs:
+        doc_id = SampleLine(f"the reply to '{given}'", "", {id_column: given}).document_id(documents, known)
+        if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
+            raise RepliesError(f"the reply to '{given}' is no text but {type(text).__name__}; give a text or None")
+        reply = Reply.of_text(text if isinstance(text, str) else None)
+        if found.setdefault(doc_id, reply) != reply:
+            raise RepliesError(f"there are two different replies to '{given}'; give one per question")
+    if not found:
+        raise RepliesError("there are no replies; give at least one")
+    return found
+
+
+def _score_lines(task: str, row: str, rule: str, scores: Iterable[Score]) -> list[list[Any]]:
+    return [[task, row, rule, score.metric, score.value, score.error, score.low, score.high] for score in scores]
+
+
+def _frame_of(readings: Sequence[TaskReading]) -> pd.DataFrame:
+    lines = [line for reading in readings for line in _sample_lines(reading)]
+    others = dict.fromkeys(name for line in lines for name in line if name not in _SAMPLE_COLUMNS)
+    return pd.DataFrame(lines, columns=[*_SAMPLE_COLUMNS, *others]).convert_dtypes()
+
+
+def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
+    paths = picture_files(reading)
+    by_row = {row: list(computed.samples.values()) for row, computed in reading.computed.items()}
+    clusters = {
+        row: dict(zip(reading.computed[row].samples, (one.get("cluster_id") for one in clustered(scores)), strict=True))
+        for row, scores in by_row.items()
+    }
+    for item, document in zip(audit_items(reading), reading.answered, strict=True):
+        doc_id = str(document["doc_id"])
+        reply = reading.samples.replies.get(doc_id, Reply())
+        text = None if reply.failed or reading.withheld else reply.text
+        shown = {
+            "doc_id": item.doc_id,
+            "question": item.question,
+            "options": list(item.options),
+            "target": item.key,
+            "reply": list(item.losses) or text,
+            "images": [str(paths[key]) for key in item.images if key in paths],
+        }
+        others = {} if reading.withheld else {name: document[name] for name in document if name not in _SHOWN_AS}
+        for row, answer in item.answers.items():
+            score = reading.computed[row].samples[doc_id]
+            read = {
+                "answer": answer.value,
+                "reason": answer.reason,
+                "correct": None if is_failed(score) or is_unjudged(score) else answer.right,
+                "score": answer.score,
+                "cluster_id": clusters[row][doc_id],
+            }
+            yield {**others, "task": reading.task.name, "row": row, **shown, **read}

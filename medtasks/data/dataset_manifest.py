@@ -1,0 +1,154 @@
+"""What a prepared dataset is: where it came from, how large it is, and a fingerprint of its text and pixels."""
+
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule, decoded
+from medtasks.home import dataset_folder, dataset_holding
+from medtasks.data.images.image_store import VOLUME, ImageFacts, image_facts
+from medtasks.data.images.volume_files import is_volume, volume_digests
+from medtasks.errors import SourceError
+
+FILE_NAME = "manifest.json"
+
+
+class Manifest(BaseModel):
+    """Facts recorded when a dataset was prepared; the harness writes them into every result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str  # catalogue name
+    source: str  # folder or address the data came from
+    revision: str  # of the source, or ``"local"``
+    access: str
+    sample: bool  # True for drawn stand-in data: scores on it say nothing about a model
+    complete: bool  # True when no row of the source was left out
+    rows: int
+    images: int  # distinct ones
+    text_sha256: str  # fingerprint of all columns but the image bytes, independent of row order
+    pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
+    left_out: tuple[str, ...] = ()  # what was left out and why, one sentence each
+    selected_from: str | None = None  # the dataset this one is a part of; the images stay there
+    selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
+    # how models see the images, see :mod:`medtasks.data.images.decoding`; what was prepared before there was a choice has the
+    # references' rule
+    image_rule: ImageRule = ImageRule.REFERENCE
+    image_range: tuple[float, float] | None = None  # black and white, of images with more than 8 bits
+    image_conversions: Mapping[str, int] = {}  # how many images each was done with; of one, several may be
+
+    @property
+    def decoding(self) -> Decoding:
+        """How its images are decoded."""
+        return Decoding(self.image_rule, self.image_range)
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits that change when any text or any pixel changes."""
+        return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest into the folder of a dataset."""
+        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Read the manifest of a prepared dataset; FileNotFoundError without one, SourceError if it is damaged."""
+        path = folder / FILE_NAME
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValueError as error:  # pydantic's ValidationError is one, too
+            raise SourceError(
+                f"{path} is damaged; prepare the dataset again: medtasks data prepare {folder.name}"
+            ) from error
+
+
+def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+    """Return what a manifest says of documents, and of the images they show by image id."""
+    return {
+        "rows": len(documents),
+        "images": len(images),
+        "text_sha256": text_fingerprint(documents),
+        "pixels_sha256": pixels_fingerprint(images),
+        "image_conversions": counted_conversions(facts.conversions for facts in images.values()),
+    }
+
+
+def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return the SHA-256 of the documents' columns, whatever their order.
+
+    Digests of image files do not count where a document lists several: some of these files are written here, and
+    another build of the compression library writes other bytes for the same pixels.
+    """
+    digests = []
+    for document in documents:
+        left_out = "image_sha256" if "image_files" in document else None
+        columns = {column: value for column, value in document.items() if column != left_out}
+        digests.append(hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).digest())
+    digests.sort()
+    return hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_facts(path: Path, decoding: Decoding) -> ImageFacts:
+    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
+    if is_volume(path):
+        return ImageFacts(volume_digests(path).voxels, (VOLUME,))
+    return image_facts(decoded(path, decoding))
+
+
+def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
+    """Combine the digests of images, keyed by image id, into one."""
+    lines = "".join(f"{image_id}:{facts.sha256}\n" for image_id, facts in sorted(images.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
+    """Return what is done with how many images, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for conversions in images:
+        counts.update(conversions)
+        counts[AS_STORED] += set(conversions) <= {NEARLY_FLAT}
+    return dict(sorted((+counts).items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def described_images(data: Mapping[str, Any]) -> str:
+    """Return what a manifest, or its copy in a result, says of the images, in words; nothing where nobody counted.
+
+    Example:
+        >>> described_images({"image_rule": "linear", "image_conversions": {"8 bits as stored": 7, "P to RGB": 1}})
+        'linear: 8 bits as stored (7), P to RGB (1)'
+    """
+    counts = data.get("image_conversions") or {}
+    done = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """Return what :meth:`Manifest.read` does; the file is read once unless it changes."""
+    return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
+
+
+def decoding_of_file(file: Path) -> Decoding:
+    """Return how an image file is decoded: as the prepared dataset says in whose folder it lies, else linearly."""
+    name = dataset_holding(file.absolute())
+    try:
+        return manifest_of(dataset_folder(name)).decoding if name else LINEAR
+    except (OSError, SourceError):
+        return LINEAR
+
+
+@functools.lru_cache(maxsize=64)
+def _read(folder: Path, modified: int) -> Manifest:
+    return Manifest.read(folder)

@@ -1,0 +1,279 @@
+"""What a model sees of an image file: RGB pixels of 8 bits, by one of two rules.
+
+==========================  =======================================  ===========================================
+the file holds              ``linear``                               ``reference``
+==========================  =======================================  ===========================================
+grey or RGB of 8 bits       as it is                                 as it is
+1 bit, palette, YCbCr, LAB  black and white; its colours             the same
+CMYK                        to RGB, without its colour profile       the same
+more than 8 bits            scaled, :mod:`medtasks.data.images.deep_images` cut off at 255; 16-bit colours lose the low byte
+transparency                onto black                               dropped: hidden colours appear
+EXIF orientation            turned upright                           ignored, but in TIFF
+several frames              the first                                the first
+DICOM                       windowed, :mod:`medtasks.data.images.dicom`     not read
+==========================  =======================================  ===========================================
+
+``reference`` is Pillow's ``convert("RGB")``, with which the published toolkits read their images; the catalogue's
+datasets keep it, so that their numbers and fingerprints stay what they are. ``linear`` is for everything else.
+
+Transparency goes onto black because that is the ground of radiographs, scans and fundus images, and because most
+programs write black below it, so that both rules agree on most files. Colour profiles (ICC) are ignored by both rules.
+A strict decoder is part of both: a cut file is an error, whatever the process is set to.
+"""
+
+import contextlib
+import enum
+import math
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from medtasks.data.images.strict_pillow import (
+    ON_BLACK,
+    NoReader,
+    Range,
+    Source,
+    UnclearRange,
+    UnreadableImage,
+    strict_decoding,
+)
+from medtasks.errors import MedTasksError
+
+AS_STORED = "8 bits as stored"
+"""What is said of an image with which nothing was done."""
+NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
+"""What is said of an image of which a model sees next to nothing, after what was done with it."""
+_LEAST_SPAN = 32
+
+_BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
+_PLAIN = ("1", "L", "RGB", "LA", "RGBA", "La", "RGBa")
+_PALETTES = ("P", "PA")
+_BITS, _ORIENTATION, _PLANAR, _FORMAT = 258, 274, 284, 339  # TIFF tags, the second of EXIF, too
+_SIGNED = 2
+_HEAD_BYTES = 132
+_TURNED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_LYING = [_TURNED[orientation] for orientation in (5, 6, 7, 8)]
+
+
+class ImageRule(enum.StrEnum):
+    """How the pixels of a file become what a model sees."""
+
+    REFERENCE = "reference"
+    LINEAR = "linear"
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A rule and what a user knows about the images."""
+
+    rule: ImageRule = ImageRule.LINEAR
+    value_range: Range | None = None  # black and white, of images with more than 8 bits; None: as files say
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
+        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither."""
+        rule, given = settings.get("image_rule"), settings.get("image_range")
+        if rule is None and given is None:
+            return None
+        if rule is not None and rule not in list(ImageRule):
+            raise MedTasksError(f"image_rule is {rule!r}; it can be {' or '.join(ImageRule)}")
+        chosen = ImageRule(rule or ImageRule.LINEAR)
+        if given is None:
+            return cls(chosen)
+        numbers = given if isinstance(given, list | tuple) and {int, float}.issuperset(map(type, given)) else ()
+        if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
+            raise MedTasksError(
+                f"image_range is {given!r}; it must be [LOW, HIGH], the values that are black and white"
+            )
+        if chosen is ImageRule.REFERENCE:
+            raise MedTasksError("image_range is for the image_rule linear; reference cuts values off at 255")
+        return cls(chosen, (float(numbers[0]), float(numbers[1])))
+
+
+REFERENCE = Decoding(ImageRule.REFERENCE)
+LINEAR = Decoding()
+
+
+@dataclass(frozen=True)
+class DecodedImage:
+    """What a model sees of a file."""
+
+    pixels: Image.Image  # RGB
+    size: tuple[int, int]  # width and height of the whole image; ``pixels`` may have been asked for smaller
+    conversions: tuple[str, ...] = ()  # what was done with the file's values; empty for 8 bits as stored
+
+
+def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
+    """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnclearRange: Nothing says which values of an image with more than 8 bits are black and white.
+        UnreadableImage: The file is truncated, damaged or no image. The message names no file.
+    """
+    try:
+        with strict_decoding():
+            seen = _decoded(source, decoding, side)
+            return replace(seen, conversions=(*seen.conversions, *flat_mark(seen.pixels)))
+    except (FileNotFoundError, UnreadableImage):
+        raise
+    except _BROKEN as error:
+        if isinstance(error, UnidentifiedImageError):
+            cause = "it is no image that can be read"
+        elif isinstance(error, Image.DecompressionBombError):
+            cause = f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
+        else:  # without the file, which Pillow calls as it was given it: mostly a stream or a copy
+            words = error.strerror if isinstance(error, OSError) else None
+            cause = words or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
+        raise UnreadableImage(cause) from error
+
+
+def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
+    """Decode an image to look at it or compare it: one of an unclear range, which no model would see, is stretched."""
+    try:
+        return decoded(source, decoding, side)
+    except UnclearRange as unclear:
+        low, high = unclear.found
+    seen = decoded(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
+    return DecodedImage(seen.pixels, seen.size, ("scaled from its least to its largest value", *seen.conversions[1:]))
+
+
+def mend_of(error: OSError) -> str | None:
+    """Return what is amiss with all images of one kind, and what mends it; None where the one file is broken."""
+    if isinstance(error, UnclearRange):
+        return "nothing says which values of an image are black and white; save it with 8 bits"
+    return str(error) if isinstance(error, NoReader) else None
+
+
+def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
+    """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range; else nothing."""
+    extrema: Iterator[Any] = (pixels.getchannel(band).getextrema() for band in pixels.getbands())
+    return (NEARLY_FLAT,) if all(high - low < _LEAST_SPAN for low, high in extrema) else ()
+
+
+def is_whole_image(source: Source) -> bool:
+    """Return whether ``source`` decodes completely."""
+    try:
+        decoded(source, REFERENCE)
+    except OSError:
+        return False
+    return True
+
+
+def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedImage:
+    try:
+        image = Image.open(source)
+    except UnidentifiedImageError:
+        if decoding.rule is ImageRule.REFERENCE or not is_dicom(_head(source)):
+            raise
+        from medtasks.data.images.dicom import windowed  # brings NumPy, which most images and commands do without
+
+        pixels, done = windowed(source, decoding.value_range)
+        return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
+    with image:
+        size = image.size
+        # How a file that was opened, and not decoded yet, holds its values, in Pillow's words.
+        tiles = getattr(image, "tile", None)
+        args = tiles[0].args if tiles else ""
+        raw = str(args[0] if isinstance(args, tuple) and args else args or "")
+        if side is not None:
+            image.draft(None, (side, side))
+        if decoding.rule is ImageRule.REFERENCE:
+            pixels, done = _as_references_do(image, raw)
+            turn = None
+        else:
+            pixels, done = _linear(image, raw, source, decoding.value_range)
+            turn = _turn(image)
+            if turn is not None:
+                done.append("EXIF orientation applied")
+                size = size[::-1] if turn in _LYING else size
+                pixels = pixels.transpose(turn)
+        if image.mode in _PALETTES:
+            done.append("palette to its colours")
+        elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
+            done.append(f"{image.mode} to RGB")
+        with contextlib.suppress(*_BROKEN):
+            # The frames of a PSD file are its layers, of which the first one shows all.
+            if getattr(image, "is_animated", False) and image.format != "PSD":
+                done.append("first of several frames")
+        return DecodedImage(pixels, size, tuple(done))
+
+
+def _linear(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
+        raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
+    if _is_deep(image, raw):
+        from medtasks.data.images.deep_images import scaled
+
+        pixels, done = scaled(image, raw, source, given)
+        return pixels.convert("RGB"), done
+    if tags.get(_FORMAT, (1,))[0] == _SIGNED:
+        raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
+    if not image.has_transparency_data:
+        return image.convert("RGB"), []
+    opaque = image.convert("RGBA")
+    alpha = opaque.getchannel("A")
+    if alpha.getextrema()[0] == 255:
+        return opaque.convert("RGB"), []
+    ground = Image.new("RGB", image.size)
+    ground.paste(opaque.convert("RGB"), mask=alpha)
+    return ground, [ON_BLACK]
+
+
+def _as_references_do(image: Image.Image, raw: str) -> tuple[Image.Image, list[str]]:
+    pixels = image.convert("RGB")
+    done = []
+    if image.mode.startswith(("I", "F")):
+        done.append("more than 8 bits cut off at 255")
+    elif _is_deep(image, raw):
+        done.append("low byte of 16 bits dropped")
+    # Nothing below changes pixels, and nothing that is wrong with a file's remarks makes it unreadable.
+    with contextlib.suppress(*_BROKEN):
+        if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
+            done.append("transparency dropped")
+    if _turn(image) is not None:
+        done.append("EXIF orientation ignored")
+    return pixels, done
+
+
+def _is_deep(image: Image.Image, raw: str) -> bool:
+    """Return whether an image has more than 8 bits per value that reach Python, or could."""
+    return image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """Return how an image that was decoded stands upright; TIFF files have been turned by then."""
+    try:
+        return _TURNED.get(image.getexif().get(_ORIENTATION, 1))
+    except (*_BROKEN, LookupError, TypeError):
+        return None
+
+
+def is_dicom(head: bytes) -> bool:
+    """Return whether a file is one of DICOM, by its beginning."""
+    return head[:_HEAD_BYTES].endswith(b"DICM") and len(head) >= _HEAD_BYTES
+
+
+def _head(source: Source) -> bytes:
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            return stream.read(_HEAD_BYTES)
+    source.seek(0)
+    head = source.read(_HEAD_BYTES)
+    source.seek(0)
+    return head

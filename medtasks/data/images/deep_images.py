@@ -1,0 +1,168 @@
+"""Images of more than 8 bits per value, scaled linearly to 8 bits.
+
+Black and white come from what the file says, never from its own darkest and brightest value, which would make a normal
+and an overexposed image look the same:
+
+- PNG: all 16 bits; with an ``sBIT`` chunk of fewer bits, these, unless a value exceeds them: then the values were
+  stretched to 16 bits as the PNG specification asks.
+- TIFF: ``SMinSampleValue`` and ``SMaxSampleValue``; else ``BitsPerSample``, or ``MaxSampleValue`` where it is all ones
+  (4095 names a bit depth; 3187 is a statistic of the values, which TIFF 6.0 forbids to show by).
+- JPEG 2000, PGM: 16 bits, to which Pillow stretches whatever the file has.
+- Floats from 0 to 1: this range.
+
+Refused are floats beyond 0 to 1, signed values and 32 bits, and values that span less than a quarter of their range
+(mostly 10 to 14 of 16 bits, or Hounsfield units with an offset), which a model would see almost flat; the range can be
+given.
+
+Pillow itself reads 16 bits per colour as 8 by dropping the low byte. Here both bytes count.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from medtasks.data.images.strict_pillow import ON_BLACK, Range, Source, UnclearRange
+
+_LEAST_USED = 1 / 4  # of the range; 14 of 16 bits stay below
+_BITS, _WHITE_IS_ZERO, _FORMAT = 258, 262, 339  # TIFF tags
+_MAX_SAMPLE, _S_MIN_SAMPLE, _S_MAX_SAMPLE = 281, 340, 341
+_UNSIGNED = 1
+_FULL = 16  # bits
+
+
+def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
+    """Return an image of more than 8 bits in 8: grey or RGB, on black where it is transparent; and what was done.
+
+    ``image`` comes from ``source``, is opened and is decoded here; ``raw`` is how the file holds its values, in
+    Pillow's words; ``given`` are the values that are black and white, where a user knows better than the file. Without
+    these an UnclearRange says that nothing tells them; another OSError, that the file is damaged.
+    """
+    values, alpha = _samples(image, raw, source)
+    depths = _significant_bits(source) if image.format == "PNG" else ()
+    if given is not None:
+        (low, high), done = given, f"more than 8 bits scaled from {given[0]:g}..{given[1]:g}, as given"
+    else:
+        (low, high), done = _file_range(image, values, depths)
+        least, largest = _ends(values)
+        if 0 < largest - least < (high - low) * _LEAST_USED:
+            raise UnclearRange(
+                f"its values go from {least:g} to {largest:g} only, so that a model would see it almost flat ({done})",
+                (least, largest),
+            )
+    share = to_unit(values, low, high)
+    if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
+        share = 1 - share
+    conversions = [done]
+    if alpha is not None:
+        opacity = to_unit(alpha, 0, 2 ** _used_bits(alpha, depths[-1:]) - 1)
+        if opacity.min() < 1:
+            conversions.append(ON_BLACK)
+            if not raw.startswith("RGBa"):  # these are multiplied already
+                share = share * (opacity if share.ndim == 2 else opacity[..., None])
+    return from_unit(share), conversions
+
+
+def to_unit(values: Any, low: float, high: float) -> Any:
+    """Return values as fractions of a range, those beyond it cut off; what is no number is the lowest."""
+    numbers = np.nan_to_num(np.asarray(values, np.float64), nan=low, posinf=high, neginf=low)
+    return np.clip((numbers - low) / (high - low), 0, 1)
+
+
+def from_unit(share: Any) -> Image.Image:
+    """Return fractions as an image of 8 bits, rounded to the nearest."""
+    return Image.fromarray((share * 255 + 0.5).astype(np.uint8))
+
+
+def _ends(values: Any) -> Range:
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+
+
+def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
+    """Return the values (rows x columns, for colours x 3), and the opacity in 16 bits or None."""
+    image.load()
+    clear = image.info.get("transparency")
+    if image.mode not in ("RGB", "RGBA"):
+        grey = np.asarray(image)
+        grey = grey.view(np.uint32) if raw == "I;32N" else grey
+        return grey, None if clear is None else np.where(grey == clear, 0, 2**_FULL - 1)
+    if raw.startswith("LA"):  # four bytes per pixel, as in RGBA: the same filters apply
+        pixels = _decoded_as(source, "RGBA").astype(np.uint16)
+        return pixels[..., 0] << 8 | pixels[..., 1], pixels[..., 2] << 8 | pixels[..., 3]
+    # Both orders of bytes are asked for, and Pillow keeps the first byte of one and the second of the other.
+    layout = raw.partition(";")[0].replace("a", "A")
+    first, second = (_decoded_as(source, f"{layout};16{order}").astype(np.uint16) for order in "BL")
+    big_endian = raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
+    pixels = first << 8 | second if big_endian else second << 8 | first
+    if image.mode == "RGBA":
+        return pixels[..., :3], pixels[..., 3]
+    return pixels, None if clear is None else np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
+
+
+def _decoded_as(source: Source, raw: str) -> Any:
+    with Image.open(source) as image:
+        file: Any = image
+        file.tile = [
+            tile._replace(args=raw if isinstance(tile.args, str) else (raw, *tile.args[1:])) for tile in file.tile
+        ]
+        return np.array(image)
+
+
+def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
+    """Return what is black and white by the file's own words, and these words."""
+    if image.format == "PNG":
+        return _of_bits(_used_bits(values, depths[:3] if values.ndim == 3 else depths[:1]))
+    if image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
+        return _of_bits(_FULL)
+    if image.format != "TIFF":
+        return _guessed(values)
+    tags = image.tag_v2
+    low, high = tags.get(_S_MIN_SAMPLE), tags.get(_S_MAX_SAMPLE)
+    kind, bits = max(tags.get(_FORMAT, (_UNSIGNED,))), max(tags.get(_BITS, (1,)))
+    low = (0,) if low is None and kind == _UNSIGNED else low
+    if low is not None and high is not None and min(low) < max(high):
+        return (float(min(low)), float(max(high))), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
+    if kind != _UNSIGNED or bits > _FULL:
+        return _guessed(values)
+    largest = int(max(tags.get(_MAX_SAMPLE, (0,))))
+    named = largest.bit_length() if largest & (largest + 1) == 0 else 0
+    return _of_bits(_used_bits(values, (named or bits,), bits))
+
+
+def _guessed(values: Any) -> tuple[Range, str]:
+    least, largest = _ends(values)
+    if values.dtype.kind == "f" and least >= 0 and largest <= 1:
+        return (0.0, 1.0), "floats scaled from 0..1"
+    kind = "floats" if values.dtype.kind == "f" else "signed or 32-bit values"
+    raise UnclearRange(
+        f"its {kind} go from {least:g} to {largest:g}, and no bit depth gives their range", (least, largest)
+    )
+
+
+def _of_bits(bits: int) -> tuple[Range, str]:
+    return (0.0, float(2**bits - 1)), f"{bits} bits scaled from 0..{2**bits - 1}"
+
+
+def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
+    """Return how many bits a file says its values have; all, where a value exceeds that."""
+    bits = max(named, default=full)
+    return bits if 0 < bits < full and int(values.max()) < 2**bits else full
+
+
+def _significant_bits(source: Source) -> tuple[int, ...]:
+    """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
+    if isinstance(source, Path):
+        data = source.read_bytes()
+    else:
+        source.seek(0)
+        data = source.read()
+    at = 8
+    while at + 8 <= len(data) and (name := data[at + 4 : at + 8]) != b"IDAT":
+        length = int.from_bytes(data[at : at + 4], "big")
+        if name == b"sBIT":
+            return tuple(data[at + 8 : at + 8 + length])
+        at += 12 + length
+    return ()

@@ -1,0 +1,253 @@
+"""Downloading published files: one large file in pieces, resumable; or a dataset's files from the Hugging Face Hub."""
+
+import contextlib
+import errno
+import fnmatch
+import functools
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+import tenacity
+from tqdm import tqdm
+from urllib3 import Retry
+from urllib3.exceptions import InvalidHeader
+
+from medtasks.data.catalogue import DatasetInfo
+from medtasks.data.dataset_manifest import file_sha256
+from medtasks.errors import SourceError
+
+_ATTEMPTS = 5
+_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 60.0
+_LONGEST_RETRY_AFTER_S = 300.0
+_TIMEOUT_S = (10.0, 60.0)  # to connect, between two pieces
+_PIECE = 1 << 20  # bytes
+_WORTH_ANOTHER_TRY = frozenset({408, 416, 429})  # and all from 500
+_HUB = "https://huggingface.co/datasets/"
+_REVISION = "REVISION"  # file beside the downloaded ones
+
+
+class Failure(Exception):
+    """A request failed for good."""
+
+
+class Transient(Failure):
+    """Another try may succeed, though not before ``retry_after_s`` seconds."""
+
+    def __init__(self, cause: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(cause)
+        self.retry_after_s = retry_after_s
+
+
+class Unreachable(Transient):
+    """No answer at all."""
+
+
+def patiently(attempts: int, backoff_s: float, stop: threading.Event | None = None) -> tenacity.Retrying:
+    """Return what calls a request again while its failures are :class:`Transient`, until ``stop`` is set.
+
+    It waits ``backoff_s`` before the second try; twice as long before every further one, or as a server asks.
+    """
+    stop, backoff = stop or threading.Event(), tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
+
+    def wait_s(state: tenacity.RetryCallState) -> float:
+        asked = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
+        return max(backoff(state), min(asked, _LONGEST_RETRY_AFTER_S))
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Transient),
+        stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_when_event_set(stop),
+        wait=wait_s,
+        sleep=tenacity.sleep_using_event(stop),
+        reraise=True,
+    )
+
+
+@contextlib.contextmanager
+def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[requests.Response]:
+    """Send a request and yield its answer, ``what`` it asks for; also what breaks off while reading is a Failure."""
+    try:
+        answer = request()
+    except requests.RequestException as error:
+        raise Unreachable(f"no answer: {_root_cause(error)}") from error
+    with answer:
+        try:
+            yield answer
+        except requests.HTTPError as error:
+            status, cause = answer.status_code, f"HTTP {answer.status_code} for {what}"
+            if status < 500 and status not in _WORTH_ANOTHER_TRY:
+                raise Failure(cause) from error
+            raise Transient(cause, _retry_after_s(answer)) from error
+        except requests.RequestException as error:  # urllib3 compares with Content-Length
+            raise Transient(f"{what} broke off: {_root_cause(error)}") from error
+
+
+def _retry_after_s(answer: requests.Response) -> float:
+    try:
+        return Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
+    except InvalidHeader:
+        return 0.0
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return error
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file on the web."""
+
+    url: str
+    md5: str | None = None  # digest its publisher states; None: not known
+    sha256: str | None = None  # the same with SHA-256
+
+    def matches(self, path: Path) -> bool:
+        """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""
+        plain_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
+        for published, kind in ((self.md5, plain_md5), (self.sha256, hashlib.sha256)):
+            if published is not None:
+                with path.open("rb") as stream:
+                    if hashlib.file_digest(stream, kind).hexdigest() != published:
+                        return False
+        return True
+
+
+def download(published: Published, target: Path, backoff_s: float | None = None) -> Path:
+    """Download a file to ``target`` unless it is there; an interrupted download goes on where it stopped.
+
+    What has arrived so far lies beside it in ``<name>.part``. A SourceError says that the server cannot be reached or
+    has no such file, which its cause tells, or that what arrived is not the published file; an OSError that the disk is
+    full.
+    """
+    if target.is_file() and published.matches(target):
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.part")
+    try:
+        patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(_continue, published.url, partial)
+    except Failure as failure:
+        error = failure.__cause__
+        what = f"HTTP {error.response.status_code}" if isinstance(error, requests.HTTPError) else type(error).__name__
+        raise SourceError(
+            f"cannot download {target.name} from {published.url} ({what}); check the connection and run the same "
+            f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
+            f"the folder it lies in"
+        ) from error
+    if not published.matches(partial):
+        partial.unlink()
+        raise SourceError(f"{published.url} did not arrive as published (its checksum differs); try again later")
+    partial.replace(target)
+    return target
+
+
+def _continue(url: str, partial: Path) -> None:
+    arrived = partial.stat().st_size if partial.exists() else 0
+    # An encoded body would have another length than the file, and other offsets.
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
+    asking = functools.partial(requests.get, url, headers=headers, timeout=_TIMEOUT_S, stream=True)
+    with answer_to(asking, partial.stem) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            partial.unlink()
+        answer.raise_for_status()
+        resumed = answer.status_code == requests.codes.partial_content
+        total = int(answer.headers.get("Content-Length", 0)) + arrived * resumed
+        name = f"Downloading {partial.stem}"
+        with (
+            partial.open("ab" if resumed else "wb") as stream,
+            tqdm(
+                desc=name, total=total or None, initial=arrived * resumed, unit="B", unit_scale=True, disable=None
+            ) as bar,
+        ):
+            for piece in answer.iter_content(_PIECE):
+                bar.update(stream.write(piece))
+
+
+def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path], Path]:
+    """Return a function that brings the files of a dataset into a folder; each of ``patterns`` must match at least one.
+
+    It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
+    where it publishes no checksum, as for small files, with the catalogue's.
+    """
+
+    def download(folder: Path) -> Path:
+        repository = info.source.removeprefix(_HUB)
+        try:
+            commit, files = _listed(repository, info.revision, patterns)
+            for file in files:
+                _fetch(info, repository, commit, file, folder)
+        except SourceError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            why = str(error).strip().split("\n")[0] or type(error).__name__
+            raise SourceError(
+                f"cannot download '{info.name}' from {info.source} ({why}). What was fetched so far is kept: run the "
+                f"same command again when the Hub can be reached, or download {', '.join(patterns)} elsewhere and give "
+                f"their folder with --source"
+            ) from error
+        (folder / _REVISION).write_text(commit, encoding="utf-8")
+        return folder
+
+    return download
+
+
+def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
+    """Return a function that tells the revision of a source folder: the commit it was downloaded at, if it was.
+
+    Else it is the catalogue's where all files with a known checksum are the published ones, or ``"local"``.
+    """
+
+    def revision(source: Path) -> str:
+        note = source / _REVISION
+        if note.is_file():
+            return note.read_text(encoding="utf-8").strip()
+        published = bool(info.sha256) and source.is_dir()
+        return (
+            info.revision
+            if published and all(_is_published(source, *item) for item in info.sha256.items())
+            else "local"
+        )
+
+    return revision
+
+
+def _listed(repository: str, revision: str, patterns: Sequence[str]) -> tuple[str, list[Any]]:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    hub = HfApi()
+    # Asked for a known commit, too: without a network this fails at once, where listing tries again and again.
+    commit = str(hub.repo_info(repository, repo_type="dataset", revision=revision).sha)
+    tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
+    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+    needed: dict[str, Any] = {}
+    for pattern in patterns:
+        matching = fnmatch.filter(files, pattern)
+        if not matching:
+            raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
+        needed |= {path: files[path] for path in sorted(matching)}
+    return commit, list(needed.values())
+
+
+def _fetch(info: DatasetInfo, repository: str, commit: str, file: Any, folder: Path) -> None:
+    from huggingface_hub import hf_hub_download
+
+    path = Path(hf_hub_download(repository, file.path, repo_type="dataset", revision=commit, local_dir=folder))
+    wanted = file.lfs.sha256 if file.lfs else info.sha256.get(file.path)
+    if path.stat().st_size != file.size or wanted not in (None, file_sha256(path)):
+        path.unlink()  # so that the next attempt fetches it anew
+        raise SourceError(f"{_HUB}{repository} sent another {file.path} than it published; run the same command again")
+
+
+def _is_published(source: Path, name: str, sha256: str) -> bool:
+    path = source / name
+    path = path if path.is_file() else source / path.name
+    return path.is_file() and file_sha256(path) == sha256

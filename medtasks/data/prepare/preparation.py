@@ -1,0 +1,315 @@
+"""Preparing a dataset from rows: what every source has in common, whatever its format.
+
+A source's module only reads: it yields one :class:`Row` per published row, and says in each where it stands, so that
+every complaint can name file and row. For a benchmark that is a table, :class:`TableReader` needs only where its table
+lies, what a row becomes, and how its images are called and found.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from medtasks.data.catalogue import Access, DatasetInfo
+from medtasks.data.images.decoding import REFERENCE, Decoding
+from medtasks.data.prepare.downloads import hub_download, hub_revision
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.dataset_manifest import Manifest, measured
+from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
+from medtasks.data.store import SCRATCH, DocumentBatches, Documents, publish, work_folder
+from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
+from medtasks.data.prepare.table_files import SourceRow, Table
+from medtasks.errors import SourceError
+
+_NAMED = 3
+_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
+_AHEAD = 3 * _WORKERS  # rows read ahead of them
+_SAMPLE = "drawn sample of medtasks (no patient images)"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to prepare."""
+
+    source: Path | None = None  # laid out as it is published; None downloads what the licence allows
+    fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
+    allow_incomplete: bool = False  # even if rows are left out or fewer than published; the manifest says so
+    sample: bool = False  # the source is a drawn sample; results say so
+    # prepare from files that are not the published ones; the manifest's revision says so (MedHEval and GMAI-MMBench
+    # only)
+    allow_changed: bool = False
+    # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
+    images: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a source."""
+
+    # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
+    place: str
+    # columns of the dataset's schema except ``dataset`` and those about image files; None where the row cannot be used
+    document: Mapping[str, Any] | None
+    images: Sequence[StoredImage] = ()  # in the order they are shown
+    cause: str = ""  # why the row cannot be used, one sentence without a final stop
+    # the row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``, a text that
+    # fits several of them, and do not count as rows of the source
+    outside: bool = False
+
+
+def images_row(place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]) -> Row:
+    """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
+
+    The row is one without a document where an image is missing or broken; an OSError is about the disk.
+    """
+    stored = []
+    for name, add in adding:
+        try:
+            stored.append(add())
+        except FileNotFoundError:
+            return Row(place, None, cause=f"its image {name} is missing")
+        except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
+            said = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
+            return Row(place, None, cause=f"its image {name} {said} ({error})")
+    return shown_row(place, document, stored)
+
+
+def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredImage]) -> Row:
+    """Return a row that shows stored images; without an ``image_id``, those with equal files get one."""
+    shared = "+".join(image.image_id for image in images) or None
+    return Row(place, {**document, "image_id": document["image_id"] or shared}, images)
+
+
+def in_order(rows: Iterable[Callable[[], Row]]) -> Iterator[Row]:
+    """Ask for rows in several threads, a few ahead, and yield them in order."""
+    waiting: deque[Future[Row]] = deque()
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        for row in rows:
+            waiting.append(workers.submit(row))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+Reader = Callable[[Path, ImageStore], Iterable[Row]]
+Tables = Callable[[Path, str], Table]
+ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one dataset is read from its source."""
+
+    columns: Columns  # of its documents
+    test: Reader  # reads the evaluated rows, in published order
+    layout: str  # what the source folder holds, for messages: ``"the hub's parquet files test-*.parquet"``
+    # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
+    # gives none, with a note in the manifest.
+    demonstrations: Reader | None = None
+    hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
+    download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
+    revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
+    # what the manifest has to say of the documents, one sentence each
+    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()
+    decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
+    counted: bool = True  # whether its rows must be as many as the catalogue says
+    obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
+    # writes what else belongs into the dataset's folder, which is not in its place yet
+    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
+
+    @classmethod
+    def of_splits(
+        cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
+    ) -> "Recipe":
+        """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
+
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
+            table = tables(source, splits[position])
+            return rows(table.spread() if position else table.rows(), splits[position], source, images)
+
+        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
+
+    def of(self, info: DatasetInfo) -> "Recipe":
+        """Return the same recipe with what fetches its files from the Hub, if it names any."""
+        if not self.hub_files:
+            return self
+        return dataclasses.replace(self, download=hub_download(info, self.hub_files), revision=hub_revision(info))
+
+
+def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
+    """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
+
+    A SourceError says that the source is missing, malformed or incomplete, and names file and row; another
+    MedTasksError that the disk is full or another process prepares the same dataset.
+    """
+    if options.source is not None and not options.source.exists():
+        raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")
+    if options.source is None and recipe.download is None:
+        raise SourceError(recipe.obtaining or _how_to_obtain(info, recipe))
+    with work_folder(info.name, info.access) as work:
+        source = options.source
+        if source is None:
+            assert recipe.download is not None
+            folder = work / SCRATCH / "source"
+            folder.mkdir(parents=True, exist_ok=True)
+            source = recipe.download(folder)
+        images = ImageStore(work, recipe.decoding)
+        documents, causes, outside = _gather(info, recipe, recipe.test(source, images))
+        demonstrations, notes = _demonstrations(info, recipe, source, images)
+        if not documents:
+            why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
+            raise SourceError(f"'{info.name}': no usable row in the source ({why})")
+        left_out, found = [*causes], len(documents) + len(causes)
+        if recipe.counted and info.rows not in (None, found) and not options.sample:
+            left_out.append(f"the source holds {found} rows, the evaluated set {info.rows}")
+        if left_out and not options.allow_incomplete:
+            more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+            raise SourceError(
+                f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
+                f"the loss with --allow-incomplete"
+            )
+        used = _files(documents)
+        images.keep_only(used | _files(demonstrations))
+        facts = images.facts
+        tested = {image_key(file): facts[file] for file in used}
+        manifest = Manifest(
+            name=info.name,
+            source=_SAMPLE if options.sample else str(options.source.resolve()) if options.source else info.source,
+            revision=recipe.revision(source) if recipe.revision else "local" if options.source else info.revision,
+            access=info.access,
+            sample=options.sample,
+            complete=not left_out,
+            left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
+            image_rule=recipe.decoding.rule,
+            image_range=recipe.decoding.value_range,
+            **measured(documents, tested),
+        )
+        recipe.enclose(work, manifest)
+        publish(work, manifest, documents, recipe.columns, demonstrations)
+    return manifest
+
+
+def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
+    need = {
+        Access.CREDENTIALED: f"needs credentials: sign its agreement at {info.source}, download it there",
+        Access.GATED: f"has to be downloaded by a person at {info.source}",
+        Access.PUBLIC: f"has to be downloaded at {info.source}",
+    }[info.access]
+    return (
+        f"'{info.name}' ({info.description}) {need}, then run 'medtasks data prepare {info.name} --source DIR', where "
+        f"DIR holds {recipe.layout}"
+    )
+
+
+def _gather(info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
+    """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
+    documents = DocumentBatches(arrow_schema(recipe.columns))
+    causes: list[str] = []
+    outside: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for row in tqdm(rows, desc=f"Reading {info.name}", unit="row", leave=False, disable=None):
+        if row.outside:
+            outside[row.cause] += 1
+            continue
+        if row.document is None:
+            causes.append(f"{row.place}: {row.cause}" if row.place else row.cause)
+            continue
+        doc_id = row.document["doc_id"]
+        if doc_id in places:
+            raise SourceError(f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique")
+        places[doc_id] = row.place
+        shown = image_columns(recipe.columns, [(image.file, image.sha256) for image in row.images])
+        documents.append({**row.document, "dataset": info.name, **shown})
+    return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
+
+
+def _demonstrations(info: DatasetInfo, recipe: Recipe, source: Path, images: ImageStore) -> tuple[Documents, list[str]]:
+    """Return the few-shot examples; a training split that is missing or broken costs only them."""
+    if recipe.demonstrations is None:
+        return [], []
+    documents: Documents
+    try:
+        documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
+    except SourceError as error:
+        documents, causes = [], [str(error)]
+    if causes or not documents:
+        why = causes[0] if causes else "the source has no training split"
+        return [], [f"no few-shot demonstrations: {why}"]
+    return documents, []
+
+
+def _files(documents: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {file for document in documents for file in image_digests(document)}
+
+
+# Bytes of a file. Larger ones are decoded in a thread of their own, one at a time: each thread keeps the memory that it
+# needed once.
+_LARGE = 1 << 19
+
+ReadFile = Callable[[str], bytes]
+"""Reads a file of a source by its name, FileNotFoundError where there is none."""
+
+
+@contextlib.contextmanager
+def by_name(where: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
+    """Yield what reads one of these files."""
+
+    def read(name: str) -> bytes:
+        if name not in where:
+            raise FileNotFoundError(name)
+        return where[name]()
+
+    yield read
+
+
+class UnusableRow(Exception):
+    """A row has the form of the others and still gives no document; its text says why, without a final stop."""
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """How the rows of a benchmark's splits are read."""
+
+    columns: Columns  # of its documents
+    table: Tables  # finds a split in a source
+    document: Callable[[SourceRow, str], Document]  # what a row of a split becomes
+    # what a row calls its images, in the order they are shown
+    named: Callable[[SourceRow], Sequence[str]] = lambda row: ()
+    # opens the image files of a source
+    files: Callable[[Path], AbstractContextManager[ReadFile]] = lambda source: by_name({})
+    embedded: Sequence[str] = ()  # columns with an image file in each, or none; shown in this order
+
+    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+        """Read rows of a split."""
+        with self.files(source) as read, ThreadPoolExecutor(1) as alone:
+
+            def add(data: bytes) -> StoredImage:
+                return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
+
+            def storing(row: SourceRow) -> Callable[[], Row]:
+                """Return what stores the images of a row and makes it one of a dataset."""
+                try:
+                    document = self.document(row, split)
+                except UnusableRow as error:
+                    return functools.partial(Row, row.place, None, cause=str(error))
+                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                held = ((column, row.encoded(column)) for column in self.embedded)
+                adding += [(column, functools.partial(add, data)) for column, data in held if data is not None]
+                return functools.partial(images_row, row.place, adding, document)
+
+            yield from in_order(map(storing, rows))
+
+    def recipe(self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()) -> Recipe:
+        """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
+        recipe = Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
+        return dataclasses.replace(recipe, hub_files=hub_files)

@@ -1,0 +1,106 @@
+"""Which code prepares which dataset; parts of prepared datasets; and checking a prepared one."""
+
+import importlib
+from collections.abc import Callable, Iterator
+
+from tqdm import tqdm
+
+from medtasks.data.catalogue import CATALOGUE, dataset_info
+from medtasks.home import dataset_folder
+from medtasks.data.images.image_store import ImageFacts
+from medtasks.data.dataset_manifest import (
+    FILE_NAME,
+    Manifest,
+    file_sha256,
+    measured,
+    pixels_fingerprint,
+    read_facts,
+    text_fingerprint,
+)
+from medtasks.data.own_datasets import access_of, preparing_again
+from medtasks.data.prepare.preparation import Options, Recipe, prepare_recipe
+from medtasks.data.prepared import prepared_folder
+from medtasks.data.schema import SPLIT, image_digests, image_key
+from medtasks.data.selecting import Criteria, choose
+from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
+from medtasks.errors import SourceError
+
+_DEFAULTS = Options()
+
+
+def recipe_of(name: str, options: Options = _DEFAULTS) -> Recipe:
+    """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
+    reader = CATALOGUE[name].reader
+    package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
+    recipe: Recipe | Callable[[Options], Recipe]
+    recipe = importlib.import_module(f"medtasks.data.{reader}").RECIPES[name.removeprefix(f"{package}_")]
+    return (recipe if isinstance(recipe, Recipe) else recipe(options)).of(CATALOGUE[name])
+
+
+def prepare(name: str, options: Options) -> Manifest:
+    """Prepare dataset ``name``; UnknownName where there is none, MedTasksError where source or disk do not allow it."""
+    info = dataset_info(name)
+    if info.part_of is None:
+        return prepare_recipe(info, recipe_of(name, options), options)
+    whole = dataset_folder(info.part_of)
+    known = Manifest.read(whole).source if (whole / FILE_NAME).is_file() else None
+    if known is None or (options.source is not None and known != str(options.source.resolve())):
+        prepare(info.part_of, options)
+    return publish_part(info.part_of, info.selection, name)
+
+
+def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
+    """Make the documents of a prepared dataset that fit a dataset of their own, called ``name``.
+
+    ``criteria`` are wanted values by column; errors are those of :func:`medtasks.data.selecting.choose`, and another
+    MedTasksError that an image is broken or nothing can be written.
+    """
+    folder = prepared_folder(dataset)
+    whole = Manifest.read(folder)
+    documents = choose(load_documents(dataset), criteria)
+    files = sorted({file for document in documents for file in image_digests(document)})
+    facts = {}
+    for file in tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None):
+        try:
+            facts[image_key(file)] = read_facts(folder / file, whole.decoding)
+        except OSError as error:
+            raise SourceError(
+                f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
+            ) from error
+    manifest = whole.model_copy(
+        update={
+            "name": name,
+            **measured(documents, facts),
+            "selected_from": dataset,
+            "selection": {column: tuple(values) for column, values in criteria.items() if values},
+        }
+    )
+    with work_folder(name, access_of(dataset)) as work:
+        publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
+    return manifest
+
+
+def verify(name: str) -> Iterator[str]:
+    """Read a prepared dataset completely and yield one sentence for each thing that is not as its manifest says."""
+    folder = prepared_folder(name)
+    manifest = Manifest.read(folder)
+    documents = load_documents(name)
+    if len(documents) != manifest.rows:
+        yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
+    if text_fingerprint(documents) != manifest.text_sha256:
+        yield f"the text of {folder} has changed since it was prepared"
+    wanted = {file: digest for document in documents for file, digest in image_digests(document).items()}
+    images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
+    found: dict[str, ImageFacts] = {}
+    for file, digest in wanted.items():
+        path = images / file
+        try:
+            if file_sha256(path) != digest:
+                yield f"{path} has changed since it was prepared"
+            found[image_key(file)] = read_facts(path, manifest.decoding)
+        except FileNotFoundError:
+            yield f"{path} is missing"
+        except OSError as error:
+            yield f"{path} is broken ({error})"
+    if len(found) == len(wanted) and pixels_fingerprint(found) != manifest.pixels_sha256:
+        yield f"the images of {folder} decode to other pixels than when they were prepared"

@@ -1,0 +1,291 @@
+"""Rows of published tables (Parquet, CSV, JSON), each knowing the file and row it stands in.
+
+Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in. A file
+that is damaged or lacks a column, and a value of another type than asked for, is a SourceError that names file and row.
+"""
+
+import csv
+import functools
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from medtasks.data.safe_parsing import parse_json
+from medtasks.data.prepare.source_files import SourceFile, find_shards, not_found
+from medtasks.errors import SourceError
+
+_BATCH = 64  # rows
+_BUFFER = 1 << 20  # bytes
+DEMONSTRATIONS = 5
+_KINDS = {
+    type(None): "empty",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    bool: "a truth value",
+    int: "a number",
+    float: "a number",
+}
+
+ReadValues = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """One row."""
+
+    place: str  # file and row, counted from 1, for messages
+    index: int  # position in the table, from 0
+    values: Mapping[str, Any]
+
+    def error(self, what: str) -> SourceError:
+        """Build an error about this row. ``what`` must not quote the row: it may be a patient's."""
+        return SourceError(f"{self.place}: {what}")
+
+    def text(self, column: str) -> str:
+        """Return a text."""
+        value = self.values[column]
+        if not isinstance(value, str):
+            raise self.error(f"{column} is {kind_of(value)} and not a text")
+        return value
+
+    def one_of(self, column: str, known: Collection[str], complaint: str) -> str:
+        """Return one of the ``known`` texts; of any other one an error says ``complaint``, and which are known."""
+        value = self.text(column)
+        if value not in known:
+            raise self.error(f"{complaint} {', '.join(known)}")
+        return value
+
+    def optional_text(self, column: str) -> str | None:
+        """Return a text, or None where the column is missing or null."""
+        return None if self.values.get(column) is None else self.text(column)
+
+    def texts(self, column: str) -> list[str]:
+        """Return a list of texts."""
+        value = self.values[column]
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
+        return value
+
+    def encoded(self, column: str) -> bytes | None:
+        """Return the image file in a column as the Hub keeps it, or None where there is none."""
+        value = self.values.get(column)
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if data is not None and not isinstance(data, bytes):
+            raise self.error(f"{column} holds no image file")
+        return data if value is None else data or b""
+
+    def name(self, column: str) -> str:
+        """Return a text, or a whole number as one."""
+        return self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
+
+    def integer(self, column: str) -> int:
+        """Return a whole number."""
+        value = self.values[column]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(f"{column} is {kind_of(value)} and not a whole number")
+        return value
+
+
+class Table:
+    """One split of a dataset, from ``records``: the place of each row, in order, and what reads its columns.
+
+    Every row is met; the columns of those that are not wanted are not read.
+    """
+
+    def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
+        self._records = records
+
+    def count(self) -> int:
+        """Return the number of rows, without reading them where the format tells it."""
+        return sum(1 for _ in self._records())
+
+    def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order: those at the positions ``wanted``, by default all."""
+        for index, (place, values) in enumerate(self._records()):
+            if wanted is None or index in wanted:
+                yield SourceRow(place, index, values())
+
+    def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
+        """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
+        total = self.count()
+        return self.rows({int(position / count * total) for position in range(count)})
+
+
+class ParquetTable(Table):
+    """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
+
+    def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+        self._files, self._columns, self._optional = files, columns, optional
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return sum(self._opened(file).metadata.num_rows for file in self._files)
+
+    def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order, see :meth:`Table.rows`; row groups in which none is wanted are left out."""
+        behind = 0
+        for file in self._files:
+            opened, first = self._opened(file), behind
+            columns = [*self._columns, *(name for name in self._optional if name in opened.schema_arrow.names)]
+            for group in range(opened.num_row_groups):
+                positions = range(behind, behind + opened.metadata.row_group(group).num_rows)
+                behind = positions.stop
+                if wanted is not None and wanted.isdisjoint(positions):
+                    continue
+                batches = _batches(file, opened, group, columns)
+                rows = (batch.slice(offset, 1) for batch in batches for offset in range(batch.num_rows))
+                for row, index in zip(rows, positions, strict=False):
+                    if wanted is None or index in wanted:
+                        yield SourceRow(f"{file.name} row {index - first + 1}", index, row.to_pylist()[0])
+
+    def _opened(self, file: SourceFile) -> Any:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            # Pages come through a buffer: read whole, one column of images would be a gigabyte.
+            opened = ParquetFile(file.path, buffer_size=_BUFFER)
+        except (ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the file, not what is in it
+            raise SourceError(f"{file.path} is no whole parquet file; download it again") from error
+        check_columns(file.name, self._columns, opened.schema_arrow.names)
+        return opened
+
+
+def csv_table(
+    file: SourceFile,
+    columns: Collection[str],
+    belongs: Callable[[Mapping[str, str]], bool] | None = None,
+    *,
+    missing: str | None = "",
+) -> Table:
+    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true.
+
+    Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
+    """
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        name, number = file.name, 0
+        try:
+            with file.open() as stream, gzip.open(stream) if name.endswith(".gz") else nullcontext(stream) as plain:
+                text = io.TextIOWrapper(cast(IO[bytes], plain), encoding="utf-8-sig", newline="")
+                reader = csv.DictReader(text, restval=missing)
+                check_columns(name, columns, reader.fieldnames or ())
+                for number, every in enumerate(reader, 1):
+                    values = {column: every[column] for column in columns}
+                    if belongs is None or belongs(values):
+                        yield f"{name} row {number}", values.copy
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{name} is no UTF-8 text after row {number}; download it again") from error
+        except csv.Error as error:
+            raise SourceError(f"{name} is no table after row {number} ({error}); download it again") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
+
+    return Table(records)
+
+
+def hub_table(
+    source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Table | None:
+    """Return a split from parquet files in any layout of the Hub, where ``config`` may be a folder; None without."""
+    folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
+    files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
+    return ParquetTable(files, columns, optional) if files else None
+
+
+def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> Table:
+    """Return a split from parquet files that must be there, see :func:`hub_table`."""
+    table = hub_table(source, split, config, columns)
+    if table is None:
+        raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
+    return table
+
+
+def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:
+    from pyarrow import ArrowException
+
+    try:
+        yield from opened.iter_batches(_BATCH, row_groups=[group], columns=list(columns), use_threads=False)
+    except (ArrowException, OSError) as error:
+        raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
+
+
+def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> None:
+    """Refuse a table that lacks a column; the message names what is missing and what there is."""
+    there = set(present)
+    missing = [column for column in wanted if column not in there]
+    if missing:
+        names = ", ".join(sorted(map(str, there))) or "nothing"
+        raise SourceError(f"{place} lacks {', '.join(map(repr, missing))}; it has {names}")
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, for messages: its content may be a patient's."""
+    return _KINDS.get(type(value), f"of type {type(value).__name__}")
+
+
+def json_lines(
+    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] | None = None
+) -> Table:
+    """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
+
+    def values(place: str, line: bytes) -> Mapping[str, Any]:
+        published = _object(place, _json(place, line), columns)
+        return published if change is None else change(SourceRow(place, 0, published))
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        with file.open() as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    place = f"{file.name} row {number}"
+                    yield place, functools.partial(values, place, line.strip())
+
+    return Table(records)
+
+
+def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Table:
+    """Return rows that are in memory already, each with its place for messages; every one must have ``columns``."""
+    known = [(place, functools.partial(_object, place, value, columns)) for place, value in records]
+    return Table(lambda: iter(known))
+
+
+def read_json(file: SourceFile) -> Any:
+    """Return the content of a JSON file."""
+    with file.open() as stream:
+        return _json(file.name, stream.read())
+
+
+def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
+    """Return the questions of a JSON file that is a list of objects."""
+    with file.open() as stream:
+        return listed_in(file.name, stream.read(), columns)
+
+
+def listed_in(name: str, data: bytes, columns: Sequence[str]) -> Table:
+    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
+    values = _json(name, data)
+    if not isinstance(values, list):
+        raise SourceError(f"{name} is not a list of questions")
+    return records_table(((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns)
+
+
+def _json(place: str, data: bytes | str) -> Any:
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise SourceError(f"{place} is no JSON ({error})") from error
+
+
+def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise SourceError(f"{place} is {kind_of(value)} and not an object with {', '.join(columns)}")
+    check_columns(place, columns, value)
+    return value

@@ -1,0 +1,99 @@
+"""Replies that are judged, labelled and compared as texts: reports, and answers to MedHEval's open questions.
+
+Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980: ``report_eval/run_chair.py``
+(labels), ``open_ended_evaluation/generation_metrics.py`` and ``report_eval/run_all_metrics.py`` (text metrics),
+``open_ended_evaluation/knowledge_hallucination_score.py`` (judge).
+
+Before labels and text metrics the reference calls ``strip("Assistant:")``, which removes all these characters, not the
+word, from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
+"""
+
+import re
+
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import without_thoughts
+
+NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
+
+_SHORTEST_REPORT = 10
+_LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
+
+
+@extractor("report_text", kind=Kind.REPORT, summary="the reply as it stands, for metrics of report texts")
+def report_text(reply: str | None, sample: Sample) -> Answer:
+    """Return the reply as a report.
+
+    A blank reply is scored as the empty text; MultiMedEval at d9ac283 crashes on it, and v0.1.0 scored the words
+    "Invalid Response" instead. Half of a surrogate pair, which no tokenizer takes, becomes the replacement character.
+
+    Example:
+        >>> report_text("No effusion.", Sample({})).value
+        'No effusion.'
+        >>> report_text(None, Sample({})).reason
+        <Reason.EMPTY: 'empty'>
+    """
+    text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if failure_cause(text) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
+
+
+@extractor(
+    "medheval_open_reference",
+    kind=Kind.FREE_TEXT,
+    summary="MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
+)
+def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
+
+    For labels, a reply that would become empty is not stripped, and a text of fewer than ten characters is replaced.
+
+    Example:
+        >>> medheval_open_reference("Assistant: no effusion.", Sample({})).facts["compared"]
+        ' no effusion.'
+        >>> medheval_open_reference("Atelectasis", Sample({})).facts
+        {'judged': 'Atelectasis', 'labelled': 'No report generated.', 'compared': 'elec'}
+    """
+    text = (reply or "") if failure_cause(reply) is None else ""
+    stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
+    labelled = stripped or text
+    return _answer(
+        _reason(reply, text),
+        judged=text.strip(),  # most often the same as in strict, so that one verdict serves both
+        labelled=labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT,
+        compared=stripped,
+    )
+
+
+@extractor(
+    "medheval_open_strict",
+    kind=Kind.FREE_TEXT,
+    summary="MedHEval, open answers without reasoning and without a leading 'Assistant:'",
+)
+def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.
+
+    Example:
+        >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value
+        'Atelectasis, stable'
+    """
+    text = without_thoughts((reply or "") if failure_cause(reply) is None else "")
+    if text is None:
+        return _answer(Reason.TRUNCATED, judged="", labelled="", compared="")
+    text = _LABEL.sub("", text).strip()
+    return _answer(_reason(reply, text), judged=text, labelled=text, compared=text)
+
+
+def _answer(reason: Reason, *, judged: str, labelled: str, compared: str) -> Answer:
+    """Return the texts for a judge, for the labeler of chest findings, and for text metrics."""
+    texts = {"judged": judged, "labelled": labelled, "compared": compared}
+    return Answer(judged if reason is Reason.OK else None, reason, texts)
+
+
+def _reason(reply: str | None, text: str) -> Reason:
+    if text.strip():
+        return Reason.OK
+    return Reason.EMPTY if failure_cause(reply) is None else Reason.ADAPTER_FAILED

@@ -1,0 +1,243 @@
+"""Replies in free text, compared with the target of an open question.
+
+Facts of the answers: ``closed``, whether the target is "yes" or "no"; ``correct``, never of an invalid reply; and,
+between 0 and 1, ``bleu_1`` of the sentence, without smoothing, ``token_f1`` over distinct tokens, and ``token_recall``,
+the share of the target's tokens that the reply has.
+"""
+
+import re
+import unicodedata
+from collections.abc import Container, Iterable, Iterator
+from functools import lru_cache
+
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.published.multimedeval import NUMBERS, clean_head
+from medtasks.extract.reading.negation import Stance, clauses, stance
+from medtasks.extract.reading.option_names import words
+from medtasks.extract.reading.option_numbers import ORDINALS
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import own_words
+from medtasks.extract.careful.yes_no import is_unsure, yes_no
+from medtasks.metrics.bleu import bleu1
+from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+
+DENIED = "not:"
+
+_WORD = re.compile(
+    r"\d+(?:st|nd|rd|th)\b|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|(?<![\w.])\.\d+|\d+(?:\.\d+)?)|"
+    r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?",
+    re.IGNORECASE,
+)
+_XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
+_RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
+_SPELLINGS = NUMBERS | dict(zip(ORDINALS[1:], _RANKS, strict=True))
+_ARTICLES = frozenset(("an", "the"))
+
+
+@lru_cache(maxsize=1 << 16)
+def _spelled(written: str) -> str:
+    plain = written.casefold().replace("’", "'").removesuffix("'s").replace("'", "")
+    return _SPELLINGS.get(plain) or next((word.what for word in words(plain)), plain)
+
+
+# A denial is about the finding; "no effusion is seen" and "there is no effusion" share the word "is".
+_UNDENIABLE = frozenset(map(_spelled, (
+    "am", "and", "any", "are", "at", "be", "been", "being", "but", "by", "can", "cannot", "could", "did", "do",
+    "does", "evidence", "for", "from", "had", "has", "have", "i", "in", "is", "it", "its", "no", "not", "of",
+    "on", "or", "sign", "that", "there", "these", "they", "this", "those", "to", "was", "we", "were", "with",
+    "yes",
+)))  # fmt: skip
+_NOUN_FOLLOWS = re.compile(r"\s+(?!(?:and|or|vs|versus|is|was|because)\b)[^\W_]", re.IGNORECASE)
+_SENTENCE_STARTS = re.compile(r"(?:^|[.!?:;\n])[\s\"'(]*$")
+_LABELLED = re.compile(
+    r"\b(?:type|grade|stage|class|category|group|vitamin|hepatitis|ha?emophilia|influenza|factor|level|segment|figure|"
+    r"fig|panel|image|part|option|choice|label|lesion)\s+[\"'(]?$",
+    re.IGNORECASE,
+)
+_SELF = re.compile(
+    r"\W*(?:i|we)(?:'m|'d)?\s+(?:\w+ly\s+)?(?:do not|don't|am not|cannot|can't|could not|couldn't|unable|not|"
+    r"am unable)\b",
+    re.IGNORECASE,
+)
+_ADVICE = re.compile(
+    r"\b(?:please|consult\w*|recommend\w*|upload|share|if you|could you|can you|let me know|happy to|feel free|seek|"
+    r"provide (?:me|more|a|the|additional)|language model|(?:health|medical) professional)\b",
+    re.IGNORECASE,
+)
+
+
+def stated_words(text: str, of_interest: Container[str] | None = None) -> list[str]:
+    """Return the words of a text in order, those in a denied statement with the prefix ``not:``.
+
+    Lower case, singular, American spelling; no punctuation, possessives and articles; number words up to ten and "none"
+    in digits, "third" as "3rd"; numbers without thousands separators and trailing zeros; a unit apart from its number;
+    "x-ray" as one word. The letter A stays as a name: at the end, before a mark, "and" or "is", after a noun such as
+    "type", and as a capital within a sentence. Only words ``of_interest``, by default all, are checked for denial.
+
+    Example:
+        >>> stated_words("The mass is 1.20cm, but there is no effusion.")
+        ['mass', 'is', '1.2', 'cm', 'but', 'there', 'is', 'no', 'not:effusion']
+        >>> stated_words("Lesion A"), stated_words("A lesion")
+        (['lesion', 'a'], ['lesion'])
+    """
+    text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
+    spoken = list(_words(text))
+    doubtful = [
+        (position, start, end)
+        for position, (word, start, end) in enumerate(spoken)
+        if word not in _UNDENIABLE and (of_interest is None or word in of_interest)
+    ]
+    stated = [word for word, _, _ in spoken]
+    for position in _denied(text, doubtful) if doubtful else ():
+        stated[position] = DENIED + stated[position]
+    return stated
+
+
+def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int]:
+    """Yield the numbers of mentions ``(number, start, end)``, in the order of the text, that their clause denies."""
+    rest = iter(clauses(text))
+    clause, begins, ends = "", 0, 0
+    for number, start, end in mentions:
+        while ends <= start and (following := next(rest, None)) is not None:
+            clause, begins = following, text.index(following, ends)
+            ends = begins + len(clause)
+        if begins <= start and end <= ends and stance(clause, start - begins, end - begins) is Stance.DENIED:
+            yield number
+
+
+def _words(text: str) -> Iterator[tuple[str, int, int]]:
+    shouting = text.isupper()
+    for match in _WORD.finditer(text):
+        if match.lastgroup == "number":
+            yield _plain_number(match[0]), match.start(), match.end()
+        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
+            yield _spelled(match[0]), match.start(), match.end()
+
+
+def _plain_number(written: str) -> str:
+    whole, _, fraction = written.replace(",", "").partition(".")
+    fraction = fraction.rstrip("0")
+    whole = whole.lstrip("0") or "0"
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
+    """Return whether a word is an "a" that belongs to the noun after it."""
+    before = text[max(0, match.start() - 20) : match.start()]
+    if match[0] not in ("a", "A") or _NOUN_FOLLOWS.match(text, match.end()) is None or _LABELLED.search(before):
+        return False
+    return match[0] == "a" or shouting or _SENTENCE_STARTS.search(before) is not None
+
+
+def open_reply(reply: str | None) -> tuple[str | None, Reason]:
+    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason.
+
+    Example:
+        >>> open_reply("I cannot determine the type, but it appears to be an MRI.")[0]
+        'it appears to be an MRI'
+        >>> open_reply("I'm sorry, but I can't help with that.")[1].value
+        'refused'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return None, text
+    if not is_unsure(text):
+        return text, Reason.OK
+    stated = [
+        clause
+        for clause in clauses(text)
+        if not (is_unsure(clause) or _SELF.match(clause) or _ADVICE.search(clause)) and re.search(r"\w", clause)
+    ]
+    return ("; ".join(stated), Reason.OK) if stated else (None, Reason.REFUSED)
+
+
+@lru_cache(maxsize=4096)
+def _cleaned_target(target: str) -> str:
+    return clean_head(target.strip())  # not so replies; outer blanks decide whether some marks join or part words
+
+
+@extractor(
+    "multimedeval_vqa_head",
+    kind=Kind.OPEN,
+    summary="MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
+)
+def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
+    """Score as MultiMedEval does at d9ac283: tokens are the distinct words of the cleaned texts.
+
+    Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
+
+    The value is the cleaned reply; one without words is ``empty`` and scores 0, as in the reference.
+
+    Example:
+        >>> answer = multimedeval_vqa_head("The image shows No", Sample({"answer": "No"}))
+        >>> answer.facts["closed"], answer.facts["correct"], answer.facts["token_recall"], answer.value
+        (True, True, 1.0, 'image shows no')
+    """
+    target = _cleaned_target(sample.document["answer"])
+    closed = is_closed(target)
+    if failure_cause(reply) is not None:
+        return _invalid(Reason.ADAPTER_FAILED, closed=closed)
+    cleaned = clean_head(reply or "")
+    tokens = set(cleaned.split())
+    if not tokens:
+        return _invalid(Reason.EMPTY, closed=closed)
+    overlap = token_overlap(tokens, set(target.split()))
+    correct = closed_correct(tokens, target) if closed else open_correct(overlap.recall)
+    return _compared(cleaned, target, overlap, closed=closed, correct=correct)
+
+
+@lru_cache(maxsize=4096)
+def target_words(target: str) -> tuple[str, ...]:
+    """Return the :func:`stated_words` of a target, which many replies are compared with."""
+    return tuple(stated_words(target))
+
+
+@extractor(
+    "robust_vqa",
+    kind=Kind.OPEN,
+    version=2,
+    summary="words shared with the key that the reply does not deny; clear yes or no",
+)
+def robust_vqa(reply: str | None, sample: Sample) -> Answer:
+    """Score with care.
+
+    A closed question is right if the reply says the target's "yes" or "no", also by a statement about what the question
+    asks; both or neither is invalid. Overlaps are those of the "yes" or "no" alone.
+
+    For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
+    nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
+
+    Example:
+        >>> robust_vqa("There is no evidence of pneumonia.", Sample({"answer": "pneumonia"})).facts["token_recall"]
+        0.0
+        >>> robust_vqa("Yes and no.", Sample({"answer": "yes"})).facts["correct"]
+        False
+        >>> robust_vqa("Hepatitis A.", Sample({"answer": "hepatitis A"})).facts["correct"]
+        True
+    """
+    words = target_words(sample.document["answer"])
+    if is_closed(" ".join(words)):
+        answer = yes_no(reply, sample.question)
+        if answer.value is None:
+            return _invalid(answer.reason, closed=True)
+        overlap = token_overlap({answer.value}, {words[0]})
+        return _compared(answer.value, words[0], overlap, closed=True, correct=answer.value == words[0])
+    text, reason = open_reply(reply)
+    if text is None:
+        return _invalid(reason, closed=False)
+    spoken = stated_words(text, frozenset(word.removeprefix(DENIED) for word in words))
+    if not spoken:
+        return _invalid(Reason.EMPTY, closed=False)
+    overlap = token_overlap(set(spoken), set(words))
+    return _compared(" ".join(spoken), " ".join(words), overlap, closed=False, correct=open_correct(overlap.recall))
+
+
+def _compared(text: str, target: str, overlap: TokenOverlap, *, closed: bool, correct: bool) -> Answer:
+    shares = {"bleu_1": bleu1(text, target), "token_f1": overlap.f1, "token_recall": overlap.recall}
+    return Answer.ok(text, closed=closed, correct=correct, **shares)
+
+
+def _invalid(reason: Reason, *, closed: bool) -> Answer:
+    return Answer.invalid(reason, closed=closed, correct=False, bleu_1=0.0, token_f1=0.0, token_recall=0.0)

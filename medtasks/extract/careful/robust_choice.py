@@ -1,0 +1,287 @@
+"""The chosen option, as a careful reader accepts it.
+
+Of a reply in JSON only the answer's field is read. The rule goes from strong evidence to weak and stops at the first
+step that finds something:
+
+1. the whole reply is letters, or one option's text, with or without its letter;
+2. the last line, if it is "Answer: ...";
+3. a declared answer, by letter or text ("the answer is (B)", "the diagnosis given the CT is sepsis", "B is correct");
+   "final answer" comes first, and what follows "wait" or "actually" replaces it;
+4. a leading letter with punctuation ("B) effusion"), or a letter alone on its line; in a discussion of one option after
+   the other ("A. Aspirin: no") the one that is called correct;
+5. a sentence that is one option's text or calls it the best; else a refusal ("cannot be determined");
+6. a named or bracketed letter ("option B", "(B)"), then a bare capital at the end of a phrase, if it is not denied;
+7. the text of exactly one option, if it is not denied ("warfarin is contraindicated").
+
+Two options on one step ("A. Aspirin or B. Warfarin") are ambiguous, as is a letter next to another option's text.
+Reasoning blocks, markup, a repeated option list and everything after an invented next question are not read. The
+article of "A normal brain" and the letters of "N/A", "4 degrees C" and "E. coli" are no options.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from medtasks.data.samples import Sample
+from medtasks.data.samples import letter as letter_of
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.reading.negation import Stance, clauses, stances_of
+from medtasks.extract.reading.option_letters import (
+    LEADS,
+    PRAISE,
+    bare_letters,
+    declared_letters,
+    leading_letters,
+    named_letters,
+    names_alternatives,
+    only_letters,
+    without_echo,
+    without_names,
+)
+from medtasks.extract.reading.option_names import (
+    equal_option,
+    lacks,
+    leading_option,
+    normalised,
+    options_named,
+    spelled,
+    whole_option,
+)
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, refuses
+
+_LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
+_ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
+_ANY_PRAISE = re.compile(PRAISE, re.IGNORECASE)
+_CORRECT = re.compile(
+    r"\b(?:(?:correct|true)(?=\s*(?:$|[^\w\s]|(?:answer|option|choice|because|since|as)\b))|yes\b|"
+    r"(?:right|best) (?:answer|option|choice)\b)",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(
+    r"\n\s*(?:\n|(?:so|thus|therefore|hence|overall|in conclusion|the\b[^\n]{0,20} answer)\b)", re.IGNORECASE
+)
+_NEAR = 400  # characters from a lead-in in which the option's text begins and ends
+
+
+def declared_options(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin".
+
+    Example:
+        >>> declared_options("Aspirin is weak, so the answer is heparin.", ["Aspirin", "Heparin"])
+        {1}
+    """
+
+    def read(lead: re.Match[str]) -> set[int]:
+        near = text[lead.end() : lead.end() + _NEAR]
+        label = _LABEL.match(near)
+        return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
+
+    return declared(LEADS, text, read)
+
+
+def _beginning(near: str, options: Sequence[str]) -> set[int]:
+    """Return the option with the longest text that ``near`` begins with, or that its first words begin."""
+    article = _ARTICLE.match(near)
+    said = {f"{normalised(near)} ", f"{normalised(near[article.end() if article else 0 :])} "}
+    plain = [normalised(option) for option in options]
+    sentence = normalised(re.split(r"[.;:?!\n]", near)[0]).join("  ")
+    if " or " in sentence and sum(f" {own} " in sentence for own in plain if own) > 1:  # a choice that is still open
+        return set()
+    held = [index for index, own in enumerate(plain) if own and any(words.startswith(f"{own} ") for words in said)]
+    if held:
+        longest = max(len(plain[index]) for index in held)
+        return {index for index in held if len(plain[index]) == longest}
+    first = normalised(re.split(r"[.,;:\n]", near.strip())[0])
+    begun = {index for index, own in enumerate(plain) if " " in first and own.startswith(f"{first} ")}
+    return begun if len(begun) == 1 else set()
+
+
+def chosen_options(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options that are a sentence of the reply or are called the best: "Warfarin. It ...", "B is correct".
+
+    Example:
+        >>> chosen_options("Warfarin. Heparin acts faster.", ["Aspirin", "Warfarin"])
+        {1}
+    """
+    sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
+    found = {index for index in sentences if index is not None}
+    named = [
+        index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
+    ]
+    parts = clauses(text) if named and _ANY_PRAISE.search(text) else []
+    return found | {
+        index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)
+    }
+
+
+@lru_cache(maxsize=4096)  # as many questions have the same options
+def _praised(option: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{spelled(normalised(option))}[)\"']*\s+(?:is|are|would be|seems){PRAISE}", re.IGNORECASE)
+
+
+def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
+    r"""Return what a reply's lines on one option each call correct, and the reply without them, if it has such lines.
+
+    A reply that begins with one option and then goes through them all has answered before.
+
+    Example:
+        >>> discussion("A. Aspirin: wrong\nB. Heparin: correct\nSo B.", "AB", ["Aspirin", "Heparin"])
+        ({'B'}, 'So B.')
+    """
+    label = re.compile(
+        rf"^[ \t]*(?:[-•*]\s*)?(?:option\s+)?[(\[\"']*([{letters[0]}-{letters[-1]}])[)\]\"']*\s*[.:)–-][ \t]*\S",
+        re.IGNORECASE | re.MULTILINE,
+    )
+    lines = [match for match in label.finditer(text) if match[1].isascii()]
+    order = [match[1].upper() for match in lines]
+    if len(set(order)) < 2:
+        return None
+    starts = [match.start() for match in lines]
+    explained, *others = [text[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    follows = letters.index(order[1]) == letters.index(order[0]) + 1
+    is_answered = starts[0] == 0 and (
+        order[0] in order[1:] or not follows or ("\n\n" in explained and "\n\n" not in others[0])
+    )
+    conclusion = _CONCLUSION.search(text, starts[-1])
+    ends = [*starts[1:], conclusion.start() if conclusion else len(text)]
+    items = list(zip(order, starts, ends, strict=True))[is_answered:]
+    correct = {letter for letter, start, end in items if _is_praised(text[start:end], options[letters.index(letter)])}
+    return set() if is_answered else correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
+
+
+def _is_praised(item: str, option: str) -> bool:
+    """Return whether an item calls its option correct, in other words than the option's own."""
+    if not _CORRECT.search(item):
+        return False
+    item = whole_option(option).sub(" ", item, count=1) if normalised(option) else item
+    return stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED}
+
+
+_QUESTION = re.compile(r"\bWhat is the correct answer\?\s*", re.IGNORECASE)
+_FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
+_CLOSING = re.compile(
+    r"\n\W*(?:(?:the|so|thus|therefore|hence|my|final|correct|best)\b[, ]*)*answer\s*(?:is\s*)?:\s*(\S[^\n]*)\Z",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"\b(?:wait|actually|on second thoughts?|correction|re-?(?:consider|evaluat|examin|check)\w*|mistake|however)\b",
+    re.IGNORECASE,
+)
+_IN_CHINESE = re.compile(
+    r"(?:答案(?:应该|应当|应)?(?:是|为|选|:)|(?<![不别未])选(?!项)(?:择)?(?:的是|是|为|:)?)\s*:?\s*(?:选项)?\s*[(\[\"']*"
+    r"([A-Za-z])(?![A-Za-z']|\s*[或和与及/]\s*[A-Za-z])"
+)
+_LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNORECASE | re.DOTALL)
+
+
+@extractor(
+    "robust_choice", kind=Kind.CHOICE, version=4, summary="letters, option texts and refusals as a careful reader would"
+)
+def robust_choice(reply: str | None, sample: Sample) -> Answer:
+    """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
+
+    Example:
+        >>> sample = Sample({"options": ["Aortic arch", "Kidneys"]})
+        >>> robust_choice("**(b)**", sample).value
+        'B'
+        >>> robust_choice("A normal brain", sample).reason.value
+        'no_match'
+        >>> robust_choice("The image shows an aortic arch.", sample).value
+        'A'
+    """
+    text = own_words(reply)
+    return Answer.invalid(text) if isinstance(text, Reason) else _read_own(text, sample)
+
+
+def _read_own(text: str, sample: Sample) -> Answer:
+    options = sample.options or ("", "")
+    letters = [letter_of(index) for index in range(len(options))]
+    text = without_echo(text, letters, options)
+    if not text:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    # A letter names its option even where another option's text is that letter.
+    return _read(text, letters, ["" if normalised(option).upper() in letters else option for option in options])
+
+
+@extractor(
+    "robust_kit_choice",
+    kind=Kind.CHOICE,
+    version=3,
+    summary="robust_choice, options that are letters, and letters in Chinese words",
+)
+def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
+    """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.
+
+    Example:
+        >>> robust_kit_choice("B. A", Sample({"options": ["B", "A"]})).value
+        'B'
+        >>> robust_kit_choice("正确答案是B。", Sample({"options": ["liver", "spleen"]})).value
+        'B'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    named = {letter_of(index): normalised(option) for index, option in enumerate(sample.options)}
+    label = _LABELLED.fullmatch(text)
+    if label and named.get(label[1].upper(), "") == normalised(label[2]) != "":
+        return Answer.ok(label[1].upper())
+    found = set() if text.isascii() else {letter.upper() for letter in _IN_CHINESE.findall(text)} & named.keys()
+    return Answer.only(found) if found else _read_own(text, sample)
+
+
+def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
+    before, *after = _QUESTION.split(text)
+    if after:  # what a base model says before it repeats the question is its answer, what follows is invented
+        first = only_letters(before, letters) or declared_letters(before, letters) or leading_letters(before, letters)
+        text = before if first else "\n".join(after)
+    only, whole, labelled = only_letters(text, letters), equal_option(text, options), _labelled(text, letters, options)
+    if labelled or (whole is not None and len(only) != 1):
+        return _settle(labelled or {letters[whole or 0]}, text, letters, options)
+    closing = _CLOSING.search(text)
+    if closing and (last := _read(closing[1], letters, options)).reason in (Reason.OK, Reason.AMBIGUOUS):
+        return last
+    claims = without_names(text, letters)
+    stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
+    if stated and not _FINAL.search(text):
+        stated |= only_letters(text.split("\n")[0], letters)
+    corrections = list(_CORRECTION.finditer(claims)) if stated else []
+    if corrections and (len(stated) > 1 or corrections[-1][0].casefold() != "however"):
+        stated = declared_letters(claims[corrections[-1].end() :], letters) or stated
+    if only or stated:
+        return _settle(only or stated, text, letters, options)
+    talk = discussion(claims, letters, options)
+    correct, rest = talk or (set(), claims)
+    found = leading_letters(rest, letters) | correct
+    if found:
+        return _settle(found, text, letters, options)
+    chosen = chosen_options(text, options)
+    if not chosen and refuses(text):
+        return Answer.invalid(Reason.REFUSED)
+    found = {letters[index] for index in chosen}
+    if not found and not names_alternatives(rest, letters):
+        found = named_letters(rest, letters) or bare_letters(rest, letters)
+        talked = options_named(text, options) or leading_option(text, options)
+        found = found or ({letters[index] for index in talked} if not talk else set())
+        if not found and not talk:
+            return Answer.invalid(Reason.NO_MATCH)
+    return _settle(found, text, letters, options) if found else Answer.invalid(Reason.AMBIGUOUS)
+
+
+def _labelled(text: str, letters: Sequence[str], options: Sequence[str]) -> set[str]:
+    """Return the letters of "a: text": its own, and that of the option whose text it is."""
+    label = _LABELLED.fullmatch(text)
+    index = equal_option(label[2], options) if label else None
+    return {label[1].upper(), letters[index]} if label and index is not None else set()
+
+
+def _settle(found: set[str], text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
+    """Accept a single letter unless the words after it are another option's text."""
+    if len(found) > 1:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    letter = next(iter(found))
+    rest = re.sub(rf"^\W*{letter}\W+", "", text, count=1, flags=re.IGNORECASE)
+    other = equal_option(rest.split("\n")[0], options)
+    if rest != text and other is not None and letters[other] != letter:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(letter)

@@ -1,0 +1,278 @@
+"""The class of an image, read with care.
+
+The options are class names or grades; prompts number them from 1. The first of these steps that finds something counts:
+
+1. the whole reply is a number, a class name, an acronym of one, or the beginning of exactly one name;
+2. a declared answer ("the answer is 2", "diagnosis: BCC"); a final answer overrules an earlier one;
+3. a leading number or name ("2: background", "2. The image ...", "Melanoma, because ...");
+4. a refusal ("cannot be determined", "none of the above");
+5. a called number or grade ("option 2", "BI-RADS 4", "category IV");
+6. the one class that the text affirms, or holds possible ("may be a melanoma").
+
+Two different classes on one step, and a number next to another class's name, are ambiguous. Measurements, counts and
+years are no option numbers. "Not malignant" says nothing about the other class. Of names that contain one another the
+longest counts, so "benign without callback" is not "benign".
+
+Grades: of options 1, 2, ... a number is its own position. If the options are numbers that differ from their positions
+("1: 0", "2: 1", ...), a bare number is a position, or a grade if it is no position; "grade 2" is the option "2".
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.reading.negation import Stance, clauses, stance, stances
+from medtasks.extract.reading.option_letters import leads
+from medtasks.extract.reading.option_names import ClassNames, class_names
+from medtasks.extract.reading.option_numbers import (
+    grades_called,
+    numbers_at,
+    numbers_called,
+    only_numbers,
+    without_scale,
+)
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import declared, own_words, refuses
+
+NO_OPTION = -1
+_FILLER = re.compile(
+    r"(?:[\s\"'(\[:,]|\b(?:an?|the|that|of|most likely|likely|probably|to be|it is|this is|it's)\b)*", re.IGNORECASE
+)
+_SCALE_FILLER = re.compile(rf"(?:{_FILLER.pattern}|\b(?:bi-?rads|grade|level|category)\b)*", re.IGNORECASE)
+_SIGN = re.compile(
+    r"[)\]\"'\s]*(?:[:.,=)\-–—]|\bis\b|\bwhich is\b|\bcorresponds to\b)?[\s\"'(\[]*(?:(?:an?|the)\s)?", re.IGNORECASE
+)
+_ALSO = re.compile(
+    r"[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?", re.IGNORECASE
+)
+_NUMBER_BEHIND = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
+_NUMBER_ENDS = re.compile(r"[)\]\"']*(?:\s*[:.)\],]|\s+[-–—]\s|\s*$|\s*\n|\s*\(|\s+(?:because|since|due)\b)")
+_NAME_ENDS = re.compile(
+    r"[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)", re.IGNORECASE
+)
+_GRADE_NAME = re.compile(r"\s*(\D*?)\s*(\d{1,2})\s*")
+_NEAR = 300  # characters in which an answer begins
+
+
+@dataclass(frozen=True)
+class ClassChoices:
+    """The classes of one question: their names, or the grades that are their names."""
+
+    options: tuple[str, ...]
+    names: ClassNames
+    grades: tuple[int, ...]
+
+    @property
+    def shifted(self) -> bool:
+        """Whether the classes are grades that differ from their positions."""
+        return bool(self.grades) and self.grades != tuple(range(1, len(self.options) + 1))
+
+    def position(self, number: int) -> int:
+        """Return the class of a bare number, counted from 0: a position, else a grade."""
+        return number - 1 if 1 <= number <= len(self.options) else self.grade(number)
+
+    def positions(self, numbers: Sequence[int]) -> set[int]:
+        """Return the classes of several numbers; different numbers are never one class."""
+        return {self.position(number) for number in numbers} | ({NO_OPTION} if len(set(numbers)) > 1 else set())
+
+    def grade(self, number: int) -> int:
+        """Return the class with this number as its name, or ``NO_OPTION``."""
+        return self.grades.index(number) if number in self.grades else NO_OPTION
+
+    def at(self, text: str, start: int = 0, *, leading: bool = False) -> set[int]:
+        """Return the classes named at ``start``, after fillers such as "most likely a": number, name, or both.
+
+        Several are joined by "or", or are a number and a name that contradict each other. ``leading`` words must be set
+        off from the rest.
+        """
+        near = text[start : start + _NEAR]
+        filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
+        begin = filler.end() if filler else 0
+        numbers, end = numbers_at(near, begin)
+        return self._numbered(near, numbers, end, leading) if numbers else self._named(near, begin, leading)
+
+    def _numbered(self, near: str, numbers: list[int], end: int, leading: bool) -> set[int]:
+        positions = self.positions(numbers)
+        sign = _SIGN.match(near, end)
+        after = sign.end() if sign else end
+        if self.shifted and near[after:].strip():  # "2: 1" names option 2, "2: moderate" may mean grade 2
+            labels, _ = numbers_at(near, after)
+            return positions | {self.grade(label) for label in labels} if labels else set()
+        if len(numbers) == 1 and not self.grades:
+            names = {mention.what for mention in self.names.mentions(near) if mention.start == after}
+            if names:
+                return positions | names
+        return positions if not leading or _NUMBER_ENDS.match(near, end) else set()
+
+    def _named(self, near: str, begin: int, leading: bool) -> set[int]:
+        mentions = {mention.start: mention for mention in self.names.mentions(near)}
+        named, end, start = set(), begin, begin
+        while mention := mentions.get(start):
+            named.add(mention.what)
+            end = mention.end
+            following = _ALSO.match(near, end)
+            if following is None:
+                break
+            start = following.end()
+        if not named:
+            return set()
+        clause = next(iter(clauses(near[begin:])), "")
+        denied = stance(clause, 0, min(end - begin, len(clause))) is Stance.DENIED
+        if denied or (leading and not _NAME_ENDS.match(near, end)):
+            return set()
+        number = _NUMBER_BEHIND.match(near, end)
+        return named | {self.position(int(number[1]))} if number else named
+
+    def without_echo(self, text: str) -> str:
+        """Remove a repetition of all options, with or without numbers, and of the whole scale of grades."""
+        if self.grades:
+            text = without_scale(text, min(self.grades), max(self.grades))
+        listed = [r"[\W_]+".join(re.findall(r"[^\W_]+", option)) for option in self.options]
+        if not all(listed):
+            return text.strip()
+        numbered = [rf"(?:\(?{n}\s*[:.)]+\s*){words}" for n, words in enumerate(listed, 1)]
+        text = re.sub(r"\b[\W_]+".join(numbered) + r"\b[)\]\".]*", "\n", text, flags=re.IGNORECASE)
+        if not self.grades:
+            joint = r"\b[)\"']*\s*(?:,|,?\s*\bor\b|\n)[\W_]*"
+            text = re.sub(rf"\b{joint.join(listed)}\b[)\"']*", "\n", text, flags=re.IGNORECASE)
+        return re.sub(
+            r"^\W*Options?\s*:\s*|^\W*Which options? correspond[^?\n]*\?", "", text.strip(), flags=re.I
+        ).strip()
+
+
+@lru_cache(maxsize=64)
+def class_choices(options: tuple[str, ...]) -> ClassChoices:
+    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names.
+
+    Example:
+        >>> class_choices(("0", "1", "2")).shifted, class_choices(("BI-RADS 1", "BI-RADS 2")).shifted
+        (True, False)
+    """
+    numbered = [_GRADE_NAME.fullmatch(option) for option in options]
+    matched = [match for match in numbered if match]
+    if options and len(matched) == len(options) and len({match[1].casefold() for match in matched}) == 1:
+        return ClassChoices(options, class_names(("",) * len(options)), tuple(int(match[2]) for match in matched))
+    return ClassChoices(options, class_names(options), ())
+
+
+_NOUN = (
+    r"(?:answer|option|choice|class|label|diagnosis|category|classification|prediction|response|selection|result|"
+    r"conclusion)"
+)
+_DECLARED = leads(_NOUN)
+_CHOOSING = re.compile(
+    r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?:corresponds? (?:best |most closely )?to|belongs? to|"
+    r"classif(?:y|ied)(?: it| this)? as|(?:diagnosed|identified|labell?ed|rated|graded|assessed) as|"
+    r"(?:rate|grade|assess) (?:it|this) as|(?:i|i'd|i would|i will) (?:choose|select|pick|say|guess|go with))\b",
+    re.IGNORECASE,
+)
+_NEGATIVE = re.compile(r"\(?\bnegative\b\)?", re.IGNORECASE)  # the name of BI-RADS 1
+_MARKER = re.compile(r"(?:^|\s)\(?(\d{1,2})[.):]\s")
+_BOTH_SIDES = re.compile(
+    r"\b(?:left\s*(?:and|or|/|&)\s*(?:the\s+)?right|right\s*(?:and|or|/|&)\s*(?:the\s+)?left|both|bilateral)\b",
+    re.IGNORECASE,
+)
+
+
+@extractor(
+    "robust_class",
+    kind=Kind.CHOICE,
+    version=2,
+    summary="option numbers, grades and class names as a careful reader would",
+)
+def robust_class(reply: str | None, sample: Sample) -> Answer:
+    """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
+
+    Example:
+        >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})
+        >>> robust_class("2: malignant", masses).value
+        'B'
+        >>> robust_class("Benign without a callback.", masses).value
+        'C'
+        >>> robust_class("It is not malignant.", masses).reason.value
+        'no_match'
+        >>> robust_class("BI-RADS category 4", Sample({"options": ["1", "2", "3", "4", "5"]})).value
+        'D'
+    """
+    text = own_words(reply, split_names=True)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    classes = class_choices(sample.options or ("", ""))
+    text = classes.without_echo(text)
+    if not text:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    shifted = classes.shifted and grades_called(text)
+    options = set() if shifted else _whole(text, classes) or _opening(text, classes)
+    if not options and refuses(text):
+        return Answer.invalid(Reason.REFUSED)
+    options = options or _called(text, classes)
+    return _settle(options, text, classes) if options else _affirmed(text, classes)
+
+
+def _settle(options: set[int], text: str, classes: ClassChoices) -> Answer:
+    """Accept a single class unless the text denies it, or affirms exactly one, and that is another."""
+    if options == {NO_OPTION}:
+        return Answer.invalid(Reason.NO_MATCH)
+    if len(options) > 1:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    (option,) = options
+    by_stance = stances(text, classes.names.mentions)
+    affirmed = by_stance[Stance.AFFIRMED]
+    another = (len(affirmed) == 1 and option not in affirmed) or option in by_stance[Stance.DENIED]
+    if another or not _distinct(option, text, classes):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(letter(option))
+
+
+def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
+    """Return whether the text excludes the class's look-alikes: a longer name, the other side of a paired organ."""
+    sided = re.search(r"\b(?:left|right)\b", classes.options[option], re.IGNORECASE)
+    return classes.names.told_apart(option, text) and not (sided and _BOTH_SIDES.search(text))
+
+
+def _whole(text: str, classes: ClassChoices) -> set[int]:
+    numbers = only_numbers(text)
+    if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
+        return classes.positions(numbers)
+    mentions = classes.names.mentions(text)
+    if len(mentions) == 1 and not re.search(r"\w", text[: mentions[0].start] + text[mentions[0].end :]):
+        return {mentions[0].what}
+    begun = classes.names.begun_by(text)
+    return set() if begun is None or mentions else {begun}
+
+
+def _opening(text: str, classes: ClassChoices) -> set[int]:
+    """Return the classes that are declared, else those that the reply begins with."""
+    stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
+    if stated:
+        return stated
+    is_list = _MARKER.match(text) and len(set(_MARKER.findall(text))) > 1  # of thoughts, whose "1." is no option
+    return set() if is_list else classes.at(text, leading=True)
+
+
+def _called(text: str, classes: ClassChoices) -> set[int]:
+    """Return classes called by number or grade and not denied."""
+    named = set()
+    for clause in clauses(text):
+        called = [(classes.position(number.what), number) for number in numbers_called(clause)]
+        if classes.grades:
+            clause = _NEGATIVE.sub(lambda match: " " * len(match[0]), clause)
+            called += [(classes.grade(number.what), number) for number in grades_called(clause)]
+        named |= {option for option, number in called if stance(clause, number.start, number.end) is not Stance.DENIED}
+    return named if named == {NO_OPTION} else named - {NO_OPTION}
+
+
+def _affirmed(text: str, classes: ClassChoices) -> Answer:
+    by_stance = stances(text, classes.names.mentions)
+    named = by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
+    if not named:
+        either = by_stance[Stance.OPEN]
+        unclear = len(either) > 1 or not all(_distinct(option, text, classes) for option in either)
+        return Answer.invalid(Reason.AMBIGUOUS if unclear else Reason.NO_MATCH)
+    if len(named | by_stance[Stance.HEDGED]) > 1 or named & by_stance[Stance.DENIED]:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    (option,) = named
+    return Answer.ok(letter(option)) if _distinct(option, text, classes) else Answer.invalid(Reason.AMBIGUOUS)

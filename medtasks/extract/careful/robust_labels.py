@@ -1,0 +1,192 @@
+"""Findings in a chest image, read with care.
+
+A label is present (1) if the reply affirms it at least once, in its own words or those of radiologists ("enlarged
+heart" is cardiomegaly), else absent (0): not named, negated ("no effusion or pneumothorax", "is not seen", "ruled out",
+"Edema: no") or uncertain ("possible", "may be", "cannot be excluded", "X or Y"), as in MultiMedEval's gold labels.
+"Likely" and "consistent with" affirm.
+
+A reply that affirms no label is valid, all absent, if it denies one, calls the image normal, or names other findings of
+the chest. Otherwise it is a refusal, or no match. "No findings" next to an affirmed label is ambiguous.
+"""
+
+import functools
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import is_unable, own_words
+
+_HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
+_LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
+_SLIGHTLY = (
+    r"(?:is|are|was|appears?|remains?|to be|not|n't|mildly|moderately|markedly|severely|slightly|again|also|still|"
+    r"stable|borderline|within|and)"
+)
+# Patterns of other expressions, by the words of the label. Expressions may contain a "not".
+_CALLED: dict[str, tuple[str, ...]] = {
+    "atelectasis": (r"atelecta(?:sis|ses|tic)", r"lobar collapse"),
+    "cardiomegaly": (
+        r"cardiomegaly",
+        rf"{_LARGE}\s+{_HEART}",
+        rf"{_HEART}\s+enlargement",
+        rf"enlargement\s+of\s+(?:the\s+)?{_HEART}",
+        rf"{_HEART}\s+(?:{_SLIGHTLY}\s+){{0,4}}(?:enlarged|increased)",
+    ),
+    "consolidation": (r"consolidat(?:ions?|ed|ive)",),
+    "edema": (r"o?edema", r"(?:pulmonary|interstitial|alveolar)\s+o?edema"),
+    "pleural effusion": (r"(?:pleural\s+)?effusions?", r"pleural\s+fluid", r"hydrothorax"),
+    "effusion": (r"(?:pleural\s+)?effusions?", r"pleural\s+fluid", r"hydrothorax"),
+    "infiltration": (r"infiltrat(?:ions?|es?|ive)",),
+    "mass": (r"mass(?:es)?",),
+    "nodule": (r"nodul(?:es?|arity)",),
+    "lung nodule": (r"(?:(?:lung|pulmonary)\s+)?nodules?",),
+    "pneumonia": (r"pneumonias?",),
+    "pneumothorax": (r"(?:hydro)?pneumothora(?:x|ces)",),
+    "emphysema": (r"emphysema(?:tous)?",),
+    "fibrosis": (r"fibro(?:sis|tic)",),
+    "pulmonary fibrotic sequela": (r"fibrotic\s+(?:sequelae?|changes?)", r"pulmonary\s+fibrosis"),
+    "pleural thickening": (r"pleural\s+thickening", r"thickening\s+of\s+the\s+pleura", r"thickened\s+pleura"),
+    "hernia": (r"hernias?", r"herniations?"),
+    "hiatal hernia": (r"hiat(?:al|us)\s+hernias?",),
+    "lung opacity": (r"(?:(?:lung|pulmonary|airspace|ground[- ]glass)\s+)?(?:opacit(?:y|ies)|opacifications?)",),
+    "lymphadenopathy": (r"lymphadenopath(?:y|ies)", r"enlarged\s+lymph\s+nodes?"),
+    "bronchiectasis": (r"bronchiectas(?:is|es)", r"bronchiectatic"),
+    "fracture": (r"fractur(?:es?|ed)",),
+}
+# Longer expressions with a label's word and another meaning, unless they are labels, too.
+_OTHERS = (
+    r"(?:pericardial|joint|knee|subdural)\s+effusions?",
+    r"(?:soft[- ]tissue|subcutaneous|peripheral|cerebral|brain|leg|ankle|pedal)\s+o?edema",
+    r"(?:subcutaneous|surgical|mediastinal)\s+emphysema",
+    r"cystic\s+fibrosis",
+    r"mass\s+effect",
+    r"(?:breast|renal|hepatic|liver)\s+(?:mass(?:es)?|nodules?)",
+)
+# Any finding of the chest, be it one of the labels or not.
+_FINDING = re.compile(
+    r"\b(?:pneumothora|pneumoni|fractur|opaci|infiltrat|mass(?:es)?\b|nodul|lesion|emphysema|fibro(?:sis|tic)|hernia|"
+    r"thickening|congestion|bronchiecta|granuloma|tubercul|cancer|carcinoma|tumou?r|copd|scoliosis|calcif|"
+    r"lymphadenopath|hyperinflat|effusion|o?edema|consolidat|atelecta|cardiomegal|pacemaker|catheter)",
+    re.IGNORECASE,
+)
+
+
+def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
+    """Return the labels named in a clause, in order; of expressions that contain one another only the longest.
+
+    Example:
+        >>> text = "an enlarged heart, no pericardial effusion"
+        >>> [finding.what for finding in findings_named(text, ["Cardiomegaly", "Effusion"])]
+        [0]
+    """
+    matches = [
+        (match.start(), -match.end(), label)
+        for label, pattern in _patterns(tuple(names))
+        for match in pattern.finditer(text)
+    ]
+    matches.sort(key=lambda match: (*match[:2], match[2] is None))
+    mentions, last = [], 0
+    for start, minus_end, label in matches:
+        if start >= last:
+            last = -minus_end
+            if label is not None:  # a look-alike that is no label
+                mentions.append(Mention(label, start, last))
+    return mentions
+
+
+@lru_cache(maxsize=16)
+def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
+    plain = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
+    patterns: list[tuple[int | None, re.Pattern[str]]] = []
+    for label, words in enumerate(plain):
+        if not words:
+            continue
+        # Of two labels that are kinds of effusion, a mere "effusion" is neither.
+        one_of_several = len(words) > 1 and sum(other[-1:] == words[-1:] for other in plain) > 1
+        called = () if one_of_several else _CALLED.get(" ".join(words), ())
+        own = r"[\W_]*".join(map(re.escape, words)) + "s?"
+        patterns.append((label, re.compile(rf"\b(?:{'|'.join([own, *called])})\b", re.IGNORECASE)))
+    return patterns + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
+
+
+_QUESTION = re.compile(r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE)
+_NO_FINDING_ITEM = re.compile(r"\bno findings?\b\s*(?=[,|;\n]|$)", re.IGNORECASE)
+_FINAL = re.compile(r"\bfinal (?:answer|list|labels?|diagnosis)\s*(?:is|are)?\s*:?\s*", re.IGNORECASE)
+_WHAT = (
+    r"(?:findings?|abnormalit(?:y|ies)|diseases?|patholog(?:y|ies)|process|conditions?|signs? of (?:disease|illness))"
+)
+_NORMAL = re.compile(
+    rf"\b(?:normal|unremarkable|healthy|none|no\s+(?:[\w-]+\s+){{0,3}}?{_WHAT}|(?:nothing|no\w*)\s+abnormal)\b|"
+    rf"(?:\bnot|n't)\s+(?:show|see|reveal|demonstrate|have|display)\s+(?:any\s+)?(?:[\w-]+\s+){{0,3}}?{_WHAT}\b|"
+    r"\b(?:lungs?|chest|fields?|angles?|image)\b[^.;\n]{0,40}\bclear\b|\bclear\s+(?:lungs?|lung fields)\b",
+    re.IGNORECASE,
+)
+_NOT_NORMAL = re.compile(
+    r"(?:\b(?:not|never|nor|no longer)|n't)\s+(?:\w+ly\s+)?(?:normal|clear|healthy)\b", re.IGNORECASE
+)
+# Clauses that call the whole image normal and so contradict any finding.
+_ALL_NORMAL = re.compile(
+    r"(?:there (?:is|are)\s+)?(?:no findings?|none|normal)|(?:an?\s+|the\s+)?(?:chest\s+)?(?:x-?ray|radiograph|image|"
+    r"film|study|picture|exam\w*)\s+(?:is|appears|looks)\s+(?:completely\s+|entirely\s+)?(?:normal|unremarkable)",
+    re.IGNORECASE,
+)
+_NO_FINDING = "nofinding"
+
+
+@extractor("robust_labels", kind=Kind.LABELS, version=2, summary="findings as a careful reader would")
+def robust_labels(reply: str | None, sample: Sample) -> Answer:
+    """Read the labels that a reply gives to a chest image.
+
+    The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
+    present if the reply calls the image normal and affirms no other label.
+
+    Example:
+        >>> sample = Sample({"options": ["Cardiomegaly", "Edema", "Pleural Effusion"]})
+        >>> robust_labels("The heart is enlarged. No effusion, possible edema.", sample).value
+        (1, 0, 0)
+        >>> robust_labels("A chest X-ray of an adult.", sample).reason.value
+        'no_match'
+    """
+    return _read(reply, tuple(sample.options))
+
+
+@functools.lru_cache(maxsize=4096)  # many samples of a run have the same short reply
+def _read(reply: str | None, options: tuple[str, ...]) -> Answer:
+    text = own_words(reply, split_names=True)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    text = _NO_FINDING_ITEM.sub("normal. ", _own_list(text))  # the name of a label, not the denial of what follows
+    is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in options]
+    by_stance = _stances(text, ["" if none else name for none, name in zip(is_none, options, strict=True)])
+    affirmed = by_stance[Stance.AFFIRMED]
+    normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
+    if affirmed:
+        if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
+            return Answer.invalid(Reason.AMBIGUOUS)
+    elif is_unable(text) and not normal:
+        return Answer.invalid(Reason.REFUSED)
+    elif not (any(by_stance.values()) or normal or _FINDING.search(text)):
+        return Answer.invalid(Reason.NO_MATCH)
+    empty = normal and not affirmed
+    return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
+
+
+def _own_list(text: str) -> str:
+    """Return the final list if one is declared, without the questions before and after it."""
+    own = next((part for part in _QUESTION.split(text) if part.strip()), text)
+    final = [part for part in _FINAL.split(own)[1:] if part.strip()]
+    return final[-1] if final else own
+
+
+def _stances(text: str, names: Sequence[str]) -> dict[Stance, set[int]]:
+    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
+    for clause in clauses(text):
+        for finding in findings_named(clause, names):
+            inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
+            clause_stance = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
+            by_stance[clause_stance].add(finding.what)
+    return by_stance

@@ -1,0 +1,120 @@
+"""The logical relation of two sentences, read with care.
+
+It is declared ("the relationship is neutral") or leading ("Contradiction: ..."), else the one relation that the text
+affirms, in any case and form ("entailed", "contradicts"). "Neither entailment nor contradiction" and "no clear logical
+relationship" are neutral; "not entailment" alone names none. The question's list of the three words does not count.
+"""
+
+import re
+
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.reading.negation import Mention, Stance, stances
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import declared, is_unable, own_words
+from medtasks.extract.careful.yes_no import worded_option
+
+_FORMS = {
+    "entailment": r"entail(?:s|ed|ing|ments?)?",
+    "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
+    "neutral": r"neutral(?:ity)?",
+}
+_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
+_ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
+_OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
+_LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"(?:determine the logical relationship[^.?]{0,250}\.\s*)?"
+    r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEXT = re.compile(r"\n\s*Sentence 1\s*:")
+_FOLLOWS = re.compile(r"\bfollows?\s+(?:logically\s+)?from\b", re.IGNORECASE)
+_WORDS = r"(?:\s+[\w'-]+){0,4}?"
+_POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
+_NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
+_NEITHER = re.compile(
+    rf"(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
+    rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
+    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b",
+    re.IGNORECASE,
+)
+_NOUN = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
+_LINK = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
+_WAY = (
+    r"[\s\"'(]*(?:(?:best|most likely|likely|probably|described as|classified as|characterized as|one of|that of|of|"
+    r"an?|the|thus)\b[\s\"'(]*)*"
+)
+_LEADS = tuple(
+    re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
+    for lead in (rf"\bfinal\s+{_NOUN}{_LINK}", rf"\b{_NOUN}{_LINK}", rf"\b(?:it|this|sentences){_LINK}")
+)
+_OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
+_OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
+_JOINT = re.compile(
+    rf"[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))", re.IGNORECASE
+)
+
+
+@extractor("robust_nli", kind=Kind.CHOICE, version=2, summary="the relation of two sentences as a careful reader would")
+def robust_nli(reply: str | None, sample: Sample) -> Answer:
+    """Read the logical relation of two sentences (MedNLI).
+
+    The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters; a
+    relation that is no option is ``no_match``.
+
+    Example:
+        >>> sample = Sample({"options": ["entailment", "neutral"]})
+        >>> robust_nli("The second sentence is neither entailed nor contradicted.", sample).value
+        'B'
+        >>> robust_nli("Not entailment.", sample).reason.value
+        'no_match'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    rest = _without_question(text)
+    if rest != text and not re.search(r"\w", rest):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
+    relations = declared(_LEADS, text, lambda lead: _from(text, lead.end())) or _opening(text)
+    if not relations and is_unable(text):
+        return Answer.invalid(Reason.REFUSED)
+    return worded_option(relations or _affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
+
+
+def _without_question(text: str) -> str:
+    following = _NEXT.search(text, 1)
+    own = _QUESTION.sub(" ", text[: following.start()] if following else text)
+    return _LIST.sub(lambda match: " " if len(_relations(match[0])) == len(_FORMS) else match[0], own).strip()
+
+
+def _relations(text: str) -> set[str]:
+    return {match.lastgroup or "" for match in _RELATION.finditer(text)}
+
+
+def _opening(text: str) -> set[str]:
+    match = _OPENING.match(text)
+    start = match.end() if match else 0
+    word = _RELATION.match(text, start)
+    set_off = word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end()))
+    return _from(text, start) if set_off else set()
+
+
+def _from(text: str, start: int) -> set[str]:
+    """Return the relation named at ``start`` and those joined to it by "or"."""
+    relations: set[str] = set()
+    while word := _RELATION.match(text, start):
+        relations.add(word.lastgroup or "")
+        joint = _JOINT.match(text, word.end())
+        if joint is None:
+            break
+        start = joint.end()
+    return relations
+
+
+def _affirmed(text: str) -> set[str]:
+    by_stance = stances(
+        text, lambda clause: (Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(clause))
+    )
+    return by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]

@@ -1,0 +1,253 @@
+"""Yes, no and maybe, as a careful reader accepts them.
+
+The verdict is what a reply begins with ("Yes, ..."), declares ("the answer is no"), or gives in a sentence of its own
+("So, yes."); a declared *final* answer overrules the others. "No significant difference" is no verdict: it means "no"
+to one question and "yes" to another. "Not sure" and "I don't know" are refusals, "yes and no" is ambiguous. "Perhaps",
+"uncertain", "inconclusive" and the like are maybe, which is ambiguous for a closed question about an image.
+
+A closed question is also answered by "true", "present" or "it is not" alone, and by a statement about what it asks:
+"There is no fracture." is "no" to "Is there a fracture?", and no match to "Is the bone intact?" or where the question
+is unknown. Statements about images in general, or about what cannot be told, answer nothing.
+"""
+
+import re
+from collections.abc import Sequence
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
+from medtasks.extract.reading.option_names import normalised, words
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import SENTENCES, is_unable, own_words
+
+_SURE = (
+    r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
+    r"in general|so|thus|therefore|hence|in short|in conclusion|in summary|finally|then|simply)\b[,:]?\s+)*"
+)
+_SUBJECT = (
+    r"(?:it|there|the|this|that|these|those|they|he|she|we|you|i|because|since|as|indeed|of course|a|an|both|all|"
+    r"neither|patients|in|at|but|according|based|although|however|though)\b"
+)
+# What may follow a verdict, unlike the noun of "no fracture" and the number of "no. 2".
+_SECOND_WORD = r"\s+(?:(?:or|and)\s+)?(?:yes|no|maybe|not)\b"
+_STOP = rf"(?=\W*$|\s*[,;:!?()\]/\"'\n]|\.(?!\d)(?!\s*\d+\b)|\s*[-–—]+\s|\s+{_SUBJECT}|{_SECOND_WORD})"
+_YES = rf"yes\b{_STOP}"
+_NO = rf"(?:no\b{_STOP}|(?:absolutely|definitely|certainly|of course|probably) not\b(?=\W*$|\s*[,.;:!]))"
+_MAYBE = rf"(?:maybe|perhaps|possibly|uncertain|inconclusive|unclear)\b{_STOP}"
+_WORD = rf"(?:(?P<yes>{_YES})|(?P<no>{_NO})|(?P<maybe>{_MAYBE}))"
+_LEADING = re.compile(rf"\W*{_SURE}{_WORD}", re.IGNORECASE)
+_NOUN = r"(?:answer|conclusion|verdict|response|result|decision|choice|option)"
+_LINK = (
+    r"[\"']?\s*(?:to (?:the|this|your|that) question\s*)?(?:here\s*)?"
+    r"(?:(?:is|was|would be|should be|must be)\b|:|=|->|→)"
+)
+_DECLARED = (
+    re.compile(rf"\bfinal\s+{_NOUN}{_LINK}\W*{_SURE}{_WORD}", re.IGNORECASE),
+    re.compile(
+        rf"\b(?:{_NOUN}{_LINK}|(?:i|i'd|i would|i will)\s+(?:say|answer|think|believe|conclude|choose|go with)"
+        rf"(?:\s+that)?)\W*{_SURE}{_WORD}",
+        re.IGNORECASE,
+    ),
+)
+_SECOND = re.compile(
+    r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)\n]|\s+(?:or|and)\b)",
+    re.IGNORECASE,
+)
+_ECHO = re.compile(
+    r"(?:please\s+)?answer (?:the |this )?(?:following )?question with (?:either )?[\"']?yes[\"']?,? (?:or )?"
+    r"[\"']?no[\"']?(?:,? or [\"']?maybe[\"']?)?\W*",
+    re.IGNORECASE,
+)
+# "No, I cannot answer that" declines, "No, I cannot see a fracture" does not.
+_OWN_LIMIT = re.compile(
+    r"\bi(?:'m| am)? (?:cannot|can't|can not|unable to|not able to)\s+(?:\w+ly\s+)?(?:answer|help|assist|provide|"
+    r"determine|tell|say|interpret|view|analy[sz]e|assess|diagnose)\b",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(r"\W*(?:i(?: a|')m )?(?:not (?:really |quite )?(?:sure|certain)|unsure)\b", re.IGNORECASE)
+_IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"
+_SHORT = {
+    "yes": re.compile(rf"(?:(?:it's|that's|this is) )?(?:true|present)|(?:yes )?{_IT_IS}"),
+    "no": re.compile(
+        rf"(?:(?:it's|that's|this is) )?(?:false|absent|none|not (?:present|seen|visible))|there (?:is|are) none|"
+        rf"(?:no )?{_IT_IS}(?: not|n't)"
+    ),
+}
+_ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
+_NOT_SIMPLE = re.compile(
+    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
+)
+_PART = r"(?:chest|brain|head|abdom\w+|pelvi\w+|spine|neck|lung|liver|hist\w+|patholog\w+|axial|mri?|ct|x-?ray)"
+# The whole image is no part of what is asked about it: "in the chest x-ray".
+_IMAGE = re.compile(
+    rf"\b(?:(?:in|on|from|according to|based on)\s+)?(?:the|this|that|an?)\s+((?:ab)?normal\s+)?(?:{_PART}\s+){{0,3}}"
+    r"(?:images?|pictures?|photo\w*|x-?rays?|radiographs?|scans?|films?|studies|study|slides?|mri|ct)\b",
+    re.IGNORECASE,
+)
+# Clauses about images in general, or about what is not said.
+_NO_STATEMENT = re.compile(
+    r"\b(?:would|typically|usually|generally|sometimes|some cases|used (?:to|for)|whether|if|"
+    r"not (?:\w+ly )?(?:mention|state|specif|describ|provid)\w*|(?:difficult|hard) to)\b",
+    re.IGNORECASE,
+)
+# Words that do not tell one question about an image from another.
+_FILLERS = frozenset(
+    word.what
+    for word in words(
+        "i you we it there this that these those they its itself is are was were be been being do does did "
+        "can could has have had any some in on at of for with to from by and also as well clearly here "
+        "evidence sign finding presence see seen show shown reveal demonstrate demonstrated display displayed "
+        "contain contained visible visualized identify identified note noted observe observed detect detected "
+        "present appear look seem exist depict depicted represent suggest patient image picture photo "
+        "photograph scan film study x ray xray radiograph slide section slice ct mri no not nor without "
+        "absent never none cannot neither significant obvious apparent"
+    )
+)
+_OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
+
+
+def own_part(text: str) -> str:
+    r"""Return the text without a repeated instruction, up to the next instruction that a base model invents.
+
+    Example:
+        >>> own_part("Answer the question with yes, no or maybe. Yes\nAnswer the question with yes or no. B")
+        'Yes'
+    """
+    parts = [part.strip() for part in _ECHO.split(text)]
+    return next((part for part in parts if part), "")
+
+
+def verdicts(text: str) -> set[str]:
+    """Return the verdicts a reply gives: of ``yes``, ``no`` and ``maybe``, several if it contradicts itself.
+
+    It is the final answer if one is declared; else what the reply begins with, declares, or says in its own sentence.
+    The "no" of "no significant difference" is never a verdict.
+
+    Example:
+        >>> verdicts("Yes, no significant difference was found.")
+        {'yes'}
+        >>> verdicts("No significant difference was found.")
+        set()
+    """
+    final = {word for match in _DECLARED[0].finditer(text) for word in _said(match, text)}
+    if final:
+        return final
+    found = {word for match in _DECLARED[1].finditer(text) for word in _said(match, text)}
+    for number, sentence in enumerate(SENTENCES.split(text)):
+        match = _LEADING.match(sentence)
+        alone = match and not re.search(r"\w", sentence[match.end() :])
+        if match and (alone or (number == 0 and not _OWN_LIMIT.search(sentence))):
+            found |= _said(match, sentence)
+    return found
+
+
+def _said(match: re.Match[str], text: str) -> set[str]:
+    """Return the verdict of a match, and a second one set beside it ("yes and no", "maybe not")."""
+    first = match.lastgroup or ""
+    beside = _SECOND.match(text, match.end())
+    second = beside[1].casefold() if beside else first
+    return {first, "no" if second == "not" else second}
+
+
+def is_unsure(text: str) -> bool:
+    """Return whether the reply is about its writer's limits: "I cannot tell", "not sure".
+
+    Example:
+        >>> is_unsure("Not sure."), is_unsure("There is no fracture.")
+        (True, False)
+    """
+    return is_unable(text) or _UNSURE.match(text) is not None
+
+
+def yes_no(reply: str | None, question: str = "") -> Answer:
+    """Read "yes" or "no" from a reply to a closed question; with its text, statements about what it asks are read, too.
+
+    Example:
+        >>> yes_no("No, the lungs are clear. Yes-men may differ.").value
+        'no'
+        >>> yes_no("There is no fracture.").reason.value
+        'no_match'
+        >>> yes_no("There is no fracture.", "Is there a fracture?").value
+        'no'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    text = own_part(text)
+    found = verdicts(text) or _short(text)
+    if not found and is_unsure(text):
+        return Answer.invalid(Reason.REFUSED)
+    found = found or _stated(text, question)
+    return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in found else Answer.only(found)
+
+
+def _short(text: str) -> set[str]:
+    plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
+    return {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+
+
+def _stated(text: str, question: str) -> set[str]:
+    """Return what the statements of a reply answer to a question that asks whether one thing is so."""
+    asked = {word.what for word in _content(question)}
+    if not asked or not _ASKS.match(question) or _NOT_SIMPLE.search(question):
+        return set()
+    found: set[str] = set()
+    for clause in clauses(text):
+        if _NO_STATEMENT.search(clause):
+            continue
+        held: dict[Stance, set[str]] = {kind: set() for kind in Stance}
+        for word in _content(clause):
+            held[stance(clause, word.start, word.end)].add(word.what)
+        affirmed = held.pop(Stance.AFFIRMED)
+        doubtful = set[str]().union(*held.values())
+        opposites = {_OPPOSITES.get(word) for word in affirmed}
+        if asked <= affirmed - doubtful:
+            found.add("yes")
+        # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
+        elif set() < held[Stance.DENIED] <= asked or (
+            opposites & asked and (affirmed | doubtful) - {*_OPPOSITES} <= asked
+        ):
+            found.add("no")
+    return found
+
+
+def _content(text: str) -> list[Mention[str]]:
+    stems = words(_IMAGE.sub(lambda match: (match[1] or "").rjust(len(match[0])), text))
+    stems = [word._replace(what="abnormal") if word.what.startswith("abnormal") else word for word in stems]
+    return [word for word in stems if word.what not in _FILLERS]
+
+
+@extractor(
+    "robust_yes_no_maybe", kind=Kind.CHOICE, version=2, summary="the verdict on a question as a careful reader would"
+)
+def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
+    """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
+
+    The sample's options are the words "yes", "no" and "maybe" in the order of the letters; a verdict that is no option
+    is ``no_match``.
+
+    Example:
+        >>> sample = Sample({"options": ["yes", "no", "maybe"]})
+        >>> robust_yes_no_maybe("No. Yes-men were not asked.", sample).value
+        'B'
+        >>> robust_yes_no_maybe("No significant difference was seen.", sample).reason.value
+        'no_match'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    text = own_part(text)
+    if not text:  # nothing but the instruction
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return worded_option(verdicts(text), sample.options) or Answer.invalid(
+        Reason.REFUSED if is_unsure(text) else Reason.NO_MATCH
+    )
+
+
+def worded_option(found: set[str], options: Sequence[str]) -> Answer | None:
+    """Turn words into the letter of the one option that is this word, or into nothing where no word was found."""
+    if not found:
+        return None
+    if len(found) > 1:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in found])

@@ -1,0 +1,176 @@
+"""MedEvalKit's rule for questions with options, exactly as published.
+
+Every reply becomes one option. An unreadable one becomes the option whose line is most similar by difflib; one similar
+to none, such as an empty one, becomes A.
+
+Source: ``judge_multi_choice`` and ``find_most_similar_index`` in ``utils/utils.py`` of
+https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, and the first release, 1de51eb, which looks for a box and
+a tag before it looks for a paragraph that is a letter.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import product
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.published.medevalkit_text import parsed_reply, tagged
+from medtasks.extract.registry import Kind, extractor
+
+NO_LETTER = "text"
+"""The target if the gold is a text that is no option, unless the reply is read as that text."""
+
+Lines = tuple[str, ...]
+
+_REPEATED = "repeated_gold"  # flag of a row of OmniMedVQA, whose answer is the text of several options
+_NO_MODALITY = "no_modality_type"  # flag of a row of OmniMedVQA without the column, which MedEvalKit needs in every row
+_REMEMBERED = 2**17  # texts whose most similar option is cached, since several rows read the same replies
+
+
+def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
+    """Return the option that MedEvalKit takes a reply for.
+
+    ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA and MedXpertQA; ``release``: as the first release
+    does; ``fixed``: compared with the column ``answer``. Facts: ``fallback``, whether similarity alone decided;
+    ``target``, if MedEvalKit compares with another one than the column ``answer``; ``stops``, if it raises after all
+    inference.
+    """
+    lines = tuple(line.lower() for line in option_lines(sample))
+    if not lines:
+        return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY)
+    key, text = read_reply(tagged(reply, "answer") if tags else reply or "", len(lines), release=release)
+    answer = sample.document.get("answer")
+    gold = answer if fixed else _gold(sample)
+    chosen, fallback, right = _compared(key, text, lines, None if gold is None else gold.strip().lower())
+    facts: dict[str, object] = {"fallback": fallback}
+    if not fixed and gold != answer:
+        name = (gold or "").strip().lower()
+        facts["target"] = name.upper() if name in _letters(len(lines)) else chosen if right else NO_LETTER
+    if tags and not fixed and _NO_MODALITY in (sample.document.get("flags") or ()):
+        facts["stops"] = "its published row has no modality_type (KeyError)"
+    return Answer.ok(chosen, **facts)
+
+
+def _compared(key: str, text: str, lines: Lines, gold: str | None) -> tuple[str, bool, bool]:
+    """Return the letter of the chosen option, whether only similarity found it, and whether the reply counts as right.
+
+    ``gold`` is a letter or a text, stripped and in lower case. Of lines that are the same, the right one is taken.
+    """
+    letters, fallback = _letters(len(lines)), False
+    if key in letters:
+        chosen = letters.index(key)
+        right = gold in (key, lines[chosen])
+    elif key in lines:
+        chosen = lines.index(key)
+        right = key == gold or (gold is not None and gold in letters and lines[letters.index(gold)] == key)
+    else:
+        fallback, chosen = key != gold, most_similar(lines, text)
+        right = key == gold or gold in (letters[chosen], lines[chosen])
+    return (gold if gold is not None and right and gold in letters else letters[chosen]).upper(), fallback, right
+
+
+def option_lines(sample: Sample) -> Sequence[str]:
+    """Return the options as MedEvalKit compares them, by default as ``A. text``; shape (options,)."""
+    written: Sequence[str] | None = sample.document.get("option_lines")
+    if written is None:
+        return [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
+    return written
+
+
+@lru_cache(maxsize=32)
+def _letters(number: int) -> tuple[str, ...]:
+    return tuple(letter(index).lower() for index in range(number))
+
+
+def _gold(sample: Sample) -> str | None:
+    """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text."""
+    document = sample.document
+    gold, answer = document.get("gold"), document.get("answer")
+    if gold is None or answer is None:
+        return answer if gold is None else str(gold)
+    repeated = _REPEATED in (document.get("flags") or ())  # then a gold that looks like a letter is a text, too
+    if gold.strip() == answer and not repeated:
+        return str(answer)
+    equal = [index for index, option in enumerate(sample.options) if option == gold]
+    return letter(equal[-1]) if equal else str(gold)
+
+
+def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
+    """Return the key of a reply, maybe a letter or an option's line, and the text to compare by similarity.
+
+    Example:
+        >>> read_reply("The answer is: B", 4)
+        (' b', ': b')
+    """
+    answer, letters = reply.lower(), _letters(options)
+    if not (release and ("boxed" in answer or "<answer>" in answer)):
+        first, *_, last = ["", *answer.split("\n\n")][1:] * 2
+        if first in letters:
+            answer = first
+        elif last.split(".")[0] in letters:
+            answer = last.split(".")[0]
+    text = parsed_reply(answer).strip().lower().replace("\n", "")
+    return text.split(".")[0].split(":")[-1], text
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def most_similar(lines: Lines, text: str) -> int:
+    """Return the index of the first of the lines most similar to a text by difflib; 0 if none is similar at all.
+
+    Lines that share too few characters with the text are skipped.
+
+    Example:
+        >>> most_similar(("a. left lung", "b. liver"), "the liver"), most_similar(("a", "b"), "?")
+        (1, 0)
+    """
+    matcher = SequenceMatcher(None)
+    matcher.set_seq2(text)
+    characters = Counter(text)
+    best, highest = 0, 0.0
+    for at_most, index in sorted((-_bound(line, text, characters), index) for index, line in enumerate(lines)):
+        if -at_most < highest or -at_most == 0.0:
+            break
+        if -at_most == highest and index > best:
+            continue
+        matcher.set_seq1(lines[index])
+        ratio = matcher.ratio()
+        if ratio > highest or (ratio == highest > 0.0 and index < best):
+            best, highest = index, ratio
+    return best
+
+
+def _bound(line: str, text: str, characters: Counter[str]) -> float:
+    """Return an upper bound of difflib's ratio, computed as difflib does."""
+    shared = sum(min(number, characters[character]) for character, number in _counted(line).items())
+    return 2.0 * shared / (len(line) + len(text)) if line or text else 1.0
+
+
+@lru_cache(maxsize=4096)
+def _counted(line: str) -> Counter[str]:
+    return Counter(line)
+
+
+_VERSIONS = (  # ending of the names, release, fixed, source
+    ("", False, False, "MedEvalKit at 9b12e3b"),
+    ("_release", True, False, "MedEvalKit's first release"),
+    ("_fixed", False, True, "MedEvalKit's reading, compared with the mapped answer"),
+)
+_KINDS = (  # name, tags, summary
+    ("medevalkit_choice", False, "a letter or an option's line, else the most similar option"),
+    ("medevalkit_tagged_choice", True, "the same, contents of <answer> first"),
+)
+
+
+def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
+    @extractor(name, kind=Kind.CHOICE, summary=summary)
+    def read(reply: str | None, sample: Sample) -> Answer:
+        if failure_cause(reply) is not None:
+            return Answer.invalid(Reason.ADAPTER_FAILED)
+        return kit_answer(reply, sample, tags=tags, release=release, fixed=fixed)
+
+
+for (_ending, _release, _fixed, _source), (_name, _tags, _summary) in product(_VERSIONS, _KINDS):
+    _register(f"{_name}{_ending}", f"{_source}: {_summary}", tags=_tags, release=_release, fixed=_fixed)

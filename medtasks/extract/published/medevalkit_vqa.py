@@ -1,0 +1,244 @@
+r"""Short answers to visual questions, closed and open: MedEvalKit's rules and a careful one.
+
+A question is closed by its column ``answer_type`` (SLAKE), else if its answer is "yes" or "no".
+
+Source: ``cal_metrics`` in ``VQA_RAD.py``, ``PATH_VQA.py`` and ``SLAKE.py`` below ``utils`` of
+https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b and, for the release, at 1de51eb.
+
+Facts of the answers: ``closed``; ``correct``, for an open question the same text; ``measures``, those of
+:mod:`medtasks.metrics.medevalkit_texts` for an open question, else None; ``stops``, the error with which the published
+code gives no number for the whole dataset, else None; ``judged`` and ``gold``, reply and answer as shown to a judge.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.published.medevalkit_text import NO_BOX, boxed, declared_answer, parsed_reply, tagged
+from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
+from medtasks.extract.reading.option_names import normalised
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
+from medtasks.extract.careful.yes_no import yes_no
+from medtasks.metrics.medevalkit_texts import MEASURES, compared
+
+_NOTHING = dict.fromkeys(MEASURES, 0.0)
+# The measure that HEAD reports under each of these names.
+_PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
+
+
+def is_closed_question(document: Mapping[str, Any]) -> bool:
+    """Return whether a question is closed.
+
+    Example:
+        >>> is_closed_question({"answer": " No "}), is_closed_question({"answer": "No", "answer_type": "OPEN"})
+        (True, False)
+    """
+    answer_type = document.get("answer_type")
+    if answer_type is None:
+        return str(document["answer"]).strip().lower() in ("yes", "no")
+    return str(answer_type).strip().upper() != "OPEN"
+
+
+def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
+    """Return an answer with a text, or the one that is empty and never right."""
+    facts = {"closed": is_closed_question(sample.document), "measures": None, "stops": None, **facts}
+    if not text.replace(".", " ").strip():
+        return Answer.invalid(Reason.EMPTY, **facts | {"correct": False})
+    return Answer.ok(text, **facts)
+
+
+def _without(reason: Reason, sample: Sample) -> Answer:
+    closed = is_closed_question(sample.document)
+    measures = None if closed else _NOTHING
+    return Answer.invalid(reason, closed=closed, correct=False, measures=measures, stops=None, judged="", gold="")
+
+
+# ---- as published ----
+
+
+def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answer:
+    """Read a reply as at HEAD; without ``head`` ignore its errors, and call measures by their right names."""
+    if failure_cause(reply) is not None:
+        return _without(Reason.ADAPTER_FAILED, sample)
+    box, gold = boxed(reply or ""), str(sample.document["answer"])
+    text = tagged(reply, "answer") if box == NO_BOX else box
+    if not slake:
+        text, gold = text.lower().strip(), gold.lower().strip()
+    parsed = parsed_reply(text)
+    if not is_closed_question(sample.document):
+        scores = compared(parsed, gold)
+        measures = {name: scores.measures[_PERMUTED.get(name, name) if head else name] for name in MEASURES}
+        facts = {"measures": measures, "stops": scores.stops if head else None}
+        return _answer(parsed, sample, judged=text, gold=gold, correct=parsed == gold.lower(), **facts)
+    joined = parsed.replace("\n", "").replace(".", "")
+    if slake and gold not in ("yes", "no"):  # in SLAKE's file they begin with capitals
+        correct = joined == gold.lower()
+    else:
+        correct = ("yes" in joined) != ("no" in joined) and gold.lower() in joined
+    return _answer(parsed, sample, judged=text, gold=gold, correct=correct)
+
+
+@extractor("medevalkit_vqa", kind=Kind.KIT_QUESTION, summary="MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring")
+def medevalkit_vqa(reply: str | None, sample: Sample) -> Answer:
+    """Score as MedEvalKit does for VQA-RAD.
+
+    Box or tag, lower case, stripped, the text after the last lead such as "answer:". A closed question is right if
+    exactly one of the substrings "yes" and "no" occurs and is the answer, so "It is normal." says no.
+
+    Example:
+        >>> medevalkit_vqa("It is abnormal.", Sample({"answer": "No"})).facts["correct"]
+        True
+        >>> medevalkit_vqa("Answer: ct", Sample({"answer": "CT"})).facts["correct"]
+        False
+    """
+    return _read(reply, sample, slake=False, head=True)
+
+
+@extractor(
+    "medevalkit_path_vqa", kind=Kind.KIT_QUESTION, summary="the same for PathVQA, where a judge voids closed answers"
+)
+def medevalkit_path_vqa(reply: str | None, sample: Sample) -> Answer:
+    """Score as MedEvalKit does for PathVQA: as for VQA-RAD, but where a judge reads, closed answers count as wrong."""
+    return medevalkit_vqa(reply, sample)
+
+
+@extractor("medevalkit_vqa_fixed", kind=Kind.KIT_QUESTION, summary="the same with its arithmetic and crashes mended")
+def medevalkit_vqa_fixed(reply: str | None, sample: Sample) -> Answer:
+    """Read as MedEvalKit does for VQA-RAD and PathVQA, and go on where it raises."""
+    return _read(reply, sample, slake=False, head=False)
+
+
+@extractor(
+    "medevalkit_slake", kind=Kind.KIT_QUESTION, summary="MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"
+)
+def medevalkit_slake(reply: str | None, sample: Sample) -> Answer:
+    """Score as MedEvalKit does for SLAKE, where a closed question is right if the reply without dots is the answer.
+
+    Example:
+        >>> sample = Sample({"answer": "Yes", "answer_type": "CLOSED"})
+        >>> medevalkit_slake("Yes.", sample).facts["correct"], medevalkit_slake("Answer: Yes", sample).facts["correct"]
+        (True, False)
+    """
+    return _read(reply, sample, slake=True, head=True)
+
+
+@extractor("medevalkit_slake_fixed", kind=Kind.KIT_QUESTION, summary="the same with its arithmetic and crashes mended")
+def medevalkit_slake_fixed(reply: str | None, sample: Sample) -> Answer:
+    """Read as MedEvalKit does for SLAKE, and go on where it raises."""
+    return _read(reply, sample, slake=True, head=False)
+
+
+@extractor(
+    "medevalkit_vqa_release", kind=Kind.KIT_QUESTION, summary="MedEvalKit's release 1de51eb: up to the first full stop"
+)
+def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
+    """Score as MedEvalKit's first release does for VQA-RAD and PathVQA, where a judge reads every open answer.
+
+    Tag, then box, lower case, stripped, and all from the first full stop on cut off. It has no measures of texts.
+
+    Example:
+        >>> medevalkit_vqa_release("Yes. It is.", Sample({"answer": "yes"})).facts["correct"]
+        True
+    """
+    if failure_cause(reply) is not None:
+        return _without(Reason.ADAPTER_FAILED, sample)
+    text = declared_answer(reply).lower().strip().split(".")[0]
+    gold = str(sample.document["answer"]).lower().strip()
+    return _answer(text, sample, judged=text, gold=gold, correct=text == gold)
+
+
+# ---- with care ----
+
+_VERDICTS = {
+    **dict.fromkeys(
+        ("yes", "是", "是的", "对", "对的", "正确", "有", "有的", "包含", "存在", "会", "能", "可以"), "yes"
+    ),
+    **dict.fromkeys(("no", "否", "不", "不是", "不是的", "不对", "不正确", "错误", "没有", "没", "无"), "no"),
+    **dict.fromkeys(("不包含", "不存在", "不会", "不能", "不可以"), "no"),
+}
+# Only where the question asks for health: "normal" means no to "is it abnormal?".
+_HEALTH = {"正常": "yes", "健康": "yes", "不正常": "no", "不健康": "no", "异常": "no"}
+_ASKS_FOR_HEALTH = re.compile("(?<!不)(?:正常|健康)")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_STATEMENT = re.compile(r".*?(?P<no>不包含|不存在|没有|不是)?(?(no)|(?:包含|存在|有|是))(?P<what>.+)")
+_UNABLE = re.compile("无法|不能(?:确定|判断|回答)|不知道|不确定|不清楚|抱歉|对不起")
+_LEAD = re.compile(r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?:[是为]|\s*:)", re.IGNORECASE)
+
+
+@extractor(
+    "robust_kit_vqa", kind=Kind.KIT_QUESTION, version=2, summary="clear yes or no in two languages; else the same words"
+)
+def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
+    r"""Score the content of a ``\boxed{}``, else the reply without its thoughts, with care.
+
+    A closed question whose answer is yes or no, in English or Chinese, is right if the reply clearly says it in either
+    language; both or neither is invalid. Any other question is right if the reply, or its declared answer, has the same
+    words in the same order (:func:`~medtasks.extract.careful.open_text.stated_words`). Measures compare these words. Refusals
+    are invalid.
+
+    Example:
+        >>> sample = Sample({"answer": "不是", "answer_type": "CLOSED", "question": "这是肺吗?"})
+        >>> [robust_kit_vqa(reply, sample).facts["correct"] for reply in ("No.", "不是。", "是的", "答案：不是")]
+        [True, True, False, True]
+        >>> robust_kit_vqa("The answer is the Left Lung.", Sample({"answer": "left lung"})).facts["correct"]
+        True
+    """
+    gold = str(sample.document["answer"]).strip()
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return _without(text, sample)
+    own = without_thoughts(text)
+    if own is None:
+        return _without(Reason.TRUNCATED, sample)
+    box = boxed(own)
+    if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in own):  # SLAKE has "None" for an answer
+        own = box
+    polarity = _polarity(normalised(gold), sample.question) if is_closed_question(sample.document) else None
+    if polarity is None:
+        return _same_words(own, gold, sample)
+    verdict = _verdict(own, sample.question)
+    if verdict.value is None:
+        return _without(verdict.reason, sample)
+    return _answer(verdict.value, sample, judged=own, gold=gold, correct=verdict.value == polarity)
+
+
+def _same_words(own: str, gold: str, sample: Sample) -> Answer:
+    text, reason = open_reply(own)
+    if text is None or (_HAN.search(text) and _UNABLE.search(text)):
+        return _without(Reason.REFUSED if text is not None else reason, sample)
+    targets = target_words(gold)
+    words = stated_words(_declared(text), {word.removeprefix(DENIED) for word in targets})
+    correct = words == list(targets) if targets else text.casefold() == gold.casefold()
+    measures = None if is_closed_question(sample.document) else compared(" ".join(words), " ".join(targets)).measures
+    return _answer(" ".join(words) or text, sample, judged=text, gold=gold, correct=correct, measures=measures)
+
+
+def _declared(text: str) -> str:
+    """Return the first sentence after the last lead such as "the answer is", else the whole text."""
+    leads = list(_LEAD.finditer(text))
+    answer = text[leads[-1].end() :].strip() if leads else ""
+    return SENTENCES.split(answer)[0] if re.search(r"\w", answer) else text
+
+
+def _polarity(word: str, question: str) -> str | None:
+    return _VERDICTS.get(word) or (_HEALTH.get(word) if _ASKS_FOR_HEALTH.search(question) else None)
+
+
+def _verdict(own: str, question: str) -> Answer:
+    """Read yes or no in either language."""
+    text = own_words(own)
+    if isinstance(text, Reason) or not _HAN.search(text):
+        return yes_no(own, question)
+    clauses = [clause for clause in re.split(r"[\W_]+", _declared(text).casefold()) if clause]
+    verdicts = {verdict for clause in clauses if (verdict := _polarity(clause, question))}
+    if not verdicts and _UNABLE.search(text):
+        return Answer.invalid(Reason.REFUSED)
+    stated = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not verdicts else None
+    # "The organ is the liver" means no where another one is asked about: only what the question names is read.
+    if stated and stated["what"] in question:
+        verdicts.add("no" if stated["no"] else "yes")
+    return Answer.only(verdicts)

@@ -1,0 +1,212 @@
+"""MultiMedEval's two text cleaners, exactly as published, and its rules for questions and classes with each of them.
+
+Source: https://github.com/corentin-ryr/MultiMedEval at d9ac283 (``head``) and v0.1.0: ``get_predicted_answer``
+(``getPredictedAnswer`` in v0.1.0) in ``multimedeval/qa.py``, ``mnist.py``, ``image_classification.py``, ``mednli.py``
+and ``chestxray14.py``, and the cleaners in ``multimedeval/utils.py``: ``clean_str`` at d9ac283 and in v0.1.1,
+``cleanStr`` in v0.1.0. The versions differ in the cleaner alone, which is applied to replies, targets and options. The
+published numbers for questions and image classification rest on the older one; ``chestxray14.py`` came after it.
+
+``multimedeval_vqa_head`` is in :mod:`medtasks.extract.careful.open_text`.
+"""
+
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.registry import Extract, Kind, extractor
+from medtasks.extract.reading.reply_text import given_text
+from medtasks.metrics.bleu import References
+
+_MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
+_COMMA_IN_NUMBER = re.compile(r"\d,\d")
+_PERIOD = re.compile(r"\.(?!\d)")
+# The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
+_MOST_PERIODS = 32
+_COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
+_ARTICLES = frozenset(("a", "an", "the"))
+
+_PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
+_BLANKS = re.compile(" +")
+# The reference's table ``contractions``. Every entry but one restores a single apostrophe, so the full forms suffice;
+# the other removes one. Left out are four entries with a capital, which never match lower case, and two without effect.
+_FULL_FORMS = """
+ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd've he'd he's
+how'd how'll how's isn't it'd it'd've it'll ma'am might've mightn't mightn't've must've mustn't needn't not've o'clock
+oughtn't 'ow's'at shan't she'd've should've shouldn't shouldn't've somebody'd've somebody'll somebody's someone'd
+someone'd've someone'll someone's something'd something'd've something'll that's there'd there'd've there're there's
+they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what'll what're what's what've when's
+where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't wouldn't've
+y'all y'all'd've y'all'll you'd you'd've you'll you're you've
+"""
+_RESTORED = {
+    word[:position] + word[position + 1 :]: word
+    for word in _FULL_FORMS.split()
+    for position, character in enumerate(word)
+    if character == "'"
+}
+CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_RESTORED, "somebody'd": "somebodyd"})
+"""Full forms of words that lost an apostrophe."""
+
+
+def clean_head(text: str) -> str:
+    """Clean a text as MultiMedEval does from v0.1.1 on.
+
+    Lower case; 21 punctuation marks deleted if the text has the mark next to a blank, or a number with a comma
+    anywhere, else replaced by blanks; the first 32 periods not before a digit deleted; number words up to ten in
+    digits; articles dropped, also the letter A alone; apostrophes of contractions restored; single blanks. Colons,
+    apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay. The result may be empty.
+
+    Example:
+        >>> clean_head("The mass measures 1.2cm, dont biopsy (yet).")
+        "mass measures 1.2cm don't biopsy yet"
+        >>> clean_head("A")
+        ''
+    """
+    text = text.lower()
+    number = _COMMA_IN_NUMBER.search(text) is not None
+    replacements = {
+        ord(mark): "" if number or f"{mark} " in text or f" {mark}" in text else " "
+        for mark in _MARKS.intersection(text)
+    }
+    words = _PERIOD.sub("", text.translate(replacements), count=_MOST_PERIODS).split()
+    numbered = (NUMBERS.get(word, word) for word in words)
+    return " ".join(CONTRACTIONS.get(word, word) for word in numbered if word not in _ARTICLES)
+
+
+def clean_v0_1_0(text: str) -> str:
+    r"""Clean a text as MultiMedEval v0.1.0 did.
+
+    Lower case; newlines become blanks; outer whitespace stripped, then ASCII punctuation replaced by blanks; runs of
+    blanks become one. So one blank may lead or trail, and other whitespace stays. The result may be empty or a blank.
+
+    Example:
+        >>> clean_v0_1_0("(B) It's 1.2cm\n")
+        ' b it s 1 2cm'
+    """
+    return _BLANKS.sub(" ", text.lower().replace("\n", " ").strip().translate(_PUNCTUATION_TO_BLANK))
+
+
+Cleaner = Callable[[str], str]
+Rule = Callable[[str, Sequence[str], Cleaner], Answer]  # cleaned reply, options as the task compares them, cleaner
+
+_VERSIONS: dict[str, tuple[Cleaner, str]] = {
+    "head": (clean_head, "cleaner at d9ac283"),
+    "v0_1_0": (clean_v0_1_0, "cleaner of v0.1.0"),
+}
+_WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
+_THRESHOLD = 0.5
+
+
+def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[[Rule], Rule]:
+    """Register a rule with each cleaner; a sample that the adapter could not run has no answer."""
+
+    def with_cleaner(rule: Rule, clean: Cleaner) -> Extract:
+        def extract(reply: str | None, sample: Sample) -> Answer:
+            if failure_cause(reply) is not None:
+                return Answer.invalid(Reason.ADAPTER_FAILED)
+            return rule(clean(reply or ""), sample.options, clean)
+
+        return extract
+
+    def register(rule: Rule) -> Rule:
+        for version, (clean, cleaner) in _VERSIONS.items():
+            whole = f"MultiMedEval, {of}, {cleaner}: {summary}"
+            extractor(f"{name}_{version}", kind=kind, summary=whole)(with_cleaner(rule, clean))
+        return rule
+
+    return register
+
+
+@lru_cache(maxsize=4096)
+def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
+    return References.of([clean(option) for option in options])
+
+
+@_in_both_versions("multimedeval_option", Kind.CHOICE, "questions", "highest BLEU-1")
+def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read the answer to a question (MedQA, MedMCQA, MMLU): the option with the highest BLEU-1 against the reply.
+
+    Options are in the form that the task compares, such as "A Aortic arch" for MedQA and "a: Aortic arch." for MedMCQA.
+    A tie goes to the first; ``empty`` if cleaning leaves no word, ``no_match`` if every option scores 0.
+
+    Example:
+        >>> closest_option(clean_head("Answer: b"), ["A aorta", "B kidney"], clean_head).value
+        'B'
+    """
+    if not cleaned.strip():
+        return Answer.invalid(Reason.EMPTY)
+    scores = _references(clean, tuple(options)).scores(cleaned)
+    best = max(scores, default=0.0)
+    return Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
+
+
+@_in_both_versions("multimedeval_class", Kind.CHOICE, "images", "highest BLEU-1, else the first class")
+def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees.
+
+    Example:
+        >>> [closest_class(reply, ["1: adipose", "2: mucus"], clean_head).value for reply in ("mucus", "2", "")]
+        ['B', 'A', 'A']
+    """
+    answer = closest_option(cleaned, options, clean)
+    return Answer.ok(letter(0)) if answer.value is None and options else answer
+
+
+@_in_both_versions("multimedeval_yes_no_maybe", Kind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
+def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read the word that the cleaned reply has most often, in a tie yes before no before maybe.
+
+    ``empty`` if cleaning leaves no word, ``no_match`` without any of the three. A colon or a star, which the newer
+    cleaner leaves, makes another word.
+
+    Example:
+        >>> most_frequent_word("no there is no effect yes", ["yes", "no", "maybe"], clean_head).value
+        'B'
+    """
+    if not cleaned.strip():
+        return Answer.invalid(Reason.EMPTY)
+    tokens = cleaned.split(" ")  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
+    word = max(_WORDS, key=tokens.count)
+    named = [index for index, option in enumerate(options) if word in clean(option).split()]
+    return Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
+
+
+@extractor(
+    "multimedeval_nli",
+    kind=Kind.CHOICE,
+    summary="MultiMedEval, MedNLI: the one label that occurs in the reply, with case",
+)
+def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
+    """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0).
+
+    Example:
+        >>> labels = Sample({"options": ["entailment", "contradiction", "neutral"]})
+        >>> multimedeval_nli("They are contradictions.", labels).value
+        'B'
+        >>> str(multimedeval_nli("Entailment", labels).reason)
+        'no_match'
+    """
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in text])
+
+
+@_in_both_versions("multimedeval_labels", Kind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
+def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
+
+    BLEU-1 is the share of the reply's words that the label has, so "Edema" names a label and "Edema, Mass" names none.
+
+    Example:
+        >>> [close_labels(reply, ["Edema", "Mass"], clean_head).value for reply in ("mass", "edema mass")]
+        [(0, 1), (0, 0)]
+    """
+    scores = _references(clean, tuple(options)).scores(cleaned)
+    return Answer.ok(tuple(int(score > _THRESHOLD) for score in scores))

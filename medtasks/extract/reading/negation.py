@@ -1,0 +1,214 @@
+"""Whether a text affirms what it mentions: the scope of "no", "not seen", "possible" and "cannot be excluded".
+
+The text is cut into clauses, each with one statement, and a mention is judged by the signal words of its own clause.
+Signals before a mention reach to the end of the clause ("no effusion or oedema"); signals behind it reach back over its
+own list ("effusion and oedema are absent"). The reading of uncertainty follows the CheXpert labeler (Irvin et al.,
+2019): "possible", "probable", "X or Y", "no new X" and "cannot be excluded" are not affirmed, "likely" is.
+"""
+
+import enum
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Generic, NamedTuple, TypeVar
+
+from medtasks.extract.reading.reply_text import CANNOT
+
+T = TypeVar("T")
+
+
+class Mention(NamedTuple, Generic[T]):
+    """What the piece of a text from ``start`` to ``end`` is: a word's stem, the position of an option, a number."""
+
+    what: T
+    start: int
+    end: int
+
+
+class Stance(enum.Enum):
+    """How a clause speaks of something it mentions."""
+
+    AFFIRMED = enum.auto()
+    HEDGED = enum.auto()  # "possible", "may be"
+    OPEN = enum.auto()  # "cannot be excluded", "X or Y", "whether"
+    DENIED = enum.auto()
+
+
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|does|did|can|cannot|could|may|might|will|would|should|shows?|showed|reveals?|"
+    r"demonstrates?|suggests?|indicates?|appears?|seems?|looks?|contains?|remains?|represents?|corresponds?|depicts?|"
+    r"displays?|exhibits?|seen|noted|present|identified|visible|observed|evident|positive for)\b|(?<=[a-z])'s\s|n't\b",
+    re.IGNORECASE,
+)
+_SUBJECT = re.compile(r"(?:the|this|that|there|it|these|those|we|i|he|she|they)\b", re.IGNORECASE)
+_DEGREE = re.compile(
+    r"(?:mild|mildly|moderate|moderately|severe|severely|small|large|trace|minimal|marked|bilateral|left|right|normal)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(
+    r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)\.(?!\w)|[!;]|(?<=\?)\s|(?<!\bno)(?<!\bnot)(?<!\bof)(?<!\bor)(?<!\band)"
+    r"(?<!\bany)(?<!\bfor)(?<!\bwithout)(?<!\bis)(?<!\bare)(?<!\bthe)(?<!\ba)(?<!,)[ \t]*\n|"
+    r"(?<=[:=|–—-] no)\n|\n(?=\s*(?:[-•*–]|\(?\d{1,2}[.):]\s))",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(
+    r",?\s*\b(?:but|however|although|though|yet|whereas|while|except(?: for)?|apart from|aside from|other than|despite|"
+    r"nevertheless|instead(?! of)|because|since)\b",
+    re.IGNORECASE,
+)
+_JOINT = re.compile(r",\s*(?:and\s+|or\s+|nor\s+)?|\s+and\s+", re.IGNORECASE)
+
+_WORDS = r"(?:\w+\s+){0,2}"
+_SEEN = (
+    r"(?:seen|present|identified|visible|visuali[sz]ed|evident|noted|detected|observed|demonstrated|appreciated|found|shown|"
+    r"apparent|there|likely|correct|right|indicated|appropriate|supported|consistent|the|an?|it|my|true|(?=\W*$))"
+)
+_CANNOT = rf"(?:{CANNOT}|difficult to|not)"
+_UNRESOLVED = rf"{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:excluded?|ruled?[ -]out)"
+_OPEN_BEFORE = re.compile(
+    rf"\b(?:{_UNRESOLVED}|to (?:rule out|exclude)|r/o|evaluat\w+ for|assess\w* for|screen\w* for|whether|if|risk of|"
+    rf"(?<!no )history of|h/o|differential|no new|"
+    rf"{_CANNOT}\s+(?:be\s+)?(?:determin|tell|say|assess|confirm|answer)\w*)\b",
+    re.IGNORECASE,
+)
+_OPEN_BEHIND = re.compile(rf"\b{_UNRESOLVED}\b", re.IGNORECASE)
+_HEDGED_BEFORE = re.compile(
+    r"\b(?:may|might|could|perhaps|maybe|presumably|possibly|probably|concern\w* (?:for|about|of)|suspicious for|"
+    r"suspicion (?:of|for)|worrisome for|questionable for|question of|suggestion of|suspect|favou?rs?|consider)\b",
+    re.IGNORECASE,
+)
+_HEDGED_NOUN = re.compile(r"\b(?:possible|probable|questionable|suspected|presumed|borderline)\s", re.IGNORECASE)
+_HEDGED_BEHIND = re.compile(
+    r"\b(?:(?:is|are|was|were)\s+(?:also\s+)?(?:possible|probable|questionable|suspected|uncertain|equivocal)|"
+    r"(?:may|might|could)\s+(?:also\s+)?be\s+(?:present|seen|there))\b",
+    re.IGNORECASE,
+)
+_DENIED_BEFORE = re.compile(
+    rf"\bno(?!t|\w|\s+(?:doubt|question)\b|\s+{_WORDS}(?:changes?|increase|decrease|improvement|worsening|progression)\b)|"
+    r"\b(?:not(?!\s+(?:only|just|merely|solely)\b)|without|never|nor|neither|none|denie[sd]|denying|"
+    r"negative(?: for|(?=:))|absence of|absent(?=:)|lack(?:s|ing)?(?: of)?|free (?:of|from)|clear of|"
+    r"(?:rul(?:ed|es|ing) out|exclud(?:es|ed|ing)|eliminat(?:es?|ed|ing))(?!\s*(?:$|[.,)]|by\b))|"
+    r"rather than|instead of|as opposed to|fails? to|argu\w+ against|"
+    r"cannot (?:see|identify|detect|find|visuali[sz]e|appreciate)|(?:un|less )likely|resolved|"
+    r"resolution of)\b|n't\b",
+    re.IGNORECASE,
+)
+_DENIED_BEHIND = re.compile(
+    rf"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
+    r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|"
+    r"contraindicated|denied)\b|"
+    r"\b(?:ruled out|excluded|eliminated)(?=\s*(?:$|[.,)]|by\b|with\b|and\b|on\b|as\b))",
+    re.IGNORECASE,
+)
+_VALUE_NO = re.compile(
+    r"\s*[\"']?\s*(?:[:=(|]|[-–—]\s)\s*[\"'(]?\s*"
+    r"(?:(?:no|n)\b(?!\s+\w)|(?:none|absent|not \w+|false)\b|negative\b(?!\s+for)|0\b(?!\.\d))|"
+    r"\s+no(?=\s*(?:$|[,;.|]))|\s*\(\s*[-–]\s*\)",
+    re.IGNORECASE,
+)
+_VALUE_UNSURE = re.compile(r"\s*[:=(]\s*(?:uncertain|unsure|unclear|possible|maybe|unknown|n/a)\b", re.IGNORECASE)
+_PREFIX = re.compile(r"\b(?:non|pre|no|not|anti)[- ]?$|\[\s*\]\s?$", re.IGNORECASE)
+_BESIDE = re.compile(r"\s*(?:or|and/or|versus|vs\.?|/)\s+\w", re.IGNORECASE)
+_BESIDE_BEFORE = re.compile(r"\b(?:or|and/or|versus|vs\.?)\s+(?:an?\s+)?(?:[\w-]+\s+){0,2}$", re.IGNORECASE)
+_ASKED = re.compile(r"\s?\(?\?")
+_CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
+_NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
+_OR = re.compile(r"\b(?:or|nor)\b", re.IGNORECASE)
+_SIGNALS = (
+    *(_OPEN_BEFORE, _OPEN_BEHIND, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_BEHIND),
+    *(_DENIED_BEFORE, _DENIED_BEHIND),
+)
+_REACH = 300  # characters; no statement is longer, and broken models repeat "no" thousands of times
+_PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
+
+
+def clauses(text: str) -> list[str]:
+    """Cut a text without markup into clauses that make one statement each.
+
+    A list such as "no effusion, oedema or fracture" stays whole.
+
+    Example:
+        >>> clauses("There is no effusion or oedema, and the heart is enlarged.")
+        ['There is no effusion or oedema', 'the heart is enlarged']
+    """
+    pieces = (piece for sentence in _SENTENCE.split(text) for piece in _CONTRAST.split(sentence))
+    return [clause for piece in pieces for clause in _statements(piece) if clause]
+
+
+def _statements(piece: str) -> list[str]:
+    """Cut at a comma or "and" where another statement begins, not inside a list."""
+    found, start = [], 0
+    verbs = [match.start() for match in _VERB.finditer(piece)]
+    last_or = max((match.start() for match in _OR.finditer(piece)), default=-1)
+    joints = list(_JOINT.finditer(piece))
+    ends = [joint.start() for joint in joints[1:]] + [len(piece)]
+    for joint, end in zip(joints, ends, strict=False):
+        verb_before, verb_after = (
+            bisect_left(verbs, last) > bisect_left(verbs, first)
+            for first, last in ((start, joint.start()), (joint.end(), end))
+        )
+        begins = verb_after and (verb_before or _SUBJECT.match(piece, joint.end()))
+        if begins or (_DEGREE.match(piece, joint.end()) and last_or < joint.start()):
+            found.append(piece[start : joint.start()].strip())
+            start = joint.end()
+    return [*found, piece[start:].strip()]
+
+
+@lru_cache(maxsize=256)
+def _signals(clause: str) -> dict[re.Pattern[str], tuple[list[int], list[int]]]:
+    """Return where the signals of a clause start and where they end, both in order."""
+    spans = {pattern: [match.span() for match in pattern.finditer(clause)] for pattern in _SIGNALS}
+    return {pattern: ([start for start, _ in own], [end for _, end in own]) for pattern, own in spans.items()}
+
+
+def stance(clause: str, start: int, end: int) -> Stance:
+    """Return how one of :func:`clauses` speaks of its words from ``start`` to ``end``.
+
+    Example:
+        >>> clause = "no evidence of pneumothorax"
+        >>> stance(clause, 15, len(clause)).name
+        'DENIED'
+    """
+    signals = _signals(clause)
+
+    def before(pattern: re.Pattern[str], barrier: re.Pattern[str] = _CLOSED) -> bool:
+        ends = signals[pattern][1]
+        near = ends[bisect_left(ends, start - _REACH) : bisect_right(ends, start)]
+        return any(not barrier.match(clause, last, start) for last in near)
+
+    def behind(pattern: re.Pattern[str]) -> bool:
+        starts = signals[pattern][0]
+        near = starts[bisect_left(starts, end) : bisect_right(starts, end + _REACH)]
+        return any(_reaches_back(clause[end:first]) for first in near)
+
+    if before(_OPEN_BEFORE) or behind(_OPEN_BEHIND) or _VALUE_UNSURE.match(clause, end):
+        return Stance.OPEN
+    denied = _PREFIX.search(clause, max(0, start - 6), start) or _VALUE_NO.match(clause, end)
+    if denied or before(_DENIED_BEFORE) or behind(_DENIED_BEHIND):
+        return Stance.DENIED
+    if _BESIDE.match(clause, end) or _BESIDE_BEFORE.search(clause, max(0, start - 60), start):
+        return Stance.OPEN
+    hedged = before(_HEDGED_BEFORE) or before(_HEDGED_NOUN, _NEXT_ITEM) or behind(_HEDGED_BEHIND)
+    return Stance.HEDGED if hedged or _ASKED.match(clause, end) else Stance.AFFIRMED
+
+
+def stances(text: str, mentions: Callable[[str], Iterable[Mention[T]]]) -> dict[Stance, set[T]]:
+    """Return what the clauses of a text without markup mention, by how they speak of it."""
+    found: dict[Stance, set[T]] = {kind: set() for kind in Stance}
+    for clause in clauses(text):
+        for mention in mentions(clause):
+            found[stance(clause, mention.start, mention.end)].add(mention.what)
+    return found
+
+
+def stances_of(pattern: re.Pattern[str], parts: Iterable[str]) -> set[Stance]:
+    """Return how clauses speak of what matches a pattern."""
+    return {stance(clause, *match.span()) for clause in parts for match in pattern.finditer(clause)}
+
+
+def _reaches_back(between: str) -> bool:
+    """Return whether a signal behind a mention is about it: not across an opened bracket or a finished list item."""
+    if "(" in between and ")" not in between:
+        return False
+    return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None

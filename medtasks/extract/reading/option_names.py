@@ -1,0 +1,270 @@
+"""Finding options in a text by their words, and classes by their names, parts, acronyms, plurals and spellings."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+from medtasks.extract.reading.negation import Mention, Stance, clauses, stances_of
+
+_BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
+_FRAME = re.compile(
+    r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
+    r"|(?:it|this|that) (?:is|s) )?(?:an |the )?"
+)
+
+
+_WORDS = re.compile(r"[^\W_]+|[=≠<>≤≥↑↓]")
+_SIGNS = frozenset("=≠<>≤≥↑↓")
+_SIGN = re.compile(r"(?<=[\w%)])\s*([=≠<>≤≥])\s*(?=[\w(-])|([↑↓])|[=≠<>≤≥]")  # a sign between two things, or any other
+
+
+@lru_cache(maxsize=512)  # the same options are compared in several steps
+def normalised(text: str) -> str:
+    """Return ``text`` in lower case, with one space for each run of blanks and of punctuation but "<" and arrows.
+
+    Example:
+        >>> normalised("  Low-grade FDG uptake. ")
+        'low grade fdg uptake'
+    """
+    plain = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+    if not _SIGNS.isdisjoint(plain):
+        plain = _SIGN.sub(r" \1\2 ", plain)
+    return " ".join(_WORDS.findall(plain))
+
+
+def spelled(words: str) -> str:
+    """Return a pattern of :func:`normalised` words as texts write them."""
+    return re.sub(r"\\? ", r"[\\W_]*" if _SIGN.search(words) else r"[\\W_]+", re.escape(words))
+
+
+def lacks(text: str, words: str) -> bool:
+    """Return whether one of :func:`normalised` words surely does not occur in a text, whatever the case.
+
+    It is much faster than a pattern for each option. Outside ASCII more letters are the same in another case.
+    """
+    lower = text.lower()
+    return text.isascii() and words.isascii() and any(word not in lower for word in words.split(" "))
+
+
+def equal_option(text: str, options: Sequence[str]) -> int | None:
+    """Return the index of the only option whose words are all of ``text``, else None."""
+    words = normalised(text)
+    framed = _FRAME.sub("", words)
+    equal = [i for i, option in enumerate(options) if normalised(option) in (words, framed) and normalised(option)]
+    return equal[0] if len(equal) == 1 else None
+
+
+def leading_option(text: str, options: Sequence[str]) -> set[int]:
+    """Return options that begin with the whole reply ("Yes" for "Yes, uptake is seen") or whose one word opens it."""
+    words = normalised(text)
+    if not words:
+        return set()
+    found = {i for i, option in enumerate(options) if normalised(option).startswith(f"{words} ")}
+    first, *rest = words.split(" ", 3)
+    opening = {first, rest[1]} if len(rest) > 1 and rest[0] in ("and", "or") else {first}
+    return found | {i for i, option in enumerate(options) if normalised(option) in opening & _BARE_WORDS}
+
+
+def options_named(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options whose words occur in ``text``, without those only found inside a longer one or denied.
+
+    One-word options such as "no" or "normal" are not searched: they occur in too many sentences.
+
+    Example:
+        >>> options_named("Aspirin is contraindicated; give heparin.", ["Aspirin", "Heparin"])
+        {1}
+    """
+    words = f" {normalised(text)} "
+    spans = []
+    for index, option in enumerate(options):
+        needle = normalised(option)
+        if needle and needle not in _BARE_WORDS and f" {needle} " in words:
+            spans += [(start, start + len(needle), index) for start in _places(f" {needle} ", words)]
+    named, widest = set(), (-1, -1)
+    for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
+        inside = end <= widest[1] and (start, end) != widest
+        widest = (start, end) if end > widest[1] else widest
+        named |= set() if inside else {index}
+    parts = clauses(text) if named else []
+    return {index for index in named if stances_of(whole_option(options[index]), parts) != {Stance.DENIED}}
+
+
+def _places(needle: str, words: str) -> Iterator[int]:
+    start = words.find(needle)
+    while start >= 0:
+        yield start
+        start = words.find(needle, start + 1)
+
+
+@lru_cache(maxsize=4096)  # many questions have the same options, and compiling takes longer than all else here
+def whole_option(option: str) -> re.Pattern[str]:
+    """Return a pattern of the words of an option."""
+    return re.compile(rf"\b{spelled(normalised(option))}\b", re.IGNORECASE)
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+_WORD = re.compile(r"[^\W_]+(?:['’]s\b)?")
+_ARTICLES = frozenset({"a", "an", "the"})
+_STEMS = {"nevi": "nevus", "keratoses": "keratosis", "leucocyte": "leukocyte", "tumour": "tumor"}
+_JOINED = re.compile(r"\bcall[- ]backs?\b", re.IGNORECASE)
+_PARTS = re.compile(r"\s*(?:[,;/]|\band\b|\bor\b)\s*")
+_BRACKET = re.compile(r"\(([^()]*)\)")
+_SIDED = re.compile(r"(.+?)[\s,_-]+(left|right)", re.IGNORECASE)
+# Other names in use for a class, by its word stems; capitals are acronyms.
+_ALSO_CALLED = {
+    "choroidal neovascularization": ("CNV",),
+    "diabetic macular edema": ("DME",),
+    "actinic keratosis": ("AK",),
+    "seborrheic keratosis": ("SK",),
+    "basal cell carcinoma": ("BCC",),
+    "squamous cell carcinoma": ("SCC",),
+    "melanocytic nevus": ("nevus",),
+    "nevus": ("melanocytic nevus",),
+    "distal convoluted tubule": ("DCT",),
+    "thick ascending limb": ("TAL",),
+}
+_WHOLE = (
+    r"(?:images?|scans?|pictures?|x-?rays?|radiographs?|films?|photographs?|oct|retina|macula|fundus|chest|lungs?|study|"
+    r"examination|exam|ultrasound|mammogram|breast|tissue|eye|case|appearance|anatomy|class|category|option|label)"
+)
+_NORMAL = re.compile(
+    rf"(?:^\W*(?:a\s+)?|\b\d{{1,2}}\s*[:.)\-]+\s*|\b(?:{_WHOLE}|it|this|that|these|they|diagnosis|answer|findings|result)\b(?:'s)?\W+(?:\w+\W+){{0,3}}?"
+    rf"(?:(?:is|are|appears?|looks?|seems?|as|of|shows?|showing|be)\W+)?(?:(?:a|an|the|completely|entirely)\W+)?|"
+    rf"\b(?:is|are|appears?|looks?|shows?|with)\s+an?\s+)(normal)\b"
+    rf"(?=\W*$|\s*[,.;:)]|\s+(?:in|on|with|without|for|and|or|{_WHOLE})\b)|\b(normal)\s+{_WHOLE}\b",
+    re.IGNORECASE,
+)
+_SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?$", re.IGNORECASE)
+
+
+def words(text: str) -> list[Mention[str]]:
+    """Return the words of a text without articles, singular and in one spelling.
+
+    Example:
+        >>> [word.what for word in words("The Bowen's disease, nevi")]
+        ['bowen', 'disease', 'nevus']
+    """
+    found = (Mention(_stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text))
+    return [word for word in found if word.what not in _ARTICLES]
+
+
+def _stem(word: str) -> str:
+    plain = unicodedata.normalize("NFKC", word).casefold().replace("’", "'").removesuffix("'s")
+    plain = plain.replace("isation", "ization").replace("ae", "e").replace("oe", "e")
+    if len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses")):
+        plain = plain[:-1]
+    return _STEMS.get(plain, plain)
+
+
+@dataclass(frozen=True)
+class ClassNames:
+    """The names of a set of classes."""
+
+    names: dict[tuple[str, ...], int]  # word stems of every name and alias to the position of its class
+    acronyms: dict[str, int]  # the same of capital letters
+    full: tuple[tuple[str, ...], ...]  # word stems of the full names, in order
+
+    def mentions(self, text: str) -> list[Mention[int]]:
+        """Return the classes named in ``text``, in order and without names inside a longer one.
+
+        A bare "normal" counts only where it speaks of the whole image, and "background" not where it is a setting.
+        """
+        text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
+        found, last = [], 0
+        for mention, stems in self._candidates(text):
+            if mention.start >= last and not _is_aside(text, stems, mention):
+                found.append(mention)
+                last = mention.end
+        return found
+
+    def _candidates(self, text: str) -> Iterator[tuple[Mention[int], tuple[str, ...]]]:
+        """Yield at every word the longest name that begins there."""
+        spoken = words(text)
+        alone = len(spoken) == 1
+        longest = max((len(name) for name in self.names), default=0)
+        for first, word in enumerate(spoken):
+            raw = text[word.start : word.end]
+            if raw.upper() in self.acronyms and (alone or raw.isupper()):
+                yield Mention(self.acronyms[raw.upper()], word.start, word.end), (raw,)
+            for size in range(min(longest, len(spoken) - first), 0, -1):
+                stems = tuple(item.what for item in spoken[first : first + size])
+                if stems in self.names:
+                    yield Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems
+                    break
+
+    def begun_by(self, text: str) -> int | None:
+        """Return the only class whose name begins with all the words of ``text``, two or more, as "basal cell" does."""
+        stems = _stems(text)
+        begun = [index for index, name in enumerate(self.full) if len(stems) > 1 and name[: len(stems)] == stems]
+        return begun[0] if len(begun) == 1 else None
+
+    def told_apart(self, option: int, text: str) -> bool:
+        """Return whether ``text`` leaves no doubt that it means ``option`` and not a longer name that contains it."""
+        own = self.full[option]
+        longer = [set(name) - set(own) for name in self.full if name != own and name[: len(own)] == own]
+        spoken = {word.what for word in words(_JOINED.sub("callback", text))}
+        return not any((extra - {"without", "with", "no"}) & spoken for extra in longer)
+
+
+def _is_aside(text: str, stems: tuple[str, ...], mention: Mention[int]) -> bool:
+    if stems == ("background",):
+        return _SETTING.search(text, max(0, mention.start - 60), mention.start) is not None
+    if stems != ("normal",):
+        return False
+    return mention.start not in _normal_images(text)
+
+
+@lru_cache(maxsize=256)
+def _normal_images(text: str) -> frozenset[int]:
+    """Return where a "normal" that speaks of the whole image begins."""
+    return frozenset(max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text))
+
+
+@lru_cache(maxsize=64)
+def class_names(options: tuple[str, ...]) -> ClassNames:
+    """Return the names, parts and acronyms by which classes can be called.
+
+    Options are such as "Melanoma (MEL)", "femur-left" or "Collecting Duct, Connecting Tubule".
+
+    Example:
+        >>> names = class_names(("Melanoma (MEL)", "Nevus (NEV)"))
+        >>> [mention.what for mention in names.mentions("MEL, not a nevus")]
+        [0, 1]
+    """
+    full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
+    aliases = [{stems for alias in _aliases(option) if (stems := _stems(alias))} for option in options]
+    acronyms = [_acronyms(option) for option in options]
+    whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
+    return ClassNames(_owned(aliases) | whole, _owned(acronyms), full)
+
+
+def _owned(names: Sequence[Set[Name]]) -> dict[Name, int]:
+    """Return the names that only one class has."""
+    counts = Counter(name for own in names for name in own)
+    return {name: index for index, own in enumerate(names) for name in own if counts[name] == 1}
+
+
+def _stems(text: str) -> tuple[str, ...]:
+    return tuple(word.what for word in words(text))
+
+
+def _aliases(option: str) -> list[str]:
+    base = _BRACKET.sub(" ", option)
+    parts = _PARTS.split(base)
+    brackets = [inside for inside in _BRACKET.findall(option) if not inside.isupper()]
+    inside = [part for bracket in brackets for part in _PARTS.split(bracket)]
+    sided = _SIDED.fullmatch(base.strip())
+    also = [alias for alias in _ALSO_CALLED.get(" ".join(_stems(base)), ()) if not alias.isupper()]
+    return [option, base, *parts, *inside, *also, *([f"{sided[2]} {sided[1]}"] if sided else [])]
+
+
+def _acronyms(option: str) -> set[str]:
+    """Return acronyms given in brackets or in use among clinicians."""
+    given = {inside for inside in _BRACKET.findall(option) if inside.isupper() and inside.isalpha()}
+    known = _ALSO_CALLED.get(" ".join(_stems(_BRACKET.sub(" ", option))), ())
+    return given | {alias for alias in known if alias.isupper()}

@@ -1,0 +1,130 @@
+"""Replies of an earlier run that need not be asked for again: all but the failed ones (``--only-failed``).
+
+Which run that is, ``medtasks run`` finds out, and the harness's process learns it from the environment.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medtasks.errors import MedTasksError, warn_once
+from medtasks.extract.failure import failure_cause
+from medtasks.runs.harness_options import read_options
+from medtasks.runs.logged_samples import is_withheld
+from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
+from medtasks.runs.model_names import what_is_asked
+from medtasks.runs.redaction import redacted_arguments
+from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.sample_lines import read_lines
+from medtasks.runs.saved_replies import replies_folder
+
+if TYPE_CHECKING:
+    from lmms_eval.api.instance import Instance
+
+KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
+"""Environment variable that holds the manifest of the earlier run."""
+
+_VERSIONS = ("lmms_eval", "medtasks")
+
+Place = tuple[str, int, int]  # task, row of its data, number of the request
+
+
+@dataclass(frozen=True)
+class KeptReplies:
+    """Replies by request: texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``."""
+
+    found: Mapping[Place, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
+        """Read the replies to the harness's tasks of the run that :data:`KEPT_VARIABLE` names, if it is set."""
+        named = os.environ.get(KEPT_VARIABLE)
+        if not named:
+            return cls()
+        manifest = RunManifest.read(Path(named))
+        return cls(
+            {
+                (name, row, number): reply
+                for name, record in manifest.tasks.items()
+                if name in tasks and record.samples
+                for row, replies in _rows(manifest, name, record, tasks[name])
+                for number, reply in enumerate(replies)
+                if not (failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0]))
+            }
+        )
+
+    def of(self, request: "Instance") -> Any:
+        """Return the reply to one request, None if it is to be asked; a repeated request always is."""
+        if (request.repeats or 1) > 1:
+            return None
+        return self.found.get((request.task_name, int(request.doc_id), request.idx))
+
+
+def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the replies of each row, from the samples file or, where that withholds them, from the saved replies."""
+    assert manifest.path is not None
+    withheld = []
+    for line in read_lines(manifest.path.parent / str(record.samples)):
+        given = line.record.get("resps")
+        replies = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in given or ()]
+        if any(isinstance(one, str) and is_withheld(one) for one in replies):
+            withheld.append(line.row)
+        elif task.config.output_type == "multiple_choice":
+            yield line.row, [parse_loglikelihood(one) for one in replies]
+        elif len(replies) == 1 and isinstance(replies[0], str):
+            yield line.row, replies
+    if withheld:
+        saved = _saved(manifest, name)
+        documents = task.eval_docs_no_media
+        for row in dict.fromkeys(withheld):
+            if documents[row].get("doc_id") in saved:
+                yield row, [saved[documents[row]["doc_id"]]]
+
+
+def _saved(manifest: RunManifest, name: str) -> dict[str, str]:
+    """Return the replies that the processes of a run have saved under ``MEDTASKS_HOME``, by document."""
+    began = datetime.fromisoformat(manifest.started)
+    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
+    written = {file: datetime.fromtimestamp(file.stat().st_mtime, UTC) for file in replies_folder(name).glob("*.jsonl")}
+    files = sorted(file for file, when in written.items() if began <= when <= ended)
+    return {line.record["doc_id"]: line.record["reply"] for file in files for line in read_lines(file)}
+
+
+# ---- which run ----
+
+
+def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
+    """Return the newest run in a folder for results whose replies may stand beside those of one that is about to begin.
+
+    It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
+    Raises MedTasksError where there is none.
+    """
+    wanted = what_is_asked(read_options(redacted_arguments(arguments)))
+    for found in reversed(read_manifests(output, warn_once)):
+        kept = any(record.samples for record in found.tasks.values())
+        if (
+            kept
+            and found.path != current.path
+            and what_is_asked(read_options(found.arguments)) == wanted
+            and _same(found, current)
+        ):
+            return found
+    raise MedTasksError(
+        f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
+        f"(--log_samples); leave the option out to ask all samples"
+    )
+
+
+def _same(earlier: RunManifest, current: RunManifest) -> bool:
+    shared = earlier.tasks.keys() & current.tasks.keys()
+    return (
+        bool(shared)
+        and earlier.shard == current.shard
+        and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
+        and earlier.commit == current.commit
+        and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)
+    )

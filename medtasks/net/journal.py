@@ -1,0 +1,170 @@
+"""Answers on disk as soon as they exist, so that a run that was killed goes on where it stopped.
+
+One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer": {...}}``. Answers are replayed where
+all that decides about them beside the request is the same: weights, code, libraries, arguments.
+"""
+
+import asyncio
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loguru import logger
+
+from medtasks.home import append_whole, home
+from medtasks.errors import warn_once
+
+FOLDER_NAME = "journal"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One answer."""
+
+    answer: Mapping[str, Any]  # the fields of the answer
+    tokens: int  # length of the model input, so that batches are cut alike whether or not an answer was replayed
+
+
+def digest_of(*parts: object) -> str:
+    """Return 64 hexadecimal digits that change with every part (what JSON does not know goes by its ``repr``).
+
+    Example:
+        >>> digest_of("a", 1) == digest_of("a1")
+        False
+    """
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode("ascii")).hexdigest()
+
+
+def journal_folder(argument: str, model_id: str) -> Path | None:
+    """Return the folder of a model's journals: in ``$MEDTASKS_HOME/journal`` for ``true``; ``None`` for ``false``."""
+    if argument.lower() == "false":
+        return None
+    root = home() / FOLDER_NAME if argument.lower() == "true" else Path(argument).expanduser()
+    return root / model_id
+
+
+class Journal:
+    """The answers of one model with one set of arguments.
+
+    Answers of earlier runs, of all their ranks, are replayed, whatever the number of processes was. This object's go to
+    a file of its own, readable by its owner only, because replies are in it in clear: shards on several machines that
+    share the folder, or a worker that outlived the agent that started it, may all be the same rank of as many. What
+    this object wrote it does not replay: asking twice in one run computes twice.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
+        name = f"{fingerprint[:24]}.rank{rank}of{processes}"
+        self.path = folder / f"{name}.{secrets.token_hex(8)}.jsonl"
+        self._torn = self._damaged = 0
+        self._stored: dict[str, Entry] = {}
+        self._written: set[str] = set()
+        self._pending = b""
+        for file in sorted(folder.glob(f"{fingerprint[:24]}.rank*of*.jsonl")):
+            self._stored.update(self._entries(file))
+        if self._torn:
+            logger.warning("the last answer in {} journal file(s) of {} was cut off and is dropped", self._torn, folder)
+        if self._damaged:
+            logger.warning("{} damaged line(s) in the journal under {} are skipped", self._damaged, folder)
+        self._written.update(self._stored)
+
+    def replay(self, key: str) -> Entry | None:
+        """Return the answer that an earlier run gave under this key."""
+        return self._stored.get(key)
+
+    def add(self, entries: Mapping[str, Entry]) -> None:
+        """Append answers and wait until they are on the disk.
+
+        A disk that is full or read-only costs the journal, not the run: one warning, and the lines are tried again with
+        the next batch.
+        """
+        new = {key: entry for key, entry in entries.items() if key not in self._written}
+        self._written.update(new)
+        for key, entry in new.items():
+            record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
+            self._pending += json.dumps(record).encode("ascii") + b"\n"
+        try:
+            self._write()
+        except OSError as error:
+            warn_once(
+                f"answers cannot be kept in {self.path} ({error.strerror or type(error).__name__}); the run goes on "
+                f"and loses nothing, but a killed run starts anew. Free some space, or name another folder with "
+                f"--model_args journal=FOLDER (for run --journal: with MEDTASKS_HOME)."
+            )
+
+    def _write(self) -> None:
+        if self._pending:
+            append_whole(self.path, self._pending, durable=True)
+            self._pending = b""
+
+    def _entries(self, file: Path) -> Iterator[tuple[str, Entry]]:
+        try:
+            lines = file.read_bytes().split(b"\n")
+        except OSError as error:
+            logger.warning("the journal {} cannot be read ({}) and is left out", file, error.strerror)
+            return
+        self._torn += bool(lines.pop())
+        for line in filter(None, lines):
+            try:
+                record = json.loads(line)
+                entry = Entry(record["answer"], record["tokens"])
+                sound = record["check"] == _check(record["key"], entry)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                sound = False
+            if sound:
+                yield record["key"], entry
+            else:
+                self._damaged += 1
+
+
+class AsyncJournal:
+    """A journal to which many requests under way add their answers: what comes while others are written goes together.
+
+    One thread writes, so that neither an event loop nor another request stands still while the disk does. For requests
+    in threads and in event loops, also in one after the other. Nothing else may add to the journal.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._writer = ThreadPoolExecutor(1, "journal")
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Entry] = {}
+        self._next: Future[None] | None = None  # the write that has not begun yet
+
+    def replay(self, key: str) -> Entry | None:
+        """Return the answer that an earlier run gave under this key."""
+        return self.journal.replay(key)
+
+    async def add(self, entries: Mapping[str, Entry]) -> None:
+        """Append answers and wait until they are on the disk as in :meth:`Journal.add`; to give up stops no write."""
+        await asyncio.wrap_future(self.submit(entries))
+
+    def submit(self, entries: Mapping[str, Entry]) -> "Future[None]":
+        """Append answers; what is returned is done once they are on the disk."""
+        with self._lock:
+            for key, entry in entries.items():
+                self._waiting.setdefault(key, entry)
+            if self._next is None:
+                self._next = Future()
+                self._next.set_running_or_notify_cancel()  # others wait for it, too, so none of them may cancel it
+                self._writer.submit(self._write, self._next)
+            return self._next
+
+    def _write(self, written: "Future[None]") -> None:
+        with self._lock:
+            entries, self._waiting, self._next = self._waiting, {}, None
+        try:
+            self.journal.add(entries)
+        except BaseException as error:  # noqa: BLE001  # goes to those who wait
+            written.set_exception(error)
+        else:
+            written.set_result(None)
+
+
+def _check(key: str, entry: Entry) -> str:
+    return digest_of(key, entry.tokens, entry.answer)[:16]

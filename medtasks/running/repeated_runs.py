@@ -1,0 +1,125 @@
+"""The same run several times with other seeds (``medtasks run --repeats``): what is told to the harness each time.
+
+The harness has repeats of its own (``--num_samples``), which ask one model with one seed and hand over all replies to
+one question together; servers with a seed would answer alike, and the samples file keeps them as one reply. Here each
+repeat is a run of its own, with its own manifest, samples and failures, in the folder ``repeat_<number>``.
+"""
+
+import importlib.util
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from medtasks.net.journal import journal_folder
+from medtasks.net.model_places import module_of
+from medtasks.errors import MedTasksError, listed
+from medtasks.running.guarded_run import refuse
+from medtasks.running.harness_run import wanted_tasks
+from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
+from medtasks.runs.run_manifest import Notice
+from medtasks.tasks.task_files import task_config, task_file, tasks_of
+from medtasks.tasks.task_index import mapping_in
+
+REPEATS = "--repeats"
+_OUR_MODELS = "medtasks."
+
+
+def repeats_in(command: Sequence[str]) -> int | None:
+    """Return how many repeats a recorded command asked for; None where it says nothing."""
+    said = [after for option, after in pairwise(command) if option == REPEATS]
+    return int(said[-1]) if said else None
+
+
+def repeat_seed(arguments: Sequence[str], number: int) -> int:
+    """Return the seed of PyTorch in a repeat: as ``--seed`` says, and one more for each repeat behind the first."""
+    return (seeds(read_options(arguments))[2] or 0) + number - 1
+
+
+def seeded(arguments: Sequence[str], number: int) -> list[str]:
+    """Return the arguments of the harness for a repeat, counted from 1: the first has the seeds that were given.
+
+    Seeds go up by one: those of Python, NumPy and PyTorch, by ``seed`` in ``--model_args`` that of our models, and by
+    ``seed`` in ``--gen_kwargs`` that of the harness's models that send it to a server. Examples are chosen as before.
+    """
+    options, added = read_options(arguments), number - 1
+    *others, examples = seeds(options)
+    given = [str((one or 0) + added) for one in others]
+    changed = [*arguments, "--seed", ",".join([*given, str(examples)])]
+    name = options.text("model")
+    module = module_of(name, force_simple=options.flag("force_simple"))
+    if module.startswith(_OUR_MODELS):
+        model = options.written_model_arguments()
+        changed += ["--model_args", _joined({**model, "seed": str(_number(model.get("seed"), 0) + added)})]
+    elif _sends_seed(module):
+        how = options.pairs("gen_kwargs")
+        changed += ["--gen_kwargs", _joined({**how, "seed": str(_number(how.get("seed"), others[2] or 0) + added)})]
+    return changed
+
+
+def _joined(pairs: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    try:
+        return otherwise if text is None else int(text)
+    except ValueError as error:
+        raise MedTasksError(f"seed={text} is no whole number; give one, or leave it out") from error
+
+
+def _sends_seed(module: str) -> bool:
+    try:
+        found = importlib.util.find_spec(module) if module else None
+        return found is not None and '"seed"' in Path(str(found.origin)).read_text(encoding="utf-8")
+    except (ImportError, OSError, ValueError):
+        return False
+
+
+# ---- before it begins ----
+
+
+def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
+    """Yield what a user has to know who asks for repeats of tasks, groups and tags."""
+    if (options.number("repeats") or 1) > 1:
+        yield refuse(
+            "--num_samples asks the harness for repeats, of which our tasks read the first alone; give --repeats "
+            "N to 'medtasks run' in its place, on its command line"
+        )
+    if repeats < 2:
+        return
+    if options.text("use_cache"):
+        yield refuse("--use_cache may answer every repeat with the replies of the first; leave it out")
+    ours = [task for task in wanted_tasks(names) if tasks_of(task)]
+    alike = [task for task in ours if not _is_sampled(task, options)]
+    if alike:
+        sampling = _joined({**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"})
+        yield refuse(
+            f"--repeats {repeats} would get the same answers {repeats} times from {listed(alike)}, decoded at "
+            f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
+            f"--repeats out"
+        )
+
+
+def _is_sampled(name: str, options: HarnessOptions) -> bool:
+    if task_file(name).compares_likelihoods:
+        return False
+    config: Mapping[str, Any] = task_config(name)
+    how = {**mapping_in(config, "generation_kwargs"), **options.pairs("gen_kwargs")}
+    try:
+        warm = float(how.get("temperature", 0)) > 0
+    except (TypeError, ValueError):
+        warm = False
+    return warm and str(how.get("do_sample", True)).lower() not in ("false", "0", "none")
+
+
+def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], number: int) -> dict[str, str]:
+    """Return the harness's environment variables for a repeat: its journal must not answer with another one's."""
+    if not variables:
+        return {}
+    # Imported here because it leans on the harness, which runs without a journal do not need.
+    from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
+
+    folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
+    return {**variables, JOURNAL_VARIABLE: str(folder)}
