@@ -22,8 +22,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from scipy import ndimage
 
-from medtasks.data import phantoms
 from medtasks.data.duplicates import perceptual_hash as ph
+from medtasks.data.sources import synthetic_images
 
 SIZE, TINY = 224, 28
 COPIED = 40  # pictures of each kind that are copied
@@ -109,8 +109,8 @@ def sector() -> Picture:
 
 def kinds() -> Mapping[str, Callable[[], Picture]]:
     """Return how to draw one picture of each kind."""
-    sheets = [phantoms.Sheet((SIZE, SIZE)) for _ in range(2)]
-    for draw, sheet in zip((phantoms.chest, phantoms.head), sheets, strict=True):
+    sheets = [synthetic_images.Sheet((SIZE, SIZE)) for _ in range(2)]
+    for draw, sheet in zip((synthetic_images.chest, synthetic_images.head), sheets, strict=True):
         draw(sheet)
     chest, head = (np.asarray(sheet.finished(1), float) for sheet in sheets)
     layers = retina()

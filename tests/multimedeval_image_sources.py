@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from medtasks.data.multimedeval import chest_xrays as chest
+from medtasks.data.sources.multimedeval import chest_xrays as chest
 from medtasks.data.sources.multimedeval.medmnist import CLASSES
 from medtasks.data.sources.multimedeval.pad_ufes import CLASSES as SKIN
 

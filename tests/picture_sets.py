@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from medtasks.data.catalogue import Access
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.schema import CHOICE, PAIRED_CHOICE
 from medtasks.data.store import publish, work_folder
 

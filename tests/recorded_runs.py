@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from medtasks.cli.main import app
-from medtasks.harness import running
+from medtasks.running import harness_run
 
-from .harness.whole_runs import harness
+from .lmms.whole_runs import harness
 
 TINY = ("--model", "medtasks_tiny", "--device", "cpu")
 
@@ -54,7 +54,7 @@ def evaluated(command: Sequence[str], variables: dict[str, str]) -> "subprocess.
 def in_this_process() -> Iterator[pytest.MonkeyPatch]:
     """Let ``medtasks run`` start the harness so."""
     with harness_indexed_once() as patch:
-        patch.setattr(running, "_start", evaluated)
+        patch.setattr(harness_run, "_start", evaluated)
         yield patch
 
 

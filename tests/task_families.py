@@ -11,8 +11,8 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
-from medtasks.extract.labels import labeler
 from medtasks.extract.failure import failed_reply
+from medtasks.extract.labels import labeler
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families import submission, text_metrics
 from medtasks.families.family import Reply, Row, TaskFamily

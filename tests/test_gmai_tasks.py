@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import home
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
+from medtasks.home import home
 from medtasks.hooks import published
 from medtasks.metrics.set_overlap import token_overlap
 from medtasks.prompts.template import prompt, target

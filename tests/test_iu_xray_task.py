@@ -15,7 +15,7 @@ from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved, tasks_folder
 
 from . import iu_xray_sources
-from .harness.whole_runs import answering, evaluate
+from .lmms.whole_runs import answering, evaluate
 
 TASK = "iu_xray_report"
 

@@ -159,7 +159,7 @@ def test_how_a_task_asks(task):
 
 
 def test_made_up_documents_spell_classes_as_the_readers_do():
-    from medtasks.data.multimedeval import chest_xrays, mammography, pad_ufes, question_sets
+    from medtasks.data.sources.multimedeval import chest_xrays, mammography, pad_ufes, question_sets
 
     assert list(pad_ufes.CLASSES.values()) == tiny_multimedeval.SKIN
     assert list(mammography.PATHOLOGIES) == tiny_multimedeval.PATHOLOGY

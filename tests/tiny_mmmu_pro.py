@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.sources.medevalkit.mmmu import SUBJECTS
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
+from medtasks.data.sources.medevalkit.mmmu import SUBJECTS
 
 from .multimedeval_sources import picture, put_parquet
 from .tiny_medevalkit import IMAGE

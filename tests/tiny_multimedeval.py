@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.home import home
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.sources.multimedeval.medmnist import CLASSES
 from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
+from medtasks.data.sources.multimedeval.medmnist import CLASSES
+from medtasks.home import home
 
 from .nifti_files import put_nifti, scan
 

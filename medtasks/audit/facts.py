@@ -18,12 +18,12 @@ from pathlib import Path
 import psutil
 
 import medtasks
-from medtasks.home import dataset_folder, home, written_whole
 from medtasks.data.dataset_manifest import Manifest, file_sha256
 from medtasks.errors import MedTasksError
+from medtasks.home import dataset_folder, home, written_whole
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.run_manifest import Gpu, Hardware, ModelFacts
 from medtasks.runs.redaction import redacted
+from medtasks.runs.run_manifest import Gpu, Hardware, ModelFacts
 
 # What loads models, reads images, makes prompts, or computes a score.
 DISTRIBUTIONS = (

@@ -14,6 +14,9 @@ from medtasks.audit.facts import commit, data_fingerprints, hardware, model_fact
 from medtasks.data.shards import Shard
 from medtasks.running.harness_run import Outcome, wanted_tasks
 from medtasks.runs.harness_options import read_options, seeds
+from medtasks.runs.process import this_process
+from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
+from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import (
     ModelFacts,
     Notice,
@@ -25,9 +28,6 @@ from medtasks.runs.run_manifest import (
     TaskRecord,
     manifest_path,
 )
-from medtasks.runs.process import this_process
-from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
-from medtasks.runs.result_files import samples_file
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 from medtasks.tasks.documents import Selection
 from medtasks.tasks.task_files import task_file, tasks_of

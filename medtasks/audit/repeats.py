@@ -24,18 +24,19 @@ from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedT
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.recorded import of_scores, recorded_values
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
-from medtasks.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
-from medtasks.running.repeated_runs import repeats_in
-from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
+from medtasks.home import written_whole
+from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, undeclared
 from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.report_metrics import mean
+from medtasks.running.repeated_runs import repeats_in
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.run_manifest import RunManifest
 from medtasks.runs.model_names import what_is_asked
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run
+from medtasks.runs.run_manifest import RunManifest
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file

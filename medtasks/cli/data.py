@@ -14,15 +14,15 @@ import typer
 
 from medtasks.cli.output import IncludePath, look_into, out, say, say_columns
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
-from medtasks.data.images.decoding import AS_STORED
-from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
+from medtasks.data.images.decoding import AS_STORED
 from medtasks.data.own_datasets import own_datasets, part_of, preparing_again, study_of
 from medtasks.errors import MedTasksError
+from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 
 if TYPE_CHECKING:
-    from medtasks.data.sources.medheval.preparing import Readiness
     from medtasks.data.prepare.preparation import Options
+    from medtasks.data.sources.medheval.preparing import Readiness
     from medtasks.tasks.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
@@ -298,8 +298,8 @@ def _image_folders(given: Sequence[str]) -> dict[str, Path]:
 
 def _prepare_medheval(name: str, options: "Options") -> None:
     """Prepare one set of MedHEval, or with the name ``medheval`` all that can be, after saying what was found."""
-    from medtasks.data.sources.medheval.preparing import preflight, survey
     from medtasks.data.prepare.preparers import prepare as run
+    from medtasks.data.sources.medheval.preparing import preflight, survey
 
     if name != MEDHEVAL:
         for count in preflight(dataset_info(name), options) if options.source is not None else ():

@@ -16,8 +16,8 @@ from medtasks.audit.report.words import with_error
 from medtasks.audit.tables import number_table
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import out, say, show
-from medtasks.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
+from medtasks.home import HOME_VARIABLE
 from medtasks.metrics.metric import undeclared
 from medtasks.runs.result_files import ResultsFile, read_results, results_files
 from medtasks.tasks.task_files import main_metrics_first, task_file

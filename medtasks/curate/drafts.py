@@ -16,9 +16,9 @@ from loguru import logger
 from tqdm import tqdm
 
 from medtasks.curate.study import DRAFTS, Record, StudyKind, read_images, read_lines, read_pairs, write_lines
+from medtasks.errors import MedTasksError
 from medtasks.home import append_whole
 from medtasks.net.journal import digest_of
-from medtasks.errors import MedTasksError
 
 LONGEST = 10_000
 """Most characters of a question, option or answer; longer ones come from a model that broke."""

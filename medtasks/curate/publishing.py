@@ -28,12 +28,10 @@ from medtasks.curate.study import (
     read_study,
     write_private,
 )
-from medtasks.data.images.decoding import LINEAR
-from medtasks.home import dataset_folder
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.sources.medheval.gold import YES_NO
-from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
+from medtasks.data.images.decoding import LINEAR
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.own_datasets import DATASHEET, own_dataset_info
 from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.samples import letter, option_index
@@ -46,8 +44,10 @@ from medtasks.data.schema import (
     Document,
     new_document,
 )
-from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.sources.medheval.gold import YES_NO
+from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import dataset_folder
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS
 

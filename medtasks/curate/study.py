@@ -23,12 +23,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medtasks.data.catalogue import Access
-from medtasks.home import written_whole
-from medtasks.net.journal import digest_of
-from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import written_whole
+from medtasks.net.journal import digest_of
 
 STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"
 _OPTIONS = {  # by their keys in a study's record, if they are called otherwise

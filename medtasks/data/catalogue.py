@@ -4,8 +4,8 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from medtasks.packaged import packaged_facts
 from medtasks.errors import unknown_name
+from medtasks.packaged import packaged_facts
 
 
 class Access(enum.StrEnum):

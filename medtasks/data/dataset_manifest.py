@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from medtasks.data.images.decoding import AS_STORED, LINEAR, NEARLY_FLAT, Decoding, ImageRule, decoded
-from medtasks.home import dataset_folder, dataset_holding
 from medtasks.data.images.image_store import VOLUME, ImageFacts, image_facts
 from medtasks.data.images.volume_files import is_volume, volume_digests
 from medtasks.errors import SourceError
+from medtasks.home import dataset_folder, dataset_holding
 
 FILE_NAME = "manifest.json"
 
@@ -37,8 +37,8 @@ class Manifest(BaseModel):
     left_out: tuple[str, ...] = ()  # what was left out and why, one sentence each
     selected_from: str | None = None  # the dataset this one is a part of; the images stay there
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
-    # how models see the images, see :mod:`medtasks.data.images.decoding`; what was prepared before there was a choice has the
-    # references' rule
+    # how models see the images, see :mod:`medtasks.data.images.decoding`; datasets prepared before there was a choice
+    # have the references' rule
     image_rule: ImageRule = ImageRule.REFERENCE
     image_range: tuple[float, float] | None = None  # black and white, of images with more than 8 bits
     image_conversions: Mapping[str, int] = {}  # how many images each was done with; of one, several may be

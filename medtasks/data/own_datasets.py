@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
-from medtasks.home import dataset_folder, datasets_folder
 from medtasks.data.dataset_manifest import FILE_NAME, manifest_of
 from medtasks.errors import MedTasksError
+from medtasks.home import dataset_folder, datasets_folder
 
 BENCHMARK = "own questions"
 DATASHEET, OPTIONS = "datasheet.json", "published_with"

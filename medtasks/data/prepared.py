@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE, dataset_info
-from medtasks.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.own_datasets import own_datasets
 from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError
+from medtasks.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 
 # How names of tasks begin that do not begin with the name of their dataset.
 _ASKED_AS = {

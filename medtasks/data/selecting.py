@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from medtasks.packaged import packaged_facts
 from medtasks.errors import MedTasksError, near_match, unknown_name
+from medtasks.packaged import packaged_facts
 
 SELECTABLE = (
     *("department", "clinical_task", "modality", "granularity", "keyword", "original_task", "categories"),

@@ -28,8 +28,8 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from medtasks.data.samples import Sample, letter
 from medtasks.data.images.volume_files import is_volume
+from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError
 from medtasks.stats.standard_error import connected_components
 

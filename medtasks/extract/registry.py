@@ -60,10 +60,11 @@ def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Calla
 
 # Imported at the first look-up; names are listed in this order.
 _MODULES = (
-    *("mediconfusion_reference", "robust_choice", "robust_class", "yes_no", "robust_nli", "multimedeval"),
-    *("vlmevalkit_choice", "open_text", "chexbert_labels", "robust_labels", "listed_options", "free_text"),
-    *("medheval_closed", "medevalkit_choice", "medevalkit_mmmu", "medevalkit_vqa", "medvlthinker"),
-    *("medxpertqa_authors", "likelihood"),
+    *("published.mediconfusion_reference", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
+    *("careful.robust_nli", "published.multimedeval", "published.vlmevalkit_choice", "careful.open_text"),
+    *("labels.chexbert_labels", "careful.robust_labels", "careful.listed_options", "careful.free_text"),
+    *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
+    *("published.medevalkit_vqa", "published.medvlthinker", "published.medxpertqa_authors", "likelihood"),
 )
 _CALLED: Mapping[Kind | None, str] = {
     Kind.LABELS: "label rule",

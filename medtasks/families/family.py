@@ -14,9 +14,6 @@ from typing import Any, ClassVar, TypeGuard
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
-from medtasks.extract.labels.chexbert_labels import NAME as CHEXBERT_LABELS
-from medtasks.extract.labels.chexbert_labels import label_replies
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -25,7 +22,10 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
+from medtasks.extract.labels.chexbert_labels import NAME as CHEXBERT_LABELS
+from medtasks.extract.labels.chexbert_labels import label_replies
 from medtasks.extract.labels.labeler import Labels
+from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options

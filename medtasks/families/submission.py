@@ -20,7 +20,6 @@ from typing import ClassVar
 
 from loguru import logger
 
-from medtasks.home import home, written_whole
 from medtasks.data.samples import Sample, letter
 from medtasks.data.store import load_documents
 from medtasks.data.variants import COLUMN
@@ -30,6 +29,7 @@ from medtasks.extract.published.medevalkit_mmmu import is_open
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Column, Reply, Row, TaskFamily
+from medtasks.home import home, written_whole
 from medtasks.metrics.metric import AnyMetric, Score, Scores, counting
 
 _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", "original_task")

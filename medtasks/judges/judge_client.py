@@ -15,10 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from loguru import logger
 
-from medtasks.home import home
 from medtasks.data.own_datasets import access_of
-from medtasks.net.disk_cache import SqliteCache
 from medtasks.errors import MedTasksError, warn_once
+from medtasks.home import home
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
@@ -30,6 +29,7 @@ from medtasks.judges.settings import (
     settings_from_environment,
 )
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient, NotSent, background_loop
+from medtasks.net.disk_cache import SqliteCache
 from medtasks.net.servers import RemoteTrouble, Server, trouble_of, unreadable
 
 _CANNOT_KEEP = (

@@ -12,10 +12,10 @@ either. Both share the judge's first reply, so that neither depends on which of 
 import re
 from functools import partial
 
-from medtasks.packaged import packaged_facts
 from medtasks.extract.published.medevalkit_text import tagged
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
+from medtasks.packaged import packaged_facts
 
 # Under the first version any reply is kept on disk; under the second one those that follow the format, where the first
 # reply did not.

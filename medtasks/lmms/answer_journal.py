@@ -19,14 +19,14 @@ from loguru import logger
 from pydantic import BaseModel
 
 from medtasks import __version__
-from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
-from medtasks.net.model_places import CHAT_CLIENTS, file_of_module, module_of
 from medtasks.errors import MedTasksError
-from medtasks.running.guarded_run import refuse, warn
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, chat_completions, failure_of, replaced, replies_module
 from medtasks.lmms.remote_models import client_address
 from medtasks.net.endpoints import origin
+from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
+from medtasks.net.model_places import CHAT_CLIENTS, file_of_module, module_of
 from medtasks.net.servers import build_of
+from medtasks.running.guarded_run import refuse, warn
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.run_manifest import Notice
 

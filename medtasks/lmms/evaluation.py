@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.home import dataset_holding
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, listed
 from medtasks.extract.failure import failure_cause
+from medtasks.home import dataset_holding
 from medtasks.lmms.exit_messages import ERROR_VARIABLE, end_after, say_last
 from medtasks.lmms.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
 from medtasks.lmms.wrapping import AnyFunction, wrap_once
@@ -171,8 +171,8 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
     """Count in the results of tasks without a prepared dataset what was done with images; warn of nearly flat ones."""
     from torch import distributed
 
-    from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.data.dataset_manifest import counted_conversions
+    from medtasks.data.images.decoding import NEARLY_FLAT
     from medtasks.prompts.images import OPENED, image_keys
 
     opened = dict(OPENED)

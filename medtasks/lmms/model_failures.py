@@ -17,7 +17,6 @@ from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
 
-from medtasks.net.model_places import HARNESS_MODELS
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -28,6 +27,7 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.lmms.kept_replies import KeptReplies
+from medtasks.net.model_places import HARNESS_MODELS
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.thinking_variants import THINKING

@@ -7,10 +7,10 @@ from dataclasses import is_dataclass
 from operator import attrgetter
 
 from medtasks.data.catalogue import Access
-from medtasks.net.model_places import PLACES, Destination, file_of_module, known_destinations, named_addresses
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import ModelRefused
 from medtasks.net import endpoints
+from medtasks.net.model_places import PLACES, Destination, file_of_module, known_destinations, named_addresses
 
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from medtasks.home import dataset_holding
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
+from medtasks.home import dataset_holding
 from medtasks.lmms.exit_messages import say_last
 from medtasks.tasks.own_columns import is_our_hook
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from medtasks.home import home
-from medtasks.net.disk_cache import SqliteCache
 from medtasks.errors import MedTasksError
+from medtasks.home import home
 from medtasks.metrics.weight_files import weights_info
+from medtasks.net.disk_cache import SqliteCache
 
 if TYPE_CHECKING:
     import torch

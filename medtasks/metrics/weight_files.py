@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 from medtasks.home import home, written_whole
 from medtasks.packaged import packaged_facts
-from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 
 if TYPE_CHECKING:
     import torch

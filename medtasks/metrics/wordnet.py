@@ -21,8 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.home import home
 from medtasks.errors import WeightsMissing
+from medtasks.home import home
 from medtasks.metrics.weight_files import packed_files
 from medtasks.metrics.word_overlaps import from_report_extra
 

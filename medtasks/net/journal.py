@@ -17,8 +17,8 @@ from typing import Any
 
 from loguru import logger
 
-from medtasks.home import append_whole, home
 from medtasks.errors import warn_once
+from medtasks.home import append_whole, home
 
 FOLDER_NAME = "journal"
 

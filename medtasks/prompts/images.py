@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from loguru import logger
 from PIL import Image
 
+from medtasks.data.dataset_manifest import manifest_of
 from medtasks.data.images.blank_images import blank_image, blank_volume
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
 from medtasks.data.images.embedded_images import embedded_path
-from medtasks.data.dataset_manifest import manifest_of
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
-from medtasks.data.images.strict_pillow import UnclearRange
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.data.variants import BLANK, BLIND, COLUMN
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.families.templates import filled

@@ -9,12 +9,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from medtasks.net.model_places import destinations
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
-from medtasks.running.guarded_run import GuardedRun, refuse, warn
 from medtasks.lmms.remote_models import check_model, credentialed
+from medtasks.net.model_places import destinations
+from medtasks.running.guarded_run import GuardedRun, refuse, warn
 from medtasks.running.row_limits import cut_rows, row_limit, row_offset, row_shard
 from medtasks.runs.harness_options import read_options, seeds
 from medtasks.runs.run_manifest import Notice

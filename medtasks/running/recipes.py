@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from medtasks.data.safe_parsing import parse_yaml
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.runs.harness_options import HarnessOptions, written
-from medtasks.runs.run_manifest import RecipeFacts
 from medtasks.runs.redaction import redacted_options
+from medtasks.runs.run_manifest import RecipeFacts
 
 Backend = Literal["hf", "server"]
 SERVER_MODEL = "vlm_server"

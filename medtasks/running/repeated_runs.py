@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from medtasks.errors import MedTasksError, listed
 from medtasks.net.journal import journal_folder
 from medtasks.net.model_places import module_of
-from medtasks.errors import MedTasksError, listed
 from medtasks.running.guarded_run import refuse
 from medtasks.running.harness_run import wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds

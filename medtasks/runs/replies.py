@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.home import home
 from medtasks.errors import RepliesError, WithheldReply, warn_once
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
+from medtasks.home import home
 from medtasks.runs.result_files import task_of
 from medtasks.runs.sample_lines import FORM, read_samples, two_replies
 from medtasks.runs.saved_replies import FOLDER_NAME

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from medtasks.home import written_whole
 from medtasks.data.safe_parsing import parse_json
+from medtasks.home import written_whole
 from medtasks.runs.model_names import model_label
 from medtasks.tasks.task_index import mapping_in
 

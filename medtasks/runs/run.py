@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.runs.run_manifest import RunManifest, read_manifests
 from medtasks.runs.model_names import SERVER, model_label
 from medtasks.runs.repeat_folders import repeat_folders
 from medtasks.runs.result_files import (
@@ -22,6 +21,7 @@ from medtasks.runs.result_files import (
     stamp_of,
     task_of,
 )
+from medtasks.runs.run_manifest import RunManifest, read_manifests
 from medtasks.tasks.task_index import mapping_in
 
 RUN_AGAIN = "run it again with --log_samples"

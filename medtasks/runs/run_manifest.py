@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from medtasks.home import written_whole
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
+from medtasks.home import written_whole
 from medtasks.runs.process import RunProcess, is_running
 from medtasks.runs.sample_counts import SampleCounts
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.home import append_whole, home
 from medtasks.errors import warn_once
+from medtasks.home import append_whole, home
 from medtasks.runs.reply_envelope import opened
 from medtasks.tasks.task_files import included_option
 

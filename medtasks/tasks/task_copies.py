@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import written_whole
 from medtasks.data.prepared import own_task_file
 from medtasks.errors import MedTasksError
+from medtasks.home import written_whole
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
 from medtasks.tasks.task_index import DottedName, dumped, harness_folder, index_tasks

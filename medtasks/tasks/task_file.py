@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import dataset_folder
 from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
+from medtasks.home import dataset_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.tasks.thinking_variants import BOXED, TAGS, THINKING, thinking_changes, thinking_of, thinking_rows

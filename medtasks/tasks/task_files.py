@@ -31,9 +31,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.home import own_tasks_folders
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
+from medtasks.home import own_tasks_folders
 from medtasks.tasks.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
 from medtasks.tasks.task_index import TaskIndex, index_tasks, mapping_in, read_config, tasks_folder, with_image_roots
 from medtasks.tasks.thinking_variants import THINKING

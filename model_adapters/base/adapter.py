@@ -11,8 +11,8 @@ from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.net.journal import Journal, digest_of, journal_folder
 from medtasks.extract.failure import failed_reply
+from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from ..prefix.cached_prefix import PrefixCache
 from ..prefix.sharing import Questions, score_by_question

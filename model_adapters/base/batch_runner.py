@@ -11,8 +11,8 @@ import torch
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.net.journal import Entry, Journal
 from medtasks.errors import MedTasksError
+from medtasks.net.journal import Entry, Journal
 
 from .requests import Request, Sample, SampleReader
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeVar, cast
 import torch
 from PIL import Image
 
-from medtasks.net.journal import digest_of
 from medtasks.errors import MedTasksError
+from medtasks.net.journal import digest_of
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import torch
 from PIL import Image
 
-from medtasks.net.journal import digest_of
 from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.net.journal import digest_of
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument

@@ -17,10 +17,10 @@ from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.net.journal import AsyncJournal, Journal, digest_of, journal_folder
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
 from medtasks.net.chat_client import ChatClient
+from medtasks.net.journal import AsyncJournal, Journal, digest_of, journal_folder
 
 from ..base.arguments import HarnessArguments
 from ..base.batch_runner import FailureLog

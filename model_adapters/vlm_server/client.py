@@ -7,9 +7,9 @@ from typing import Any
 
 from openai import APIStatusError, OpenAIError
 
-from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.errors import MedTasksError
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
+from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.net.servers import RemoteTrouble, Server, build_of, trouble_of, unreadable
 
 from .prompts import ImageUrls, ServedPrompt

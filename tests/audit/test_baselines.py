@@ -16,8 +16,8 @@ from medtasks.data.prepare.preparers import prepare
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import blind, rotated
-from medtasks.extract.labels import chexbert_labels
 from medtasks.extract.failure import failed_reply
+from medtasks.extract.labels import chexbert_labels
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler
 from medtasks.hooks import pairs

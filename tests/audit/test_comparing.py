@@ -18,8 +18,8 @@ from medtasks.audit.comparing import (
 from medtasks.audit.report.reading.differences import compare_with
 from medtasks.audit.scoring import score_replies
 from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepared import provenance
 from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepared import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply, Row

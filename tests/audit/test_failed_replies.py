@@ -8,10 +8,10 @@ import pytest
 
 from medtasks.audit.comparing import chosen_metrics, compare_runs, run_values
 from medtasks.audit.scoring import rule_as_dict, score_replies
-from medtasks.home import home
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families.family import Reply
+from medtasks.home import home
 from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.replies import read_replies

@@ -17,7 +17,7 @@ from medtasks.runs.run_manifest import read_manifests
 from medtasks.runs.shard_runs import read_shards
 
 from .. import tiny_multimedeval
-from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
+from ..lmms.conftest import GENERAL_HOOKS, GENERAL_YAML, TWO_CHOICE_YAML
 from ..recorded_runs import TINY, medtasks, record
 from ..waiting import wait_until
 

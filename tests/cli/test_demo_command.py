@@ -1,4 +1,4 @@
-"""``medtasks demo`` around the harness, which is played here; tests/harness runs the real one."""
+"""``medtasks demo`` around the harness, which is played here; tests/lmms runs the real one."""
 
 import json
 import subprocess

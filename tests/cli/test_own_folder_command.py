@@ -9,8 +9,8 @@ import subprocess
 import pytest
 from PIL import Image
 
-from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.home import dataset_folder, own_tasks_folder
 
 NAME = "multimedeval_ward_rounds"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from medtasks.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
+from medtasks.home import HOME_VARIABLE
 
 from ..local_server import serving
 from .bucket import Bucket

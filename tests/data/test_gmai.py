@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from medtasks.data.prepare import preparers
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai import questions as questions_module
-from medtasks.data.sources.gmai.questions import TsvFile
-from medtasks.home import dataset_folder
+from medtasks.data.prepare import preparers
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.samples import Sample
+from medtasks.data.sources.gmai import questions as questions_module
+from medtasks.data.sources.gmai.questions import TsvFile
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
+from medtasks.home import dataset_folder
 
 from .. import tiny_gmai
 

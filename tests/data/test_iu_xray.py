@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from medtasks.data.sources import iu_xray
-from medtasks.home import dataset_folder
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare, verify
+from medtasks.data.sources import iu_xray
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
+from medtasks.home import dataset_folder
 
 from .. import iu_xray_sources as sources
 from ..damages import both, changed, cut, lost, text, written

@@ -5,9 +5,9 @@ import json
 import pytest
 from PIL import Image
 
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.data.images.image_store import ImageFacts
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.errors import SourceError
 
 FACTS = {

@@ -10,12 +10,12 @@ import datasets
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.data.sources import mediconfusion
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.schema import PAIRED_CHOICE
+from medtasks.data.sources import mediconfusion
 from medtasks.data.store import load_documents
 
 QUESTIONS_SHA256 = (

@@ -7,12 +7,14 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data import downloads, mediconfusion, store
+from medtasks.data import store
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.images.image_store import ImageStore
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import downloads
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare, verify
+from medtasks.data.sources import mediconfusion
 from medtasks.errors import MedTasksError, SourceError
 
 IMAGES = [str(number) for number in range(90000, 90027)]

@@ -9,12 +9,12 @@ import datasets
 import pytest
 
 from medtasks.data.catalogue import Access
-from medtasks.home import dataset_folder
-from medtasks.data.images.image_store import ImageStore
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.store import load_documents, work_folder
+from medtasks.home import dataset_folder
 
 STEPS = {
     "save": (datasets.DatasetDict, "save_to_disk"),

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from medtasks.data.sources.mediconfusion import find_question_file, read_links, read_pairs
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
+from medtasks.data.sources.mediconfusion import find_question_file, read_links, read_pairs
 from medtasks.errors import SourceError
 
 PAIR = {

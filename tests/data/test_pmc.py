@@ -259,7 +259,8 @@ def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path, monkeypatch):
     bucket.faults["PMC1.1/a.jpg"] = [(503, 3600), ...]
     bucket.faults["PMC2.1/a.jpg"] = ["cut300", ...]
     code = (
-        "import sys; from pathlib import Path; from medtasks.data import downloads, pmc\n"
+        "import sys; from pathlib import Path; from medtasks.data.prepare import downloads\n"
+        "from medtasks.data.sources import pmc\n"
         "pmc._BACKOFF_S = downloads._LONGEST_BACKOFF_S = downloads._LONGEST_RETRY_AFTER_S = 3600\n"
         "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
     )

@@ -5,10 +5,10 @@ import io
 import pytest
 from PIL import Image
 
-from medtasks.data.prepare import preparation
 from medtasks.data.catalogue import Access, DatasetInfo
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.prepare import preparation
 from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.prepare.preparers import verify
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT

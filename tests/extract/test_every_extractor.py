@@ -10,8 +10,8 @@ from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.published.behind_reasoning import behind_reasoning
 from medtasks.extract.failure import failed_reply, failure_cause
+from medtasks.extract.published.behind_reasoning import behind_reasoning
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_judges import parse_components

@@ -6,10 +6,10 @@ import textwrap
 import pytest
 
 from medtasks.errors import LabelerError
-from medtasks.extract import labeler as labeler_module
 from medtasks.extract.answer import Reason
-from medtasks.extract.labels.chexbert_labels import from_labels, label_replies
 from medtasks.extract.failure import failed_reply
+from medtasks.extract.labels import labeler as labeler_module
+from medtasks.extract.labels.chexbert_labels import from_labels, label_replies
 from medtasks.extract.labels.labeler import CONDITIONS, Finding, label_texts, labeler
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import chexbert_network as network_module

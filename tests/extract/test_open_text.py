@@ -12,9 +12,9 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
+from medtasks.extract.careful.open_text import DENIED, stated_words
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.extract.careful.open_text import DENIED, stated_words
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.metrics.set_overlap import token_overlap
 

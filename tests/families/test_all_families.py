@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from medtasks.home import home
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families.kit_questions import protocol_of
+from medtasks.home import home
 from medtasks.lmms.filters import ChooseWith, ReadWith
 from medtasks.metrics.class_scores import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.medevalkit_texts import MEASURES

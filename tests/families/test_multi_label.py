@@ -16,8 +16,8 @@ from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import MULTI_LABEL
 from medtasks.families.family import Reply, Row
-from medtasks.lmms.filters import ReadWith
 from medtasks.hooks import published
+from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.class_scores import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName

@@ -16,8 +16,8 @@ from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
 from medtasks.families.reports import MULTIMEDEVAL_REPORTS, REPORTS
 from medtasks.families.text_metrics import text_metrics
-from medtasks.lmms.filters import ReadWith
 from medtasks.hooks import published
+from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
 from medtasks.metrics.report_metrics import ReportScores, metric_info

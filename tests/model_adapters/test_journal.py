@@ -15,8 +15,8 @@ from medtasks.model_adapters.base.requests import Request, SampleReader
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
-from medtasks.net.journal import digest_of
 from medtasks.extract.failure import failure_cause
+from medtasks.net.journal import digest_of
 
 from .toys import CountingTiny
 

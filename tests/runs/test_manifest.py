@@ -10,6 +10,7 @@ import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.runs import process as run_process
+from medtasks.runs.process import RunProcess, is_running, this_process
 from medtasks.runs.run_manifest import (
     Hardware,
     ModelFacts,
@@ -22,7 +23,6 @@ from medtasks.runs.run_manifest import (
     manifest_path,
     read_manifests,
 )
-from medtasks.runs.process import RunProcess, is_running, this_process
 
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 

@@ -10,8 +10,8 @@ import datasets
 import pytest
 from PIL import Image
 
-from medtasks.home import home
 from medtasks.errors import MedTasksError
+from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed
 

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import Access
-from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
 from medtasks.tasks.own_tasks import own_name, prepare_own

@@ -6,12 +6,12 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepared import label_of, provenance
 from medtasks.data.prepare.preparers import verify
+from medtasks.data.prepared import label_of, provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
+from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.own_tasks import select_as, whole_dataset
 from medtasks.tasks.task_files import task_file
 

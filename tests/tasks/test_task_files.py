@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row
+from medtasks.home import own_tasks_folder
 from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_file import TWIN_ENDING, task_file_of
 from medtasks.tasks.task_files import main_metrics_first, task_file, task_files

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.home import dataset_folder, home, open_to_others
-from medtasks.net.journal import FOLDER_NAME
 from medtasks.data.dataset_manifest import FILE_NAME
-from medtasks.net.model_places import Destination
 from medtasks.data.own_datasets import access_of, own_datasets
 from medtasks.errors import ModelRefused, listed
+from medtasks.home import dataset_folder, home, open_to_others
 from medtasks.lmms.remote_models import TRUSTED, credentialed, refusal, trusted_origin
+from medtasks.net.journal import FOLDER_NAME
+from medtasks.net.model_places import Destination
 from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
 
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin

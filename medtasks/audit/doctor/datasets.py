@@ -8,7 +8,6 @@ from medtasks.audit.doctor.credentials import HUB
 from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.home import dataset_folder, datasets_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepared import prepared_folder
@@ -16,6 +15,7 @@ from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
+from medtasks.home import dataset_folder, datasets_folder
 
 _SHOWN = 2
 

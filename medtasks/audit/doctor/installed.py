@@ -12,9 +12,9 @@ from packaging.utils import canonicalize_name
 from medtasks.audit.doctor.findings import HARNESS, PACKAGES, Finding, State
 from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.facts import installed_version
-from medtasks.home import dataset_folder
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import one_line
+from medtasks.home import dataset_folder
 from medtasks.lmms import AUTOLOAD_VARIABLE
 from medtasks.tasks.task_index import harness_folder
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding, State
-from medtasks.home import HOME_VARIABLE, home
 from medtasks.errors import one_line
+from medtasks.home import HOME_VARIABLE, home
 
 LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit
 LITTLE_MEMORY_GB = 4.0  # free memory below which few models fit

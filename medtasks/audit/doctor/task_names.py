@@ -6,9 +6,9 @@ from pathlib import Path
 
 from medtasks.audit.doctor.findings import TASKS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
-from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
+from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_check import task_problems, unknown_keys
 from medtasks.tasks.task_file import TaskFile

@@ -28,12 +28,12 @@ from medtasks.curate.study import (
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.images.decoding import LINEAR, decoded, mend_of
-from medtasks.net.journal import digest_of
 from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.images.decoding import LINEAR, decoded, mend_of
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.net.journal import digest_of
 
 PASSAGES = "passages"
 """Under which a study keeps what was retrieved for a report."""

@@ -18,11 +18,11 @@ from PIL import Image
 from tqdm import tqdm
 
 from medtasks.curate.pairs.encoders import Encoder
-from medtasks.data.images.decoding import LINEAR, decoded, mend_of
-from medtasks.home import home
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.net.disk_cache import SqliteCache
+from medtasks.data.images.decoding import LINEAR, decoded, mend_of
 from medtasks.errors import MedTasksError, one_line
+from medtasks.home import home
+from medtasks.net.disk_cache import SqliteCache
 
 FOLDER = "embeddings"
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"

@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from medtasks.net.journal import digest_of
 from medtasks.data.dataset_manifest import file_sha256
 from medtasks.errors import MedTasksError, one_line
+from medtasks.net.journal import digest_of
 
 MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
 GENERAL = "facebook/dinov2-base"

@@ -17,9 +17,9 @@ from medtasks.curate.llm import ask, free_text, llm_label, one_line, prompts_in
 from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import ImagePair, Study, StudyKind, read_images, read_pairs, read_study, write_private
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.home import dataset_folder
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import dataset_folder
 from medtasks.judges.judge_client import Judge
 
 PAIRS_PER_REQUEST = 100

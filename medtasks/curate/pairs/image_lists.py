@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.curate.study import list_rows
-from medtasks.net.journal import digest_of
 from medtasks.data.prepare.table_files import SourceRow
 from medtasks.errors import SourceError, near_match
+from medtasks.net.journal import digest_of
 
 KEYS = ("id", "image", "caption", "group", "licence")
 _PMC_ID = re.compile(r"PMC\d+")

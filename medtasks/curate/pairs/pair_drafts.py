@@ -18,10 +18,10 @@ from pathlib import Path
 from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_all
 from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not_sent
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
-from medtasks.net.journal import digest_of
 from medtasks.errors import SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
+from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")

@@ -37,9 +37,9 @@ from medtasks.curate.review.reviews import (
     settled,
     version_of,
 )
-from medtasks.home import written_whole
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import written_whole
 
 _SIDE = 260  # pixels of an image
 _PIXELS_PER_CHARACTER, _PIXELS_PER_POINT = 7, 4 / 3

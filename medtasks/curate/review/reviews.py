@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from medtasks.curate.drafts import Draft, read_drafts
 from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules
 from medtasks.curate.study import REVIEWS, Record, Study, StudyImage, read_images, read_study, write_private
-from medtasks.net.journal import digest_of
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.net.journal import digest_of
 
 LOWEST, HIGHEST = 1, 10
 """Scores of a question; 1 is given where it is not correct (MediConfusion, section 2)."""

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.duplicates.image_files import FolderImages, ImageHash, hash_images, images_below
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.images.volume_files import is_volume
 from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, image_digests
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.data.store import load_documents
-from medtasks.data.images.volume_files import is_volume
 from medtasks.errors import MedTasksError, SourceError
 
 

@@ -17,12 +17,12 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from medtasks.data.images.decoding import decoded_somehow
 from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
-from medtasks.home import home
+from medtasks.data.images.decoding import decoded_somehow
 from medtasks.data.images.image_store import pixels_sha256
-from medtasks.net.disk_cache import SqliteCache
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.home import home
+from medtasks.net.disk_cache import SqliteCache
 
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 3  # of the hashes; hashes of another version are not used

@@ -1,1 +1,1 @@
-""""""
+"""Images and volumes: decoding, bit depth, DICOM, and storing them."""

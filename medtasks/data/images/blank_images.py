@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.home import home, written_whole
 from medtasks.data.images.volume_files import HEADER_BYTES, read_header, unpacked_volume
 from medtasks.errors import MedTasksError
+from medtasks.home import home, written_whole
 
 GREY = (128, 128, 128)
 FOLDER_NAME = "blank_volumes"

@@ -6,11 +6,11 @@ the file holds              ``linear``                               ``reference
 grey or RGB of 8 bits       as it is                                 as it is
 1 bit, palette, YCbCr, LAB  black and white; its colours             the same
 CMYK                        to RGB, without its colour profile       the same
-more than 8 bits            scaled, :mod:`medtasks.data.images.deep_images` cut off at 255; 16-bit colours lose the low byte
+more than 8 bits            scaled, see :mod:`.deep_images`          cut off at 255; 16-bit colours lose the low byte
 transparency                onto black                               dropped: hidden colours appear
 EXIF orientation            turned upright                           ignored, but in TIFF
 several frames              the first                                the first
-DICOM                       windowed, :mod:`medtasks.data.images.dicom`     not read
+DICOM                       windowed, see :mod:`.dicom`              not read
 ==========================  =======================================  ===========================================
 
 ``reference`` is Pillow's ``convert("RGB")``, with which the published toolkits read their images; the catalogue's

@@ -39,9 +39,7 @@ class ImageFacts:
     """What is known of an image's pixels."""
 
     sha256: str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
-    conversions: tuple[
-        str, ...
-    ] = ()  # how they came from the file, see :class:`medtasks.data.images.decoding.DecodedImage`
+    conversions: tuple[str, ...] = ()  # how they came from the file, see :class:`.decoding.DecodedImage`
 
 
 class ImageStore:

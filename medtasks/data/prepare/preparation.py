@@ -20,14 +20,14 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
-from medtasks.data.images.decoding import REFERENCE, Decoding
-from medtasks.data.prepare.downloads import hub_download, hub_revision
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.dataset_manifest import Manifest, measured
+from medtasks.data.images.decoding import REFERENCE, Decoding
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
+from medtasks.data.prepare.downloads import hub_download, hub_revision
+from medtasks.data.prepare.table_files import SourceRow, Table
 from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, DocumentBatches, Documents, publish, work_folder
-from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
-from medtasks.data.prepare.table_files import SourceRow, Table
 from medtasks.errors import SourceError
 
 _NAMED = 3

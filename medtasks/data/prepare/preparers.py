@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from tqdm import tqdm
 
 from medtasks.data.catalogue import CATALOGUE, dataset_info
-from medtasks.home import dataset_folder
-from medtasks.data.images.image_store import ImageFacts
 from medtasks.data.dataset_manifest import (
     FILE_NAME,
     Manifest,
@@ -17,6 +15,7 @@ from medtasks.data.dataset_manifest import (
     read_facts,
     text_fingerprint,
 )
+from medtasks.data.images.image_store import ImageFacts
 from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.prepare.preparation import Options, Recipe, prepare_recipe
 from medtasks.data.prepared import prepared_folder
@@ -24,6 +23,7 @@ from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.errors import SourceError
+from medtasks.home import dataset_folder
 
 _DEFAULTS = Options()
 
@@ -33,7 +33,7 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> Recipe:
     reader = CATALOGUE[name].reader
     package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
     recipe: Recipe | Callable[[Options], Recipe]
-    recipe = importlib.import_module(f"medtasks.data.{reader}").RECIPES[name.removeprefix(f"{package}_")]
+    recipe = importlib.import_module(f"medtasks.data.sources.{reader}").RECIPES[name.removeprefix(f"{package}_")]
     return (recipe if isinstance(recipe, Recipe) else recipe(options)).of(CATALOGUE[name])
 
 

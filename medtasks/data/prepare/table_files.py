@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from medtasks.data.safe_parsing import parse_json
 from medtasks.data.prepare.source_files import SourceFile, find_shards, not_found
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import SourceError
 
 _BATCH = 64  # rows

@@ -1,1 +1,1 @@
-""""""
+"""Published benchmarks: one module or folder each, named by ``reader`` in the catalogue."""

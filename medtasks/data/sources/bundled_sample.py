@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import ImageOps
 
-from medtasks.data import phantoms
+from medtasks.data.sources import synthetic_images
 from medtasks.packaged import packaged_facts
 
 _FIRST_PAIR = 90001
@@ -32,8 +32,8 @@ def write_sample_source(folder: Path) -> None:
     numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(shown)}
     for name, number in numbers.items():
         image = shown[name]
-        sheet = phantoms.Sheet(tuple(image["size"]))
-        getattr(phantoms, image["draw"])(sheet, **image.get("finding", {}))
+        sheet = synthetic_images.Sheet(tuple(image["size"]))
+        getattr(synthetic_images, image["draw"])(sheet, **image.get("finding", {}))
         drawn = sheet.finished(number)
         drawn = ImageOps.colorize(drawn, *_TINTS[image["tint"]]) if "tint" in image else drawn
         drawn.save(images / f"{number}.jpg", quality=_QUALITY)

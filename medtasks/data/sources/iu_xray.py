@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.prepare.preparation import Recipe, Row, TableReader, UnusableRow, images_row
-from medtasks.data.schema import REPORT, Document, new_document
-from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare.downloads import Published, download
+from medtasks.data.prepare.preparation import Recipe, Row, TableReader, UnusableRow, images_row
+from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
 from medtasks.data.prepare.table_files import SourceRow, read_json, records_table
+from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"

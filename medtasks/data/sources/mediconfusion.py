@@ -18,15 +18,15 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.preparation import Options, Recipe, Row
+from medtasks.data.prepare.source_files import find_file
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import PAIRED_CHOICE
-from medtasks.data.prepare.source_files import find_file
 from medtasks.data.store import SCRATCH
-from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import SourceError
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"

@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 from medtasks.data.images.decoding import is_whole_image
 from medtasks.data.prepare.downloads import Failure, Transient, Unreachable, answer_to, patiently
-from medtasks.home import written_whole
 from medtasks.errors import SourceError
+from medtasks.home import written_whole
 
 URL_VARIABLE = "MEDTASKS_PMC_URL"
 DEFAULT_URL = "https://pmc-oa-opendata.s3.amazonaws.com"

@@ -1,1 +1,1 @@
-""""""
+"""Careful extractors, which we would defend."""

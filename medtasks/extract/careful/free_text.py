@@ -13,8 +13,8 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.extract.registry import Kind, extractor
 
 NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.reading.option_names import equal_option, options_named
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import own_words, refuses
+from medtasks.extract.registry import Kind, extractor
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
 _BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"

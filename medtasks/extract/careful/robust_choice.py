@@ -47,8 +47,8 @@ from medtasks.extract.reading.option_names import (
     spelled,
     whole_option,
 )
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, refuses
+from medtasks.extract.registry import Kind, extractor
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)

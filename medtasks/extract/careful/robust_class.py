@@ -34,8 +34,8 @@ from medtasks.extract.reading.option_numbers import (
     only_numbers,
     without_scale,
 )
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import declared, own_words, refuses
+from medtasks.extract.registry import Kind, extractor
 
 NO_OPTION = -1
 _FILLER = re.compile(

@@ -17,8 +17,8 @@ from functools import lru_cache
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import is_unable, own_words
+from medtasks.extract.registry import Kind, extractor
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
 _LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"

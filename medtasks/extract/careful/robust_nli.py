@@ -9,10 +9,10 @@ import re
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.reading.negation import Mention, Stance, stances
-from medtasks.extract.registry import Kind, extractor
-from medtasks.extract.reading.reply_text import declared, is_unable, own_words
 from medtasks.extract.careful.yes_no import worded_option
+from medtasks.extract.reading.negation import Mention, Stance, stances
+from medtasks.extract.reading.reply_text import declared, is_unable, own_words
+from medtasks.extract.registry import Kind, extractor
 
 _FORMS = {
     "entailment": r"entail(?:s|ed|ing|ments?)?",

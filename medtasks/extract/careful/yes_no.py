@@ -17,8 +17,8 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.option_names import normalised, words
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import SENTENCES, is_unable, own_words
+from medtasks.extract.registry import Kind, extractor
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"

@@ -1,1 +1,1 @@
-""""""
+"""Labels of reports by a model such as CheXbert."""

@@ -10,8 +10,8 @@ from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, warn_once
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.labels.labeler import Labels, chosen_findings, label_texts
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.registry import Kind, extractor
 from medtasks.metrics.chest_findings import Finding
 
 NAME = "chexbert_labels"
@@ -25,9 +25,9 @@ NAME = "chexbert_labels"
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.
 
-    The sample's options are names of :data:`medtasks.metrics.chest_findings.CONDITIONS`. An empty reply, which the
-    reference labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the
-    cause logged once per process.
+    The sample's options are names of :data:`medtasks.metrics.chest_findings.CONDITIONS`. An empty reply, which the reference
+    labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the cause
+    logged once per process.
     """
     return from_labels(reply, label_replies([reply])[0], sample.options)
 

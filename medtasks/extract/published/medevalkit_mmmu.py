@@ -4,8 +4,8 @@ If the parser finds no option, the reference draws one at random, depending on t
 extractor only gives the number of options to draw from, the fact ``draws``.
 
 The target of an open question, and the value of its right answer, is
-:data:`~medtasks.extract.published.medevalkit_choice.NO_LETTER`; that of a wrong one is :data:`OTHER`. At 9b12e3b open replies are
-not parsed: each of their characters is compared with the whole gold.
+:data:`~medtasks.extract.published.medevalkit_choice.NO_LETTER`; that of a wrong one is :data:`OTHER`. At 9b12e3b open
+replies are not parsed: each of their characters is compared with the whole gold.
 
 Source: ``utils/MMMU/eval_utils.py`` and ``eval_val.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
 9b12e3b; ``mmmu/utils/eval_utils.py`` and, at f7446ce, ``mmmu-pro/evaluate.py`` of
@@ -17,12 +17,12 @@ from collections.abc import Iterable, Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.careful.robust_choice import robust_kit_choice
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_choice import NO_LETTER
 from medtasks.extract.published.medevalkit_text import boxed, declared_answer, tagged
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import own_words
-from medtasks.extract.careful.robust_choice import robust_kit_choice
+from medtasks.extract.registry import Kind, extractor
 
 OTHER = "other"
 """The value of an answer to an open question that is not the gold."""
@@ -69,7 +69,7 @@ def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("robust_mmmu", kind=Kind.CHOICE, version=3, summary="options read with care, open answers as MMMU's authors")
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as :func:`~medtasks.extract.careful.robust_choice.robust_kit_choice`, an open answer from own words."""
+    """Read an option as :func:`~.robust_choice.robust_kit_choice`, an open answer from own words."""
     if not is_open(sample):
         return robust_kit_choice(reply, sample)
     text = own_words(reply)

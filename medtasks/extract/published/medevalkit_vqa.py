@@ -16,13 +16,13 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
+from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_text import NO_BOX, boxed, declared_answer, parsed_reply, tagged
-from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
 from medtasks.extract.reading.option_names import normalised
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
-from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.registry import Kind, extractor
 from medtasks.metrics.medevalkit_texts import MEASURES, compared
 
 _NOTHING = dict.fromkeys(MEASURES, 0.0)
@@ -177,8 +177,8 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
 
     A closed question whose answer is yes or no, in English or Chinese, is right if the reply clearly says it in either
     language; both or neither is invalid. Any other question is right if the reply, or its declared answer, has the same
-    words in the same order (:func:`~medtasks.extract.careful.open_text.stated_words`). Measures compare these words. Refusals
-    are invalid.
+    words in the same order (:func:`~medtasks.extract.careful.open_text.stated_words`). Measures compare these words.
+    Refusals are invalid.
 
     Example:
         >>> sample = Sample({"answer": "不是", "answer_type": "CLOSED", "question": "这是肺吗?"})

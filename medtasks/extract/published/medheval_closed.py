@@ -16,8 +16,8 @@ By a slip the evaluator calls all replies wrong if the last one of the file is e
 score may depend on the order of the questions, the last reply counts as not empty here.
 
 The careful rule, ``medheval_strict``, uses :func:`medtasks.extract.careful.yes_no.yes_no` and
-:mod:`medtasks.extract.careful.robust_choice`. Invalid is wrong. A question whose published answer names no single option is
-left out of the accuracies.
+:mod:`medtasks.extract.careful.robust_choice`. Invalid is wrong. A question whose published answer names no single
+option is left out of the accuracies.
 """
 
 import difflib
@@ -30,10 +30,10 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.failure import failure_cause
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.registry import Kind, extractor
 
 BINARY = "binary"  # kind of a yes/no question; others have options
 YES, NO = "A", "B"  # letters of the options Yes and No

@@ -6,8 +6,8 @@ decoding and prefix scoring produce.
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.registry import Kind, extractor
 
 LETTERS = ("A", "B")
 _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.published.medevalkit_text import tag_contents
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.registry import Kind, extractor
 
 # The answer follows the first of these that occurs.
 _LEADS = tuple(

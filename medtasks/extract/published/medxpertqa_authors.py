@@ -10,8 +10,8 @@ import re
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.registry import Kind, extractor
 
 DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
 """Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning."""

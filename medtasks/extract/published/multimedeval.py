@@ -18,8 +18,8 @@ from types import MappingProxyType
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.registry import Extract, Kind, extractor
 from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.registry import Extract, Kind, extractor
 from medtasks.metrics.bleu import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.registry import Kind, extractor
 
 NO_REPLY = "Failed to obtain answer via API"
 _REFUSALS = (

@@ -9,8 +9,8 @@ from medtasks.audit.doctor.datasets import prepared_data
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 

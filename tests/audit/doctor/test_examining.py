@@ -7,8 +7,8 @@ from medtasks.audit.doctor.examining import examine
 from medtasks.audit.doctor.findings import AREAS, HARNESS, MODEL, TORCH, Finding, State
 from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import own_tasks_folder
 from medtasks.families.family import Asks
+from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_file, task_files
 
 KEY = "sk-canary-0123456789"

@@ -7,11 +7,11 @@ from typing import Any
 from PIL import Image
 
 from medtasks.data.catalogue import Access
-from medtasks.home import own_tasks_folder
-from medtasks.data.images.image_store import ImageStore
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import Columns
 from medtasks.data.store import publish, work_folder
+from medtasks.home import own_tasks_folder
 
 
 def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access: str = "public") -> None:

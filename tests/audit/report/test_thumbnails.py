@@ -8,8 +8,8 @@ from PIL import Image, ImageFile
 
 from medtasks.audit.report.page import thumbnails as module
 from medtasks.audit.report.page.thumbnails import LEFT_OUT, SIDES, thumbnails
-from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
 
 
 def opened(thumbnail):

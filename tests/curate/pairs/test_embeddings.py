@@ -11,8 +11,8 @@ from PIL import Image
 
 from medtasks.curate.pairs.embeddings import embedded, file_digests
 from medtasks.curate.pairs.encoders import Encoder
-from medtasks.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
+from medtasks.home import HOME_VARIABLE
 
 from .. import tiny_encoders
 

@@ -13,9 +13,9 @@ from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, 
 from medtasks.data.duplicates.image_files import ImageHash, hash_images, read_image
 from medtasks.data.duplicates.near_images import Alike, Looks, near
 from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS, details, sketches
-from medtasks.home import dataset_folder
 from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
+from medtasks.home import dataset_folder
 
 from ...nifti_files import put_nifti, scan
 from ...picture_sets import jpeg, jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder

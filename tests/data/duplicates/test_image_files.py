@@ -11,8 +11,8 @@ from PIL import Image
 
 from medtasks.data.duplicates import image_files
 from medtasks.data.duplicates.image_files import CACHE_NAME, hash_images, images_below, read_image
-from medtasks.home import home
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.home import home
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
 

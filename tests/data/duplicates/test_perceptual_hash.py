@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from medtasks.data import phantoms
 from medtasks.data.duplicates import perceptual_hash as ph
+from medtasks.data.sources import synthetic_images
 
 from ...picture_sets import jpeg, texture
 
@@ -45,7 +45,7 @@ SIZE = (260, 220)
 
 
 def drawn(draw, seed, **changes):
-    sheet = phantoms.Sheet(SIZE)
+    sheet = synthetic_images.Sheet(SIZE)
     draw(sheet, **changes)
     return sheet.finished(seed)
 
@@ -75,8 +75,8 @@ COPIES = {
 @pytest.fixture(scope="module")
 def originals():
     return {
-        "chest": drawn(phantoms.chest, 1, nodule="left"),
-        "head": drawn(phantoms.head, 2, spot="right"),
+        "chest": drawn(synthetic_images.chest, 1, nodule="left"),
+        "head": drawn(synthetic_images.head, 2, spot="right"),
         "texture": texture(3, SIZE),
     }
 
@@ -91,7 +91,7 @@ def test_a_copy_is_alike(originals, name, change):
 
 def test_pictures_of_one_kind_are_not_alike(originals):
     chests = [
-        drawn(phantoms.chest, seed, large_heart=heart, catheter=catheter)
+        drawn(synthetic_images.chest, seed, large_heart=heart, catheter=catheter)
         for seed, heart, catheter in ((1, False, False), (2, True, False), (3, False, True), (4, True, True))
     ]
 

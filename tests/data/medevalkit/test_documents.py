@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from medtasks.data.sources.medevalkit.kit_documents import FLAGS
-from medtasks.data.sources.medevalkit.mmmu import SUBJECTS
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
+from medtasks.data.sources.medevalkit.kit_documents import FLAGS
+from medtasks.data.sources.medevalkit.mmmu import SUBJECTS
 from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 

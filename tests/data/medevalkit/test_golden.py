@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.images.decoding import decoded
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.decoding import decoded
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE, MEDHEVAL, Access
-from medtasks.home import dataset_folder
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare, verify
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
 from medtasks.data.store import load_documents
 from medtasks.errors import UnknownName
+from medtasks.home import dataset_folder
 
 from ... import medheval_sources as sources
 

@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.data import app
-from medtasks.home import dataset_folder
 from medtasks.data.dataset_manifest import FILE_NAME
-from medtasks.data.sources.medheval.preparing import GROUPS, image_totals, largest_group, survey
 from medtasks.data.prepare.preparation import Options
+from medtasks.data.sources.medheval.preparing import GROUPS, image_totals, largest_group, survey
+from medtasks.home import dataset_folder
 from medtasks.tasks.task_files import task_file
 
 from ... import medheval_sources as sources

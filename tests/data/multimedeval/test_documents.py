@@ -9,9 +9,9 @@ from PIL import Image
 
 from medtasks.data.images import image_store
 from medtasks.data.images.decoding import decoded
-from medtasks.home import dataset_folder
-from medtasks.data.multimedeval import chest_xrays, mammography
 from medtasks.data.prepare.preparers import verify
+from medtasks.data.sources.multimedeval import chest_xrays, mammography
+from medtasks.home import dataset_folder
 
 from ...damages import changed, content, parquet_rows, row, text
 from ...dicom_files import noise

@@ -11,8 +11,8 @@ from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.prepare.downloads import hub_download, hub_revision
-from medtasks.data.sources.multimedeval import question_sets
 from medtasks.data.prepare.preparation import Options, prepare_recipe
+from medtasks.data.sources.multimedeval import question_sets
 from medtasks.errors import SourceError
 
 from ...local_server import LocalServer, QuietHandler, serving

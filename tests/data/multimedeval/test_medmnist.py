@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.home import dataset_folder
-from medtasks.data.sources.multimedeval import medmnist
-from medtasks.data.sources.multimedeval.medmnist import CLASSES, read_array
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
+from medtasks.data.sources.multimedeval import medmnist
+from medtasks.data.sources.multimedeval.medmnist import CLASSES, read_array
 from medtasks.data.store import load_documents
+from medtasks.home import dataset_folder
 
 from ...damages import changed
 from .published_files import arrays

@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.home import dataset_folder
-from medtasks.data.sources.multimedeval import pad_ufes
-from medtasks.data.sources.multimedeval.pad_ufes import CLASSES, patient_history
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
+from medtasks.data.sources.multimedeval import pad_ufes
+from medtasks.data.sources.multimedeval.pad_ufes import CLASSES, patient_history
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
+from medtasks.home import dataset_folder
 
 from ...damages import changed, text
 from ...multimedeval_sources import SPREAD, TEST, TRAIN, picture, put_parquet

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.home import dataset_folder
 from medtasks.data.prepare.preparation import Options, prepare_recipe
 from medtasks.data.prepare.preparers import prepare, recipe_of, verify
 from medtasks.data.store import load_documents
+from medtasks.home import dataset_folder
 
 from ...multimedeval_sources import csv_text, picture, put
 from ...nifti_files import put_nifti, scan

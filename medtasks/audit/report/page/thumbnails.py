@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.dataset_manifest import decoding_of_file
+from medtasks.data.images.decoding import Decoding, decoded_somehow
 from medtasks.data.images.strict_pillow import strict_decoding
 
 BUDGET = 18_000_000  # characters that all images together may take in the page

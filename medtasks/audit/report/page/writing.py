@@ -19,9 +19,9 @@ from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
 from medtasks.data.images.decoding import Decoding
-from medtasks.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
+from medtasks.home import written_whole
 
 _TEMPLATES = "templates"
 _FILTERS = (

@@ -11,11 +11,11 @@ from pathlib import Path
 from medtasks.audit.error_classes import image_names, own_columns
 from medtasks.audit.report.contents import Item
 from medtasks.audit.report.reading.task_reading import Document, TaskReading
+from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.variants import BLANK
-from medtasks.data.images.volume_files import is_volume
 from medtasks.errors import SourceError
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
 from medtasks.prompts.images import image_path

@@ -19,8 +19,8 @@ from medtasks.audit.report.reading.recorded import NOT_COMPUTED, recorded_values
 from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
 from medtasks.audit.report.reading.thinking import thinking_of
-from medtasks.data.images.decoding import Decoding
 from medtasks.data.dataset_manifest import described_images
+from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import GMAI, DatasetInfo
-from medtasks.data.prepare.downloads import hub_download
-from medtasks.data.sources.gmai.questions import Question, TsvFile, read_questions, rows_of
-from medtasks.home import written_whole
 from medtasks.data.images.image_store import ImageFacts, ImageStore, StoredImage
+from medtasks.data.prepare.downloads import hub_download
 from medtasks.data.prepare.preparation import Options, Recipe, Row
-from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
 from medtasks.data.prepare.source_files import not_found, required_file
+from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
+from medtasks.data.sources.gmai.questions import Question, TsvFile, read_questions, rows_of
 from medtasks.data.store import SCRATCH
 from medtasks.errors import SourceError
+from medtasks.home import written_whole
 
 VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
 _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")

@@ -26,8 +26,8 @@ from typing import IO, Any
 from tqdm import tqdm
 
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.prepare.preparation import Row
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare.preparation import Row
 from medtasks.errors import SourceError
 
 _POINTER = 64  # characters

@@ -13,6 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.prepare.preparation import Recipe, TableReader
+from medtasks.data.prepare.source_files import required_file, required_shards, unpacked_or_archived
+from medtasks.data.prepare.table_files import ParquetTable, SourceRow, Table, csv_table, json_lines
+from medtasks.data.samples import option_index
+from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document
 from medtasks.data.sources.medevalkit.kit_documents import OTHER_ANSWER_TEXT, kit_choice, kit_recipe, lettered
 from medtasks.data.sources.multimedeval.question_sets import keyed_options
 from medtasks.data.sources.multimedeval.visual_questions import (
@@ -21,11 +26,6 @@ from medtasks.data.sources.multimedeval.visual_questions import (
     slake_question,
     slake_reader,
 )
-from medtasks.data.prepare.preparation import Recipe, TableReader
-from medtasks.data.samples import option_index
-from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document
-from medtasks.data.prepare.source_files import required_file, required_shards, unpacked_or_archived
-from medtasks.data.prepare.table_files import ParquetTable, SourceRow, Table, csv_table, json_lines
 
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\s*[A-D]\s*:")

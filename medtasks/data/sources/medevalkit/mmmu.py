@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medtasks.data.sources.medevalkit.kit_documents import kit_choice, kit_recipe, lettered
 from medtasks.data.prepare.preparation import Recipe, TableReader, UnusableRow
-from medtasks.data.samples import letter
-from medtasks.data.schema import CHOICE, KIT_CHOICE, Document, choice_document
 from medtasks.data.prepare.source_files import required_shards
 from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, Table
+from medtasks.data.samples import letter
+from medtasks.data.schema import CHOICE, KIT_CHOICE, Document, choice_document
+from medtasks.data.sources.medevalkit.kit_documents import kit_choice, kit_recipe, lettered
 
 SUBJECTS = (
     "Basic_Medical_Science",

@@ -16,8 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
-from medtasks.data.sources.gmai.questions import TsvFile, read_questions, rows_of
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare.preparation import ReadFile, Recipe, Row, TableReader, UnusableRow
+from medtasks.data.prepare.source_files import SourceFile, file_reader, required_file, required_shards
+from medtasks.data.prepare.table_files import ReadValues, SourceRow, Table, listed_in
+from medtasks.data.samples import letter
+from medtasks.data.schema import KIT_CHOICE, Document
+from medtasks.data.sources.gmai.questions import TsvFile, read_questions, rows_of
 from medtasks.data.sources.medevalkit.kit_documents import (
     INEXACT_GOLD,
     NO_MODALITY_TYPE,
@@ -27,11 +32,6 @@ from medtasks.data.sources.medevalkit.kit_documents import (
     kit_recipe,
     lettered,
 )
-from medtasks.data.prepare.preparation import ReadFile, Recipe, Row, TableReader, UnusableRow
-from medtasks.data.samples import letter
-from medtasks.data.schema import KIT_CHOICE, Document
-from medtasks.data.prepare.source_files import SourceFile, file_reader, required_file, required_shards
-from medtasks.data.prepare.table_files import ReadValues, SourceRow, Table, listed_in
 from medtasks.errors import SourceError
 
 _QUESTIONS = "QA_information/Open-access/"

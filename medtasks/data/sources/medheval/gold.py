@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from string import ascii_uppercase
 
-from medtasks.data.sources.medheval.gold_reading import normalised, option_said, yes_or_no
 from medtasks.data.samples import letter as letter_of
+from medtasks.data.sources.medheval.gold_reading import normalised, option_said, yes_or_no
 
 YES_NO = ("Yes", "No")
 _LETTERS = {"yes": "A", "no": "B"}

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
-from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare.preparation import Options, Recipe, Row
+from medtasks.data.prepare.source_files import not_found
+from medtasks.data.prepare.table_files import SourceRow
 from medtasks.data.sources.medheval.records import (
     IMAGE_SOURCES,
     KINDS,
@@ -21,10 +25,6 @@ from medtasks.data.sources.medheval.records import (
     read_records,
     source_of,
 )
-from medtasks.data.prepare.preparation import Options, Recipe, Row
-from medtasks.data.prepare.source_files import not_found
-from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.table_files import SourceRow
 from medtasks.errors import SourceError
 
 _DIGITS = 12

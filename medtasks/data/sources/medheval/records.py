@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.table_files import SourceRow, listed_records
+from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns
 from medtasks.data.sources.medheval.gold import (
     YES_NO,
     Flag,
@@ -18,9 +21,6 @@ from medtasks.data.sources.medheval.gold import (
     resolve_choice,
     resolve_yes_no,
 )
-from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns
-from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.table_files import SourceRow, listed_records
 from medtasks.errors import SourceError, unknown_name
 
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.sources.multimedeval.visual_questions import open_question
-from medtasks.data.prepare.preparation import Recipe, Row, TableReader, UnusableRow, by_name
-from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
-from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.prepare.preparation import Recipe, Row, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.prepare.table_files import ReadValues, SourceRow, Table, csv_table
+from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
+from medtasks.data.sources.multimedeval.visual_questions import open_question
 
 FOURTEEN_FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),

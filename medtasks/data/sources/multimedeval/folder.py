@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medtasks.data.images.decoding import LINEAR, Decoding
-from medtasks.home import datasets_folder
-from medtasks.data.sources.multimedeval.visual_questions import open_question
 from medtasks.data.prepare.preparation import Recipe, TableReader, UnusableRow
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
 from medtasks.data.prepare.source_files import SourceFile, file_reader
 from medtasks.data.prepare.table_files import SourceRow, Table, check_columns, read_json, records_table
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
+from medtasks.data.sources.multimedeval.visual_questions import open_question
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import datasets_folder
 
 FILE_NAME = "dataset.json"
 QA, VQA = "QA", "VQA"

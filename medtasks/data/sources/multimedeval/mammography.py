@@ -22,11 +22,11 @@ from PIL import Image
 
 from medtasks.data.images.dicom import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.prepare.preparation import Recipe, Row, images_row
-from medtasks.data.schema import CLASSIFICATION, new_document
-from medtasks.data.prepare.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
+from medtasks.data.prepare.preparation import Recipe, Row, images_row
+from medtasks.data.prepare.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.prepare.table_files import SourceRow, Table, csv_table
+from medtasks.data.schema import CLASSIFICATION, new_document
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
 _ALLOCATED_BITS = 16

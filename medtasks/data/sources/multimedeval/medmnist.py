@@ -20,12 +20,12 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.preparation import Recipe, Row
-from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.data.prepare.source_files import SourceFile, not_found
 from medtasks.data.prepare.table_files import SourceRow, Table, read_json, records_table
+from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"

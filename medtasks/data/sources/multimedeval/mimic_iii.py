@@ -31,11 +31,11 @@ from typing import Literal, NamedTuple
 from tqdm import tqdm
 
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.sources.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.prepare.preparation import Recipe, Row
-from medtasks.data.schema import REPORT, new_document
 from medtasks.data.prepare.source_files import SourceFile, find_file, not_found, physionet_file
 from medtasks.data.prepare.table_files import csv_table, hub_table, read_json
+from medtasks.data.schema import REPORT, new_document
+from medtasks.data.sources.multimedeval.report_sections import report_sections, split_at_headers
 
 Protocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"

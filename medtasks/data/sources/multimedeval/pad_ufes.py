@@ -23,14 +23,14 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.home import home
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.preparation import ReadFile, Recipe, Row, TableReader, by_name
-from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.data.prepare.source_files import SourceFile, open_archive, required_file, unpacking
 from medtasks.data.prepare.table_files import SourceRow, Table, csv_table, hub_table, read_json
+from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
+from medtasks.home import home
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"

@@ -13,8 +13,6 @@ from typing import Any
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.preparation import Recipe, Row, TableReader
-from medtasks.data.samples import letter
-from medtasks.data.schema import CHOICE, Document, choice_document
 from medtasks.data.prepare.source_files import required_file
 from medtasks.data.prepare.table_files import (
     SourceRow,
@@ -25,6 +23,8 @@ from medtasks.data.prepare.table_files import (
     records_table,
     required_hub_table,
 )
+from medtasks.data.samples import letter
+from medtasks.data.schema import CHOICE, Document, choice_document
 from medtasks.errors import SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.sources.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
-from medtasks.data.sources.multimedeval.report_sections import first_text, report_sections
+from medtasks.data.images.volume_files import ENDING
 from medtasks.data.prepare.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT, new_document
 from medtasks.data.prepare.source_files import file_reader, required_file
 from medtasks.data.prepare.table_files import SourceRow, csv_table
-from medtasks.data.images.volume_files import ENDING
+from medtasks.data.schema import REPORT, new_document
+from medtasks.data.sources.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
+from medtasks.data.sources.multimedeval.report_sections import first_text, report_sections
 
 _UNPACKED = "mimic-cxr-reports"
 _ARCHIVE = f"{_UNPACKED}.zip"

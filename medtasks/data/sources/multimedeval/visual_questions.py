@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from medtasks.data.prepare.preparation import Recipe, TableReader, UnusableRow
-from medtasks.data.schema import OPEN_QUESTION, Columns, Document, new_document
 from medtasks.data.prepare.source_files import SourceFile, not_found, unpacked_or_archived
 from medtasks.data.prepare.table_files import SourceRow, Table, listed_records, records_table, required_hub_table
+from medtasks.data.schema import OPEN_QUESTION, Columns, Document, new_document
 
 _SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
 _SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name

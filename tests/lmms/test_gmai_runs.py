@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.home import dataset_folder
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS
+from medtasks.home import dataset_folder
 from medtasks.tasks.own_tasks import select_as
 
 from .. import tiny_gmai

@@ -15,8 +15,8 @@ import pytest
 from openai import AsyncOpenAI, OpenAI, OpenAIError
 from openai.types.chat import ChatCompletion
 
-from medtasks.home import home
 from medtasks.errors import MedTasksError
+from medtasks.home import home
 from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices, journaled
 from medtasks.runs.harness_options import read_options
 

@@ -9,10 +9,10 @@ from openai.types.chat import ChatCompletion
 
 from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import MedTasksError, ModelRefused
+from medtasks.hooks import choice
 from medtasks.lmms import evaluation
 from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
 from medtasks.lmms.evaluation import guard_evaluation
-from medtasks.hooks import choice
 from medtasks.prompts.images import OPENED, OpenedImage
 
 

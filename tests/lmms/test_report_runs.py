@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from medtasks.audit.scoring import score_replies
-from medtasks.home import home
 from medtasks.data.store import load_documents
 from medtasks.extract.failure import failed_reply
+from medtasks.home import home
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_file
 

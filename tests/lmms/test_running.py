@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness import running
+from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.runs import process as run_process
 from medtasks.runs.result_files import samples_file
@@ -185,7 +185,7 @@ def test_a_launcher_that_is_not_there(tmp_path, tasks):
 @pytest.mark.parametrize("patience", [600, 0.1])
 def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, tasks, monkeypatch, patience):
     """With patience the harness ends by itself after Ctrl-C; without, it is told to."""
-    monkeypatch.setattr(running, "_PATIENCE", patience)
+    monkeypatch.setattr(harness_run, "_PATIENCE", patience)
     ends = "signal.signal(signal.SIGINT, lambda *_: sys.exit(7))\n" if patience > 1 else ""
     hang = f"signal.signal(signal.SIGINT, signal.SIG_IGN)\n{ends}os.kill(os.getppid(), 2)\n"
     hang += "os.kill(os.getpid(), 2)\n" if ends else ""
@@ -228,7 +228,7 @@ def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monkeypatch, stubborn):
     """As 'accelerate launch' does: it dies of the signal and leaves its own process alone."""
-    monkeypatch.setattr(running, "_PATIENCE", 0.3 if stubborn else 600)
+    monkeypatch.setattr(harness_run, "_PATIENCE", 0.3 if stubborn else 600)
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if stubborn else ""
     inner = f"import signal, time; {deaf}print('up', flush=True); time.sleep(600)"
     body = (
@@ -307,6 +307,6 @@ def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
     for package in ("lmms_eval", "lmms_eval/cli"):
         (tmp_path / package / "__init__.py").touch()
     (tmp_path / "lmms_eval" / "cli" / "dispatch.py").write_text(f"def main():\n    raise {error}\n")
-    command = [sys.executable, "-m", running._HARNESS]
+    command = [sys.executable, "-m", harness_run._HARNESS]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)

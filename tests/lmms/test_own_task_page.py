@@ -14,8 +14,8 @@ import yaml
 from PIL import Image
 
 from medtasks.data.images.decoding import NEARLY_FLAT
-from medtasks.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
+from medtasks.home import own_tasks_folder
 from medtasks.prompts.template import prompt
 from medtasks.tasks.task_files import including, task_file
 

@@ -15,10 +15,10 @@ from PIL import Image
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepared import prepared_folder
 from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepared import prepared_folder
+from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
 from medtasks.tasks.task_files import task_config
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval

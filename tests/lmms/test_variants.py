@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.home import own_tasks_folder
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
+from medtasks.home import own_tasks_folder
 from medtasks.hooks import submission
 from medtasks.tasks.documents import select, task_documents
 from medtasks.tasks.own_tasks import select_as

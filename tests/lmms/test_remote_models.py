@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from openai import AsyncOpenAI, DefaultHttpxClient, OpenAI
 
-from medtasks.net.model_places import PLACES, destinations
 from medtasks.errors import ModelRefused
 from medtasks.lmms.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
 from medtasks.net import endpoints
+from medtasks.net.model_places import PLACES, destinations
 
 from .. import tiny_multimedeval
 

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
+from medtasks.net import endpoints
 from medtasks.net.model_places import PLACES
 from medtasks.running.preflight import check
-from medtasks.net import endpoints
 from medtasks.runs.run_manifest import Severity
 
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"

@@ -9,8 +9,8 @@ from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.task_tables import published_table
 from medtasks.running.recipes import recipe
-from medtasks.runs.run_manifest import read_manifests
 from medtasks.runs.run import read_run
+from medtasks.runs.run_manifest import read_manifests
 
 from ..model_adapters import tiny_hf_models
 

@@ -8,10 +8,10 @@ import pytest
 from lmms_eval.api.instance import Instance
 
 from medtasks.audit.recording import first_manifest
-from medtasks.home import home
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
+from medtasks.home import home
 from medtasks.lmms.kept_replies import KEPT_VARIABLE, KeptReplies, earlier_run
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
