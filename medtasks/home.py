@@ -1,17 +1,25 @@
-"""Where prepared data lives, and writing there so that a file is whole or not there."""
+"""Folders and files of medtasks: prepared data, facts that come with the package, and writing whole files."""
 
 import contextlib
 import os
 import shlex
 import threading
+import tomllib
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 from medtasks.errors import MedTasksError
 
 HOME_VARIABLE = "MEDTASKS_HOME"
+
+
+def packaged_facts(package: str, name: str) -> dict[str, Any]:
+    """Return the contents of ``<name>.toml`` in one of our packages."""
+    return tomllib.loads(resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def home() -> Path:

@@ -28,9 +28,8 @@ from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
-from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, undeclared
+from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.metrics.report_metrics import mean
 from medtasks.running.repeated_runs import repeats_in
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.model_names import what_is_asked

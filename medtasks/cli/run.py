@@ -15,7 +15,6 @@ from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.lmms.kept_replies import KEPT_VARIABLE, earlier_run
-from medtasks.running.guarded_run import warn
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
@@ -23,7 +22,7 @@ from medtasks.running.repeated_runs import REPEATS, repeat_notices, repeat_seed,
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.repeat_folders import repeat_folder
-from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files
+from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files, warn
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
 from medtasks.tasks.task_files import included_option, including

@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeVar
 from medtasks.curate.drafts import Drafted, Job, Outcome
 from medtasks.curate.study import Study
 from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.home import packaged_facts
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import BAD_FORMAT, Judge, JudgeRole, JudgeVerdict, VerdictCache, default_cache_folder
 from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
 from medtasks.net.journal import digest_of
-from medtasks.packaged import packaged_facts
 
 T = TypeVar("T")
 

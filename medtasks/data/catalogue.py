@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from medtasks.errors import unknown_name
-from medtasks.packaged import packaged_facts
+from medtasks.home import packaged_facts
 
 
 class Access(enum.StrEnum):

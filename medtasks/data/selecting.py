@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from medtasks.errors import MedTasksError, near_match, unknown_name
-from medtasks.packaged import packaged_facts
+from medtasks.home import packaged_facts
 
 SELECTABLE = (
     *("department", "clinical_task", "modality", "granularity", "keyword", "original_task", "categories"),

@@ -19,9 +19,9 @@ from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.published.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.extract.registry import Kind, extractor_of
+from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
-from medtasks.packaged import packaged_facts
 
 # Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})

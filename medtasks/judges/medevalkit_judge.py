@@ -13,9 +13,9 @@ import re
 from functools import partial
 
 from medtasks.extract.published.medevalkit_text import tagged
+from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
-from medtasks.packaged import packaged_facts
 
 # Under the first version any reply is kept on disk; under the second one those that follow the format, where the first
 # reply did not.

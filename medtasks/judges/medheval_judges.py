@@ -20,9 +20,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from medtasks.data.safe_parsing import parse_json
+from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge, JudgeVerdict
-from medtasks.packaged import packaged_facts
 
 _PLACE = "{input_pairs}"
 

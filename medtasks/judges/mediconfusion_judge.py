@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
-from medtasks.packaged import packaged_facts
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1

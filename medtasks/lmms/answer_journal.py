@@ -26,9 +26,8 @@ from medtasks.net.endpoints import origin
 from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
 from medtasks.net.model_places import CHAT_CLIENTS, file_of_module, module_of
 from medtasks.net.servers import build_of
-from medtasks.running.guarded_run import refuse, warn
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.run_manifest import Notice
+from medtasks.runs.run_manifest import Notice, refuse, warn
 
 JOURNAL_VARIABLE = "MEDTASKS_JOURNAL"
 """Environment variable that has the harness's process keep a journal: ``true``, or its folder."""

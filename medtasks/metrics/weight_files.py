@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
-from medtasks.home import home, written_whole
-from medtasks.packaged import packaged_facts
+from medtasks.home import home, packaged_facts, written_whole
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from medtasks.home import packaged_facts
 from medtasks.net.endpoints import readable
-from medtasks.packaged import packaged_facts
 
 # Names of arguments that hold an address in a model nobody has read; "model_base" and "mcp_server_path" are none.
 _ADDRESS_NAME = re.compile(r"(?:^|_)(?:urls?|uri|api_base|endpoints?|hosts?|hostname|servers?)$", re.IGNORECASE)

@@ -9,22 +9,11 @@ from typing import Any
 
 from medtasks.data.shards import Shard
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.run_manifest import Notice, Severity
 from medtasks.tasks.task_files import included_option, task_config, task_file, tasks_of
 from medtasks.tasks.task_index import DottedName, TaskIndex, harness_folder, index_tasks
 
 _OURS = "medtasks.data.path_of."
 _WILD = re.compile(r"[*?\[\]]+")
-
-
-def refuse(sentence: str) -> Notice:
-    """Return the notice that a run may not begin."""
-    return Notice(kind=Severity.REFUSE, sentence=sentence)
-
-
-def warn(sentence: str) -> Notice:
-    """Return the notice that a run will not be what it seems."""
-    return Notice(kind=Severity.WARN, sentence=sentence)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
 from medtasks.lmms.remote_models import check_model, credentialed
 from medtasks.net.model_places import destinations
-from medtasks.running.guarded_run import GuardedRun, refuse, warn
+from medtasks.running.guarded_run import GuardedRun
 from medtasks.running.row_limits import cut_rows, row_limit, row_offset, row_shard
 from medtasks.runs.harness_options import read_options, seeds
-from medtasks.runs.run_manifest import Notice
+from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import (
     INCLUDE,
     TAG_ENDING,

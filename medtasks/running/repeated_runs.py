@@ -15,10 +15,9 @@ from typing import Any
 from medtasks.errors import MedTasksError, listed
 from medtasks.net.journal import journal_folder
 from medtasks.net.model_places import module_of
-from medtasks.running.guarded_run import refuse
 from medtasks.running.harness_run import wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
-from medtasks.runs.run_manifest import Notice
+from medtasks.runs.run_manifest import Notice, refuse
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 

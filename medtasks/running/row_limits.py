@@ -13,8 +13,8 @@ from medtasks.data.shards import cut_places
 from medtasks.data.store import open_documents
 from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError, listed
-from medtasks.running.guarded_run import GuardedRun, refuse, warn
-from medtasks.runs.run_manifest import Notice
+from medtasks.running.guarded_run import GuardedRun
+from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import task_file, tasks_of
 
 

@@ -138,6 +138,16 @@ class Notice(_Record):
     sentence: str
 
 
+def refuse(sentence: str) -> Notice:
+    """Return the notice that a run may not begin."""
+    return Notice(kind=Severity.REFUSE, sentence=sentence)
+
+
+def warn(sentence: str) -> Notice:
+    """Return the notice that a run will not be what it seems."""
+    return Notice(kind=Severity.WARN, sentence=sentence)
+
+
 class RunManifest(_Record):
     """Facts about one call of ``medtasks run``; in what the user gave, secrets are replaced by ``***``."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import ImageOps
 
 from medtasks.data.sources import synthetic_images
-from medtasks.packaged import packaged_facts
+from medtasks.home import packaged_facts
 
 _FIRST_PAIR = 90001
 _FIRST_IMAGE = 90000

@@ -25,9 +25,9 @@ NAME = "chexbert_labels"
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.
 
-    The sample's options are names of :data:`medtasks.metrics.chest_findings.CONDITIONS`. An empty reply, which the reference
-    labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the cause
-    logged once per process.
+    The sample's options are names of :data:`medtasks.metrics.chest_findings.CONDITIONS`. An empty reply, which the
+    reference labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the
+    cause logged once per process.
     """
     return from_labels(reply, label_replies([reply])[0], sample.options)
 
