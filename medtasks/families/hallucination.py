@@ -195,7 +195,9 @@ class KnowledgeQuestions(JudgedText):
         }
 
 
-def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
+def _chair(aspect: str) -> tuple[AnyMetric, ...]:
+    chosen = _with_verdict("components")
+
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
         found = values_with_errors(
             np.asarray([counts for _, counts in rows], dtype=np.int64),
@@ -204,26 +206,17 @@ def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
         )
         return PanelResult(estimates_of(found))
 
-    return Panel(lambda one: (one["cluster_id"], tuple(one["components"][aspect])), compute)
-
-
-def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
-    def of(score: Score) -> float | None:
+    def ratio(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
         return wrong / (right + wrong) if right + wrong else None
 
-    return of
-
-
-def _chair(aspect: str) -> tuple[AnyMetric, ...]:
-    chosen = _with_verdict("components")
     return (
         CorpusMetric(
             f"chair_judge_{aspect}",
             False,
             chosen,
-            panel=_judged_panel(aspect),
-            of=_judged_ratio(aspect),
+            panel=Panel(lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute),
+            of=ratio,
             description=f"Share of mentions of {aspect} that the judge counts as wrong.",
         ),
         counting(
@@ -325,8 +318,7 @@ class ComponentReports(JudgedText):
             return [prompt], {"components": None}
         if not said:
             return [prompt], {"components": {aspect: [0, 0] for aspect in ASPECTS}}
-        counts = judge_components(judge, prompt, sample.document, said, fenced=fenced).value
-        return [prompt], {"components": None if counts is None else counts.counts()}
+        return [prompt], {"components": judge_components(judge, prompt, sample.document, said, fenced=fenced).value}
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         return {

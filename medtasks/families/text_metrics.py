@@ -94,11 +94,8 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
         return []
     try:
         computed = _scores(metric_info(metric.name).name, rows)
-    except (MedTasksError, ImportError) as error:
-        how = "; run: pip install 'medtasks[report]'" if isinstance(error, ImportError) else ""
-        raise NotComparable(f"could not be computed: {error}{how}") from error
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
-        raise NotComparable(f"could not be computed: {type(error).__name__}") from None
+        raise NotComparable(f"could not be computed: {_cause(error)}") from None
     found = computed.samples.get(metric.name, ())
     valued = [(score, value) for score, value in zip(said, found, strict=False) if not math.isnan(value)]
     if only_of_means and valued and not _is_close(mean([value for _, value in valued]), computed.totals[metric.name]):

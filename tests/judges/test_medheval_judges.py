@@ -65,7 +65,7 @@ def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
         endpoint.reply('```json\n{"model_1": 4}\n```'),
     ]
     prompts = WORDINGS["single"]
-    assert judge_components(judge, prompts.components, TRUTH, ANSWER).value.counts() == COUNTS
+    assert judge_components(judge, prompts.components, TRUTH, ANSWER).value == COUNTS
     assert judge_correctness(judge, prompts.correctness, "Why {so}?", "É.", ANSWER).value == 1
     assert judge_severity(judge, prompts.severity, "Why {so}?", "É.", ANSWER).value == 4
     sent = []
@@ -108,8 +108,8 @@ def test_scores_are_read_strictly(text, expected):
 
 
 def test_components_are_read():
-    assert parse_components(components(), most=9).counts() == COUNTS
-    assert parse_components(f"```json\n{components()}\n```", most=9).counts() == COUNTS
+    assert parse_components(components(), most=9) == COUNTS
+    assert parse_components(f"```json\n{components()}\n```", most=9) == COUNTS
 
 
 # Aspects, and fields of one aspect, that are not as asked for; None takes one away.
