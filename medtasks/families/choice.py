@@ -58,13 +58,7 @@ class SingleChoice(TaskFamily):
         return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the expected accuracy of one guess, over all questions and over those of each level.
-
-        Example:
-            >>> questions = [Sample({"options": list(options), "answer": "A"}) for options in ("ab", "abcd")]
-            >>> SINGLE_CHOICE.expected_by_chance(questions)
-            {'invalid_rate': 0.0, 'accuracy': 0.375}
-        """
+        """Return the expected accuracy of one guess, over all questions and over those of each level."""
         if any(sample.target is None for sample in samples):
             return {}
         parts: dict[str, list[float]] = defaultdict(list)
@@ -76,12 +70,7 @@ class SingleChoice(TaskFamily):
 
 
 def level_of(sample: Sample) -> str | None:
-    """Return which of :data:`LEVELS` a question's granularity names.
-
-    Example:
-        >>> level_of(Sample({"granularity": "Contour Level"})), level_of(Sample({}))
-        ('contour', None)
-    """
+    """Return which of :data:`LEVELS` a question's granularity names."""
     words = str(sample.document.get("granularity") or "").casefold()
     return next((level for level in LEVELS if level in words), None)
 

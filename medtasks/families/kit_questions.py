@@ -167,7 +167,11 @@ class KitQuestions(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
-        return answer_strategies(samples, lambda target: target.strip().lower(), _kind_of)
+
+        def kind_of(sample: Sample) -> tuple[bool, str]:
+            return is_closed_question(sample.document), str(sample.document.get("language"))
+
+        return answer_strategies(samples, lambda target: target.strip().lower(), kind_of)
 
 
 class JudgedKitQuestions(KitQuestions):
@@ -193,7 +197,13 @@ class JudgedKitQuestions(KitQuestions):
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
         judge = judge_for(sample.dataset)
-        asked = _needs_judge(answer, protocol)
+        # Nothing to ask about a failure; a closed answer is right or wrong by rule, unless the published code asks.
+        possible = answer.reason is not Reason.ADAPTER_FAILED and not answer.facts["stops"]
+        asked = (
+            possible
+            and (protocol.adds_verdicts or not answer.facts["closed"])
+            and (protocol.published or answer.value is not None)
+        )
         verdict = None
         if asked:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
@@ -210,14 +220,6 @@ class JudgedKitQuestions(KitQuestions):
         }
 
 
-def _needs_judge(answer: Answer, protocol: Protocol) -> bool:
-    if answer.reason is Reason.ADAPTER_FAILED or answer.facts["stops"]:
-        return False
-    if answer.facts["closed"] and not protocol.adds_verdicts:
-        return False
-    return protocol.published or answer.value is not None
-
-
 def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protocol) -> Score:
     """Return whether an answer is right, and what it counts; None for both where a verdict is missing."""
     if asked and verdict is None:
@@ -228,10 +230,6 @@ def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protoco
     if fields["closed"]:
         return {"right": 0.0 if protocol.voids_closed else fields["right"]}
     return {"correct": False, "right": 0.0}
-
-
-def _kind_of(sample: Sample) -> tuple[bool, str]:
-    return is_closed_question(sample.document), str(sample.document.get("language"))
 
 
 FAMILY, JUDGED_QUESTIONS = KitQuestions(), JudgedKitQuestions()

@@ -74,10 +74,6 @@ def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
     return questions
 
 
-def _incomplete(scores: Scores) -> int:
-    return sum(not question.complete for question in rotated_questions(scores))
-
-
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
     """Return the letters that options have in the published order."""
     rotation, options = sample.document["rotation"], len(sample.options)
@@ -114,7 +110,7 @@ class RotatedChoice(TaskFamily):
         _mean_over_questions("invalid_rate", INVALID_RATE.description, higher_is_better=False),
         counting(
             "incomplete_rotations",
-            _incomplete,
+            lambda scores: sum(not question.complete for question in rotated_questions(scores)),
             higher_is_better=False,
             selection=answered,
             description="Questions that lack a rotation; not in the worst case or the flip rate.",

@@ -72,7 +72,12 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
         keys = metric_info(name).keys
         try:
             scores = _scores(name, rows)
-            found = {key: Estimate(scores.totals[key], _error(scores, key, rows)) for key in keys}
+            found = {}
+            for key in keys:
+                values, total = scores.samples.get(key), scores.totals[key]
+                is_mean = bool(values) and _is_close(mean(values or ()), total)
+                error = clustered_standard_error(values or (), [row[0] for row in rows]) if is_mean else math.nan
+                found[key] = Estimate(total, error)
             settings[name] = dict(scores.settings)
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
@@ -105,13 +110,6 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
     return report_metric(name)(references=[row[1].text for row in rows], hypotheses=[row[2].text for row in rows])
-
-
-def _error(scores: ReportScores, key: str, rows: Sequence[TextRow]) -> float:
-    values = scores.samples.get(key)
-    if not values or not _is_close(mean(values), scores.totals[key]):
-        return math.nan
-    return clustered_standard_error(values, [row[0] for row in rows])
 
 
 def _is_close(one: float, other: float) -> bool:

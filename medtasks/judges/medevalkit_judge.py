@@ -35,12 +35,7 @@ def judge_prompt(question: str, gold: str, answer: str, *, fenced: bool = False)
 
 
 def published_verdict(text: str) -> bool:
-    """Return whether the reference takes a judge's reply for "right"; everything else is "wrong" to it.
-
-    Example:
-        >>> published_verdict("<judge>0</judge>"), published_verdict("0"), published_verdict("<judge>0</judge>" * 2)
-        (True, True, False)
-    """
+    """Return whether the reference takes a judge's reply for "right"; everything else is "wrong" to it."""
     return tagged(text, "judge") == _RIGHT
 
 

@@ -65,10 +65,6 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
 
     The reference uses a gap of 3. The paper's main text, which picks the higher score whatever the gap, is not what its
     code does.
-
-    Example:
-        >>> choose((7, 4)).value, choose((6, 4)).reason.value
-        ('A', 'ambiguous')
     """
     first, second = scores
     if first >= second + gap:

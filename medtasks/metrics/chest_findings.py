@@ -112,10 +112,6 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
 
     The counts are :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference
     present; both absent; report present or absent; reference present.
-
-    Example:
-        >>> label_cells([Finding.POSITIVE, Finding.BLANK], [Finding.NEGATIVE, Finding.POSITIVE])
-        (0, 0, 1, 0, 2, 1)
     """
     pairs = [pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN]
     present, absent = Finding.POSITIVE, Finding.NEGATIVE
@@ -153,10 +149,6 @@ def component_ratio(cells: Integers) -> Floats:
     """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones, shape (...).
 
     ``cells`` are the numbers of rightly and of wrongly mentioned ones, shape (..., 2); NaN where nothing is mentioned.
-
-    Example:
-        >>> float(component_ratio(np.array([3, 1])))
-        0.25
     """
     recalled, wrong = np.moveaxis(cells, -1, 0)
     return _ratio(wrong, recalled + wrong)

@@ -58,18 +58,13 @@ def compared(reply: str, gold: str) -> TextComparison:
             return TextComparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
     rouge, stops = _rouge(reply, gold)
     shared = token_overlap(said, wanted)
-    values = (*_bleu(reply, gold), *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
-    return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
-
-
-def _bleu(reply: str, gold: str) -> list[float]:
-    counts = overlaps(_words(gold), _words(reply), 4)
+    # Empty words between blanks count, too.
+    words, gold_words = (text.replace(".", " .").split(" ") for text in (reply, gold))
+    counts = overlaps(gold_words, words, 4)
     least = [sys.float_info.min * max(1, one.hypothesis) for one in counts if not one.matches]
-    return [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
-
-
-def _words(text: str) -> list[str]:
-    return text.replace(".", " .").split(" ")
+    bleu = [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
+    values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
+    return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
 def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | None]:
@@ -123,17 +118,13 @@ def _common_subsequence(target: Sequence[str], said: Sequence[str]) -> tuple[set
                 turn[place] = _UP if up else _LEFT
         above = row
         turns.append(turn)
-    return _walked_back(target, turns)
-
-
-def _walked_back(target: Sequence[str], turns: Sequence[bytearray]) -> tuple[set[str], int]:
-    found: set[str] = set()
-    steps, row, column = 0, len(turns), len(turns[0])
-    while row and column:
-        turn = turns[row - 1][column - 1]
-        if turn == _BOTH:
-            found.add(target[row - 1])
-        row -= turn != _LEFT
-        column -= turn != _UP
+    words: set[str] = set()
+    steps, line, column = 0, len(turns), len(said)
+    while line and column:
+        step = turns[line - 1][column - 1]
+        if step == _BOTH:
+            words.add(target[line - 1])
+        line -= step != _LEFT
+        column -= step != _UP
         steps += 1
-    return found, steps
+    return words, steps

@@ -157,12 +157,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
-    """Return the weighted mean, the same in any order; NaN where all weights are 0.
-
-    Example:
-        >>> weighted_mean([1.0, 0.0], [3.0, 1.0])
-        0.75
-    """
+    """Return the weighted mean, the same in any order; NaN where all weights are 0."""
     total = math.fsum(by)
     return math.fsum(value * weight for value, weight in zip(values, by, strict=True)) / total if total else math.nan
 

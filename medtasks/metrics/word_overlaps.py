@@ -69,12 +69,7 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:
 
 
 def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> NgramOverlap:
-    """Count the n-grams of ``order`` words, 1 or more, in two texts.
-
-    Example:
-        >>> overlap("no acute effusion".split(), "no effusion".split(), 1)
-        NgramOverlap(matches=2, reference=3, hypothesis=2)
-    """
+    """Count the n-grams of ``order`` words, 1 or more, in two texts."""
     wanted, said = _ngrams(reference, order), _ngrams(hypothesis, order)
     matches = sum(min(count, said[gram]) for gram, count in wanted.items() if gram in said)
     return NgramOverlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))

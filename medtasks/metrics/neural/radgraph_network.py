@@ -157,7 +157,9 @@ class SpanNetwork:
         vectors = torch.cat([words[first[chosen]], words[last[chosen]], self._widths[(last - first)[chosen]]], dim=1)
         is_entity, chosen, label = is_entity.cpu(), chosen.cpu(), label.cpu()
         number = (is_entity.cumsum(0) - 1)[chosen].tolist()
-        pairs = _pairs(torch.bincount(owner[chosen], minlength=len(reports)).tolist())
+        numbers = torch.split(torch.arange(len(chosen)), torch.bincount(owner[chosen], minlength=len(reports)).tolist())
+        # All pairs of candidates of one report, either way round and each with itself, shape (pairs, 2).
+        pairs = torch.cat([torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(own, own) for own in numbers)])
         related = self._relations(vectors, mentions[kept], pairs)
         entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
         return self._written(reports, entities, [(number[a], number[b], kind) for a, b, kind in related])
@@ -210,12 +212,6 @@ class SpanNetwork:
         for source, target, label in relations:
             numbered[source][1]["relations"].append([self._contents.relation_labels[label], numbered[target][0]])
         return written
-
-
-def _pairs(counts: Sequence[int]) -> Tensor:
-    """Return all pairs of candidates of one report, either way round and each with itself, shape (pairs, 2)."""
-    numbers = torch.split(torch.arange(sum(counts)), list(counts))
-    return torch.cat([torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(part, part) for part in numbers)])
 
 
 class Annotator:
