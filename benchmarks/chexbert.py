@@ -21,7 +21,8 @@ from transformers import BertConfig, BertTokenizer
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import text_encoders
-from medtasks.metrics.neural.chexbert import Chexbert, Reading, find_files
+from medtasks.metrics.neural.chexbert import Chexbert, Reading
+from medtasks.metrics.neural.chexbert_checkpoint import find_files
 from medtasks.metrics.neural.chexbert_network import ChexbertNetwork, load_network, read_config
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]

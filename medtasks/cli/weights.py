@@ -74,7 +74,7 @@ def convert(
     published = source or weights_path(name)
     if published.suffix == ".safetensors":
         raise MedTasksError(f"{published} is safetensors already; nothing is left to convert")
-    from medtasks.metrics.neural.chexbert import convert as write
+    from medtasks.metrics.neural.chexbert_checkpoint import convert as write
 
     written = write(published, target)
     say(f"Wrote {written} ({written.stat().st_size / 1e6:,.0f} MB)")

@@ -28,7 +28,7 @@ from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.metrics.weight_files import weights_path
 
 if TYPE_CHECKING:
-    from medtasks.metrics.neural.radgraph import Archive, ModelType
+    from medtasks.metrics.neural.radgraph_archive import Archive, ModelType
 
 TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
 _INSTALL = "pip install 'medtasks[oracles]'"
@@ -255,7 +255,7 @@ def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Seq
 
 def _radgraph(model_type: "ModelType") -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        from medtasks.metrics.neural.radgraph import open_archive
+        from medtasks.metrics.neural.radgraph_archive import open_archive
 
         with package_radgraph(open_archive(model_type, settings)) as model:
             return package_radgraph_f1(model, references, hypotheses)

@@ -90,7 +90,7 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
 
 
 def _chexbert() -> Labeler:
-    from medtasks.metrics.neural.chexbert import find_files
+    from medtasks.metrics.neural.chexbert_checkpoint import find_files
 
     try:
         settings = ModelSettings.from_environment()

@@ -12,7 +12,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore import SPECIAL_TOKENS, TokenMatches
 from medtasks.metrics.neural.text_encoders import (
     encoding,
     explained,
@@ -22,6 +21,7 @@ from medtasks.metrics.neural.text_encoders import (
     quiet,
     run_batches,
 )
+from medtasks.metrics.neural.token_matches import SPECIAL_TOKENS, TokenMatches
 
 _FAMILIES = ("bert", "roberta")
 _CPU_BATCH, _GPU_BATCH = 16, 128  # a CPU gains nothing from more, which need more padding

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert import CHEXBERT, ENCODER, ChexbertFiles, read_state
+from medtasks.metrics.neural.chexbert_checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
 from medtasks.metrics.neural.text_encoders import (
     check_vocabulary,
     empty,

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph import Archive, Contents
+from medtasks.metrics.neural.radgraph_archive import Archive, Contents
 from medtasks.metrics.neural.text_encoders import (
     check_vocabulary,
     empty,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.metrics.cross_check import package_baseline
-from medtasks.metrics.neural.bertscore import BASELINE_F1, Idf, TokenMatches, bert_scores
+from medtasks.metrics.neural.bertscore import BASELINE_F1, Idf, bert_scores
+from medtasks.metrics.neural.token_matches import TokenMatches
 
 CLS, SEP = 0, 2
 COSINES = st.floats(0.125, 1.0, width=32)

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert import Chexbert, convert, find_files, read_state
+from medtasks.metrics.neural.chexbert import Chexbert
+from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files, read_state
 from medtasks.metrics.neural.chexbert_network import load_network, read_config
 
 from .... import tiny_chexbert

@@ -9,7 +9,7 @@ import torch
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph import open_archive
+from medtasks.metrics.neural.radgraph_archive import open_archive
 from medtasks.metrics.neural.radgraph_network import Annotator
 from medtasks.metrics.weight_files import WEIGHTS
 
