@@ -14,16 +14,15 @@ from medtasks.data.variants import rotated
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labels import labeler
-from medtasks.families import kit_submission, submission, texts
+from medtasks.families import submission, text_metrics
 from medtasks.families.family import Reply, Row, TaskFamily
-from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.hooks import published
-from medtasks.judges.client import Judge, Verdict
+from medtasks.judges.judge_client import Judge, JudgeVerdict
 from medtasks.metrics import metric as metric_module
-from medtasks.metrics.findings import CONDITIONS, Finding
-from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate
-from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
+from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate, mean
+from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
 
@@ -284,13 +283,13 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     compared = TextMetrics()
     asked = compared.compared
 
-    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
+    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
         asked.append(user)
         if UNREADABLE in user:
-            return Verdict(None, "no verdict", False, "")
+            return JudgeVerdict(None, "no verdict", False, "")
         text = _verdict(system, user, zlib.crc32(user.encode()))
         value = parse(text)
-        return Verdict(value, "no verdict" if value is None else None, False, text)
+        return JudgeVerdict(value, "no verdict" if value is None else None, False, text)
 
     def labels(texts: Sequence[str]) -> list[dict[str, Finding]]:
         asked.extend(texts)
@@ -303,9 +302,8 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "scripted")
     monkeypatch.setattr(Judge, "ask", ask)
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
-    monkeypatch.setattr(texts, "report_metric", compared.report_metric)
-    for module in (submission, kit_submission):
-        monkeypatch.setattr(module, "load_documents", lambda name: FAMILIES["submission"].documents)
+    monkeypatch.setattr(text_metrics, "report_metric", compared.report_metric)
+    monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
     metric_module.forget_computed()
     return asked
 

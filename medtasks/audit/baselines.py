@@ -22,10 +22,9 @@ from medtasks.families.constant_replies import Meant, Strategy
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Row, needs_labeler
 from medtasks.families.templates import written_options
-from medtasks.families.texts import text_metrics
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate
+from medtasks.families.text_metrics import text_metrics
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate, mean
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult
 from medtasks.tasks.task_file import TaskFile
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
@@ -17,7 +17,7 @@ from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
-from medtasks.families.texts import text_metrics
+from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -86,7 +86,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
         categories = {
-            name: {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **counts.as_dict()}
+            name: {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **asdict(counts)}
             for name, counts in rule.categories.items()
         }
         counted = {"possible_injection": int(injections.value)} if injections else {}

@@ -27,7 +27,7 @@ from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, ReviewerFil
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 

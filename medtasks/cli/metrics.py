@@ -18,12 +18,11 @@ from medtasks.audit.report.wording import number
 from medtasks.audit.tables import number_table
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, listed
-from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
+from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
-from medtasks.metrics.report_scores import ReportScores
+from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 
 _ALL = "all"
@@ -164,7 +163,7 @@ def _cross_check(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    compared: dict[str, Comparison] = {}
+    compared: dict[str, PackageComparison] = {}
     for name, ours in scores.items():
         try:
             comparisons = compare_with_package(name, ours, pairs.references, pairs.hypotheses, settings)

@@ -8,7 +8,7 @@ import typer
 from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.cli.output import say, say_columns
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
-from medtasks.metrics.weights import WEIGHTS, fetch, weights_info, weights_path
+from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_info, weights_path
 from medtasks.metrics.wordnet import prepare_wordnet
 
 app = typer.Typer(help="List, fetch and convert the weights of metrics that are models.", no_args_is_help=True)
@@ -74,7 +74,7 @@ def convert(
     published = source or weights_path(name)
     if published.suffix == ".safetensors":
         raise MedTasksError(f"{published} is safetensors already; nothing is left to convert")
-    from medtasks.metrics.neural.chexbert.checkpoint import convert as write
+    from medtasks.metrics.neural.chexbert_checkpoint import convert as write
 
     written = write(published, target)
     say(f"Wrote {written} ({written.stat().st_size / 1e6:,.0f} MB)")

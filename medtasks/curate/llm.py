@@ -17,9 +17,8 @@ from medtasks.curate.drafts import Drafted, DraftOutcome, Job
 from medtasks.curate.study import Study
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
-from medtasks.judges.cache import VerdictCache, default_cache_folder
-from medtasks.judges.client import BAD_FORMAT, Judge, Role, Verdict
 from medtasks.judges.fence import addresses_judge
+from medtasks.judges.judge_client import BAD_FORMAT, Judge, JudgeRole, JudgeVerdict, VerdictCache, default_cache_folder
 from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
 from medtasks.net.journal import digest_of
 
@@ -33,7 +32,7 @@ _REFUSAL = re.compile(
     r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
     re.IGNORECASE,
 )
-_DRAFTING = Role(
+_DRAFTING = JudgeRole(
     "LLM",
     "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
     "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
@@ -131,7 +130,9 @@ def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T |
         value = read(text)
         return None if value is None and not refuses(text) else (value,)
 
-    verdict: Verdict[tuple[T | None]] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
+    verdict: JudgeVerdict[tuple[T | None]] = llm.ask(
+        prompt.system, user, read_or_refused, prompt_version=prompt.version
+    )
     if verdict.value is not None:
         (value,) = verdict.value
         return (

@@ -28,7 +28,7 @@ from medtasks.extract.labels.labeler import Labels, label_replies
 from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
-from medtasks.families.texts import text_values
+from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
 from medtasks.stats.standard_error import joined_clusters
 

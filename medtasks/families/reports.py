@@ -10,7 +10,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS
 from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.texts import text_metrics
+from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score
 
 _MULTIMEDEVAL_KEYS = (

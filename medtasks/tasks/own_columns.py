@@ -22,7 +22,7 @@ from medtasks.data.privacy import is_private
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
-from medtasks.families.registry import families, family_of
+from medtasks.families.family_registry import families, family_of
 from medtasks.tasks.published_names import place_of
 from medtasks.tasks.task_file import names_in_templates
 from medtasks.tasks.task_index import SETTINGS, mapping_in

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from medtasks.families.registry import HOOKS
+from medtasks.families.family_registry import HOOKS
 from medtasks.families.templates import names_in_template
 from medtasks.tasks.task_index import read_config, tasks_folder
 

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from medtasks.families.registry import HOOKS, NAMED, families, modules
+from medtasks.families.family_registry import HOOKS, NAMED, families, modules
 from medtasks.tasks.prompt_settings import SETTINGS_OF
 
 MODULES: Mapping[str, str] = MappingProxyType(

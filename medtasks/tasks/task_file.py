@@ -12,7 +12,7 @@ from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
-from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import STDERR, AnyMetric

@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.cli import weights_command
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.weights import WEIGHTS, weights_folder
+from medtasks.metrics.weight_files import WEIGHTS, weights_folder
 
 
 @pytest.fixture

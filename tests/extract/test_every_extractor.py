@@ -14,7 +14,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extrac
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.published.behind_reasoning import behind_reasoning
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medheval import parse_components
+from medtasks.judges.medheval_judges import parse_components
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
 

@@ -19,7 +19,7 @@ from medtasks.extract.failure import cut_reply
 from medtasks.families.kit_questions import protocol_of
 from medtasks.home import home
 from medtasks.lmms.filters import ChooseWith, ReadWith
-from medtasks.metrics.classification import MULTICLASS_METRICS, MULTILABEL_METRICS
+from medtasks.metrics.class_scores import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import CorpusMetric, clustered
 

@@ -10,7 +10,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
-from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
+from medtasks.families.family_registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import DottedName
 
@@ -79,7 +79,7 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
 
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
-    monkeypatch.setattr("medtasks.judges.client._judge", judge)
+    monkeypatch.setattr("medtasks.judges.judge_client._judge", judge)
     for document, reply in zip(one.documents, one.replies, strict=True):
         with contextlib.suppress(MedTasksError):
             one.family.score(Sample(document), Reply(reply), Row(one.rules[0]))

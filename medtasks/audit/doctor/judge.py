@@ -11,7 +11,7 @@ from medtasks.audit.doctor.check_results import JUDGE, Finding, Scope, State, as
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
-from medtasks.judges.client import server_of
+from medtasks.judges.judge_client import server_of
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,

@@ -10,7 +10,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS
-from medtasks.metrics.weights import WEIGHTS, weights_path
+from medtasks.metrics.weight_files import WEIGHTS, weights_path
 from medtasks.metrics.wordnet import load_wordnet
 
 WORDNET = "wordnet"  # among the names of weights

@@ -15,7 +15,7 @@ from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.images.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
-from medtasks.metrics.pairs import Counts as PairCounts
+from medtasks.metrics.pairs import PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
 from medtasks.stats.paired import PairedResult, PairedValues

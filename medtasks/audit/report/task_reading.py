@@ -18,7 +18,7 @@ from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import FENCED, Reply
-from medtasks.families.texts import text_values
+from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info

@@ -28,7 +28,7 @@ from medtasks.data.sources.medheval.gold import YES_NO, Flag, parsed_options, re
 from medtasks.data.sources.medheval.gold_reading import normalised
 from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "hallucination_prompts"

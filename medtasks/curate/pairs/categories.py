@@ -18,7 +18,7 @@ from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import Record, read_images, write_private
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 FOUND = "categories.json"
 CAPTIONS = 100

@@ -29,7 +29,7 @@ from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 PAIRS_PER_REQUEST = 100
 FILE = "patterns.md"

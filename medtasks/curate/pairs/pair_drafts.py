@@ -20,7 +20,7 @@ from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
 from medtasks.errors import SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"

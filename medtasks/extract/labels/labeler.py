@@ -23,7 +23,7 @@ from medtasks.errors import LabelerError, MedTasksError, WeightsMissing, warn_on
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.metrics.findings import CONDITIONS, Finding
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 
 NAME = "chexbert_labels"
@@ -99,7 +99,7 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
 
 
 def _chexbert() -> Labeler:
-    from medtasks.metrics.neural.chexbert.checkpoint import find_files
+    from medtasks.metrics.neural.chexbert_checkpoint import find_files
 
     try:
         settings = ModelSettings.from_environment()
@@ -116,7 +116,7 @@ def _chexbert() -> Labeler:
 
 @functools.cache
 def _chexbert_with(settings: ModelSettings) -> Labeler:
-    from medtasks.metrics.neural.chexbert.reader import Chexbert
+    from medtasks.metrics.neural.chexbert import Chexbert
 
     chexbert = Chexbert(settings)
 
@@ -186,9 +186,9 @@ def _origin(error: Exception) -> str:
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.
 
-    The sample's options are names of :data:`medtasks.metrics.findings.CONDITIONS`. An empty reply, which the reference
-    labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the cause
-    logged once per process.
+    The sample's options are names of :data:`medtasks.metrics.chest_findings.CONDITIONS`. An empty reply, which the
+    reference labels and scores, is invalid. Without a labeler, or if it fails, the reply is ``judge_failed``, with the
+    cause logged once per process.
     """
     return from_labels(reply, label_replies([reply])[0], sample.options)
 

@@ -1,6 +1,6 @@
 """MedVLThinker's rules for questions with options: at evaluation time, and for its tables, made later.
 
-Majority and pass rate of several replies are in :mod:`medtasks.metrics.rollouts`.
+The majority of several replies is in :mod:`medtasks.audit.repeats`.
 
 Source: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
 https://github.com/UCSC-VLAA/MedVLThinker at a3163b1.

@@ -246,7 +246,7 @@ def test_answers_that_a_judge_called_right(tmp_path: Path, monkeypatch: pytest.M
     for line, verdict, reason in zip(lines, [1, 0, 0, None], ["ok", "ok", "empty", "judge_failed"], strict=True):
         line["score"] |= {"correct": verdict, "reason": reason}
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
+    monkeypatch.setattr("medtasks.judges.judge_client._judge", lambda *_: pytest.fail("a judge was asked"))
     (task,) = collect_run(read_run(tmp_path)).tasks
     answers = [item.answers["strict"] for item in task.items]
     assert [one.value for one in answers] == ["a mass", "a cyst", None, "a scar"]

@@ -38,7 +38,7 @@ WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
 @pytest.fixture
 def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a test that asks a judge."""
-    monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
+    monkeypatch.setattr("medtasks.judges.judge_client._judge", lambda *_: pytest.fail("a judge was asked"))
 
 
 def paired_scores(
@@ -504,7 +504,7 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     row |= {"chexbert_similarity_stderr,reference": 0.125}
     write_run(tmp_path, {task_name: replies}, rows={task_name: row})
     computed: list[Any] = []
-    monkeypatch.setattr("medtasks.families.texts.compare_texts", lambda *given: computed.append(given))
+    monkeypatch.setattr("medtasks.families.text_metrics.compare_texts", lambda *given: computed.append(given))
     task = only(collect_run(read_run(tmp_path)))
     assert computed == []
     (rule,) = task.rules

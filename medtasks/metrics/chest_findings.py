@@ -4,6 +4,13 @@ Sources: Smit et al., "CheXbert", EMNLP 2020; ``src/constants.py`` of https://gi
 ``F1CheXbert`` of f1chexbert 0.0.2, in the averages of scikit-learn's classification report. A label that is neither in
 the references nor in the hypotheses counts 0, and so does, in the average over samples, a report without a label on
 both sides.
+
+MedHEval publishes two metrics under the name CHAIR: shares of what a report says that are not so. In the paper (section
+"Visual Factual Hallucination", formula 1) a judge counts the components that a report mentions rightly and wrongly:
+:func:`component_ratio`. The repository (``calculate_metrics`` in ``code/evaluation/report_eval/CXRMetric/
+run_extraction.py`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980) compares labels of CheXbert:
+:func:`label_ratios`. Each is a ratio of two sums over all reports (micro). Where the lower sum is 0 the value is NaN;
+the repository prints 0 there, which would read as "no hallucination".
 """
 
 import enum
@@ -11,8 +18,12 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from medtasks.metrics.classification import count_labels, ratio
-from medtasks.metrics.report_scores import ReportScores, mean
+import numpy as np
+
+from medtasks.metrics.class_scores import count_labels, ratio
+from medtasks.metrics.metric import mean
+from medtasks.metrics.report_metrics import ReportScores
+from medtasks.stats.bootstrap import Floats, Integers
 
 CONDITIONS = (
     *("Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation"),
@@ -88,3 +99,60 @@ def label_scores(
     samples[f"{prefix}_5_accuracy"] = exact
     totals[f"{prefix}_5_accuracy"] = mean(exact)
     return ReportScores(samples, totals, {"uncertain": uncertain})
+
+
+LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")
+
+
+def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:
+    """Count how a report's labels agree with those of its reference.
+
+    A condition of which the reference is uncertain is left out. One that the reference does not speak of stays: if the
+    report calls it present or absent, that is a mention, and neither right nor wrong.
+
+    The counts are :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference
+    present; both absent; report present or absent; reference present.
+    """
+    pairs = [pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN]
+    present, absent = Finding.POSITIVE, Finding.NEGATIVE
+    return (
+        pairs.count((present, present)),
+        pairs.count((absent, present)),
+        pairs.count((present, absent)),
+        pairs.count((absent, absent)),
+        sum(said in (present, absent) for _, said in pairs),
+        sum(true == present for true, _ in pairs),
+    )
+
+
+def label_ratios(cells: Integers) -> dict[str, Floats]:
+    """Return the repository's metrics, shape (...), from sums of :func:`label_cells`, shape (..., 6).
+
+    NaN where the lower number is 0: ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where a
+    finding that the report passes over or leaves open is missed; ``label_specificity``, TN / (TN + FP); and
+    ``label_accuracy``, (TP + TN) / (TP + TN + FP + FN), both over what report and reference decide.
+
+    Example:
+        >>> {name: float(value) for name, value in label_ratios(np.array([1, 1, 0, 3, 8, 4])).items()}
+        {'chair_label': 0.125, 'label_recall': 0.25, 'label_specificity': 0.75, 'label_accuracy': 0.8}
+    """
+    tp, fp, fn, tn, mentions, positives = np.moveaxis(cells, -1, 0)
+    return {
+        "chair_label": _ratio(fp + fn, mentions),
+        "label_recall": _ratio(tp, positives),
+        "label_specificity": _ratio(tn, tn + fp),
+        "label_accuracy": _ratio(tp + tn, tp + tn + fp + fn),
+    }
+
+
+def component_ratio(cells: Integers) -> Floats:
+    """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones, shape (...).
+
+    ``cells`` are the numbers of rightly and of wrongly mentioned ones, shape (..., 2); NaN where nothing is mentioned.
+    """
+    recalled, wrong = np.moveaxis(cells, -1, 0)
+    return _ratio(wrong, recalled + wrong)
+
+
+def _ratio(upper: Integers, lower: Integers) -> Floats:
+    return np.where(lower > 0, upper / np.maximum(lower, 1), np.nan)

@@ -5,6 +5,8 @@ Every cause of trouble at the endpoint is one sentence without prompt text and w
 
 import asyncio
 import functools
+import hashlib
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from loguru import logger
 
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import MedTasksError, warn_once
-from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
+from medtasks.home import home
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
@@ -27,7 +29,44 @@ from medtasks.judges.settings import (
     settings_from_environment,
 )
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient, NotSent, background_loop
+from medtasks.net.disk_cache import SqliteCache
 from medtasks.net.servers import RemoteTrouble, Server, trouble_of, unreadable
+
+_CANNOT_KEEP = (
+    "Judge verdicts cannot be kept in {path} ({error}); the run goes on, but a rerun will ask the judge again. Free "
+    "some space, set MEDTASKS_HOME to another folder, or remove that file if it is damaged."
+)
+
+
+def default_cache_folder() -> Path:
+    """Return ``judge`` below ``$MEDTASKS_HOME``."""
+    return home() / "judge"
+
+
+def verdict_key(base_url: str, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
+    """Return the address of a verdict: 64 hexadecimal digits that change with every argument.
+
+    Another endpoint may serve another model under the same name, so that its address counts, too.
+    """
+    content = json.dumps([base_url.rstrip("/"), model, float(temperature), system, user, prompt_version])
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+
+class VerdictCache(SqliteCache):
+    """Judge replies by the address of their verdict. The prompt, which may be credentialed, is not stored."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
+
+    def reply(self, key: str) -> str | None:
+        """Return the raw judge reply kept under ``key``, None if there is none."""
+        kept = self.get([bytes.fromhex(key)])
+        return next((reply.decode("utf-8", "surrogatepass") for reply in kept.values()), None)
+
+    def keep(self, key: str, reply: str) -> None:
+        """Keep a raw judge reply under ``key``."""
+        self.put({bytes.fromhex(key): reply.encode("utf-8", "surrogatepass")})
+
 
 T = TypeVar("T")
 
@@ -51,8 +90,8 @@ _building = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Verdict(Generic[T]):
-    """What one ask came to."""
+class JudgeVerdict(Generic[T]):
+    """Result of one ask."""
 
     value: T | None  # what ``parse`` read from the reply, or ``None`` when there is no verdict
     # why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one
@@ -63,8 +102,8 @@ class Verdict(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Role:
-    """What an LLM is asked for, in the words of warnings about it."""
+class JudgeRole:
+    """Role of an LLM, in the words of warnings about it."""
 
     name: str
     no_reply: str  # with a place for the cause
@@ -72,7 +111,7 @@ class Role:
     limit: str = MAX_REQUESTS  # what its limit of requests is set by
 
 
-JUDGING = Role(
+JUDGING = JudgeRole(
     "judge",
     "A sample got no verdict from the judge: {}. Such samples count as judge_failed; further ones of this kind are not "
     "reported.",
@@ -88,7 +127,7 @@ class Judge:
     """
 
     def __init__(
-        self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0, role: Role = JUDGING
+        self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0, role: JudgeRole = JUDGING
     ) -> None:
         self.settings = settings
         self._role = role
@@ -105,7 +144,9 @@ class Judge:
             before_each=self._count,
         )
 
-    def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
+    def ask(
+        self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1
+    ) -> JudgeVerdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before.
 
         Trouble at the remote end is a ``failure`` of the verdict, never an exception. No system message is sent if it
@@ -119,7 +160,7 @@ class Judge:
         stored = self._cache.reply(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
-            return Verdict(value, None, True, stored)
+            return JudgeVerdict(value, None, True, stored)
         # All requests are sent by one thread, which is why nothing below is locked.
         asking = self._ask_endpoint(system, user, parse, key)
         verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
@@ -127,7 +168,9 @@ class Judge:
             self._cache.keep(key, verdict.text)
         return verdict
 
-    async def _ask_endpoint(self, system: str, user: str, parse: Callable[[str], T | None], key: str) -> Verdict[T]:
+    async def _ask_endpoint(
+        self, system: str, user: str, parse: Callable[[str], T | None], key: str
+    ) -> JudgeVerdict[T]:
         messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
         text = ""
         for number in range(self.settings.reasks + 1):
@@ -143,16 +186,16 @@ class Judge:
                     self._report_once(cause)
                 elif self._client.lose(cause, key):
                     logger.warning(self._role.given_up, self._client.patience, cause)
-                return Verdict(None, cause, False, "", sent=is_sent)
+                return JudgeVerdict(None, cause, False, "", sent=is_sent)
             value = parse(text)
             if value is not None:
-                return Verdict(value, None, False, text)
+                return JudgeVerdict(value, None, False, text)
             # At temperature 0 the same messages would bring the same reply, so the conversation must move on.
             quoted = _sendable(text[:_LONGEST_QUOTE]) or "(empty reply)"
             messages.append({"role": "assistant", "content": quoted})
             messages.append({"role": "user", "content": CORRECTION})
         self._report_once(BAD_FORMAT)
-        return Verdict(None, BAD_FORMAT, False, text)
+        return JudgeVerdict(None, BAD_FORMAT, False, text)
 
     async def _complete(self, messages: list[dict[str, str]]) -> str:
         async def content(answer: dict[str, Any]) -> str:
@@ -178,15 +221,15 @@ class Judge:
         warn_once(self._role.no_reply.format(cause))
 
 
-def judge_for(dataset: str, access: str) -> Judge:
-    """Return the judge that the environment configures, cleared for one dataset and its access level.
+def judge_for(dataset: str | None) -> Judge:
+    """Return the judge that the environment configures, cleared for one dataset.
 
     Cheap enough to call per sample. Equal settings give the same judge, so that its limit on concurrent requests and
     its circuit breaker hold over all tasks and threads; every process (rank) has a judge of its own. Errors are those
     of :func:`settings_from_environment` and :func:`check_access`.
     """
     settings = settings_from_environment()
-    check_access(settings, access, dataset)
+    check_access(settings, str(access_of(dataset)), str(dataset))
     with _building:
         return _judge(settings, default_cache_folder())
 
@@ -194,11 +237,10 @@ def judge_for(dataset: str, access: str) -> Judge:
 def judge_if_there(dataset: str | None) -> Judge | None:
     """Return the judge for one dataset, or None with one warning where the environment names no judge at all.
 
-    For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`: a judge that is named, but
-    wrongly or one that may not see the dataset, is a mistake to mend and not a judge that is missing.
+    For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`.
     """
     if is_configured():
-        return judge_for(str(dataset), str(access_of(dataset)))
+        return judge_for(dataset)
     warn_once(_MISSING)
     return None
 
@@ -218,7 +260,7 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
 
 
 def server_of(settings: JudgeSettings, role: str = JUDGING.name) -> Server:
-    """Return a judge's server, with the variables that mend it."""
+    """Return a judge's server, with the variables that fix it."""
     return Server(settings.base_url, role, settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
 
 

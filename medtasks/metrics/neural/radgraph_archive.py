@@ -1,8 +1,4 @@
-"""RadGraph's archives as published: ``config.json``, ``weights.th`` and ``vocabulary/``, packed or unpacked.
-
-Nothing is unpacked to disk, and weights are read without running anything they contain. Sizes, labels and their order
-come from the files.
-"""
+"""RadGraph's archives as published, packed or unpacked: configuration, weights and vocabularies."""
 
 import io
 import json
@@ -15,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.encoder_files import explained, present
-from medtasks.metrics.weights import WEIGHTS, packed_files, weights_path
+from medtasks.metrics.neural.text_encoders import explained, present
+from medtasks.metrics.weight_files import WEIGHTS, packed_files, weights_path
 
 if TYPE_CHECKING:
     import torch

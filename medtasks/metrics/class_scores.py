@@ -22,7 +22,7 @@ Several labels per image:
 - ``present_label_auroc``: mean AUROC over labels that some images have and some have not.
 
 The ROC curve of a hard prediction has one corner; the area under it is (TPR + TNR) / 2, the balanced accuracy of "this
-class or not". An invalid reply is wrong and nobody's false positive (:class:`Counts`).
+class or not". An invalid reply is wrong and nobody's false positive (:class:`ClassCounts`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -39,14 +39,14 @@ MULTILABEL_METRICS = ("macro_f1", "macro_accuracy", "macro_auroc", "present_labe
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class ClassCounts:
     """How often each class, taken against all others, was predicted and right.
 
     Leading dimensions stand for as many tables: of samples, units or resamples. The sum of tables is a table.
 
-    Counts of classes have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative
-    also for want of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to
-    samples without the label.
+    Counts have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative also for
+    want of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to samples
+    without the label.
     """
 
     true_positives: Integers
@@ -56,7 +56,7 @@ class Counts:
     samples: Integers
 
     @classmethod
-    def of_cells(cls, cells: Integers) -> "Counts":
+    def of_cells(cls, cells: Integers) -> "ClassCounts":
         """Return the tables laid out in :attr:`cells`."""
         true_positives, false_positives, false_negatives, true_negatives = np.split(cells[..., :-1], 4, axis=-1)
         return cls(true_positives, false_positives, false_negatives, true_negatives, cells[..., -1])
@@ -67,9 +67,9 @@ class Counts:
         four = (self.true_positives, self.false_positives, self.false_negatives, self.true_negatives)
         return np.concatenate([*four, self.samples[..., np.newaxis]], axis=-1)
 
-    def total(self) -> "Counts":
+    def total(self) -> "ClassCounts":
         """Return the sum over the first dimension."""
-        return Counts.of_cells(self.cells.sum(axis=0, dtype=np.int64))
+        return ClassCounts.of_cells(self.cells.sum(axis=0, dtype=np.int64))
 
     @property
     def positives(self) -> Integers:
@@ -99,7 +99,7 @@ class Counts:
         return np.where((self.positives > 0) & (self.negatives > 0), area, 0.0)
 
 
-def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> Counts:
+def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> ClassCounts:
     """Count predictions of one class per sample, from 0, ``None`` for an invalid reply; one table per sample.
 
     An invalid reply misses the class of the target and predicts no other. Raises a ValueError where lengths differ, or
@@ -111,16 +111,15 @@ def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes:
         ([1, 0], [0, 1], [1, 1])
     """
     _check_lengths(len(gold), len(predicted))
-    right = np.asarray(gold, dtype=np.int64)
+    valid = [value for value in predicted if value is not None]
+    if outside := [value for value in (*gold, *valid) if not 0 <= value < classes]:
+        raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
+    right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == np.arange(classes)
     guess = np.asarray([classes if value is None else value for value in predicted], dtype=np.int64)
-    for values in (right, np.asarray([value for value in predicted if value is not None], dtype=np.int64)):
-        if np.any((values < 0) | (values >= classes)):
-            raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {values.min()} to {values.max()}")
-    every = np.arange(classes)
-    return _tables(right[:, np.newaxis] == every, guess[:, np.newaxis] == every, np.ones((len(gold), 1), dtype=bool))
+    return _tables(right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool))
 
 
-def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> Counts:
+def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> ClassCounts:
     """Count predictions of several labels per sample, 0 or 1 each, ``None`` for an invalid reply; one table per sample.
 
     An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
@@ -152,14 +151,17 @@ def _check_lengths(gold: int, predicted: int) -> None:
         raise ValueError(f"expected one prediction per sample, but got {predicted} for {gold}")
 
 
-def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> Counts:
-    four = (right & guess, ~right & guess, right & ~guess, ~right & ~guess & answered)
-    true_positives, false_positives, false_negatives, true_negatives = (table.astype(np.int64) for table in four)
-    samples = np.ones(len(right), dtype=np.int64)
-    return Counts(true_positives, false_positives, false_negatives, true_negatives, samples)
+def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
+    return ClassCounts(
+        true_positives=(right & guess).astype(np.int64),
+        false_positives=(~right & guess).astype(np.int64),
+        false_negatives=(right & ~guess).astype(np.int64),
+        true_negatives=(~right & ~guess & answered).astype(np.int64),
+        samples=np.ones(len(right), dtype=np.int64),
+    )
 
 
-def multiclass_metrics(counts: Counts) -> dict[str, Floats]:
+def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
     """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class to average.
 
     Example:
@@ -178,7 +180,7 @@ def multiclass_metrics(counts: Counts) -> dict[str, Floats]:
     }
 
 
-def multilabel_metrics(counts: Counts) -> dict[str, Floats]:
+def multilabel_metrics(counts: ClassCounts) -> dict[str, Floats]:
     """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label to average.
 
     Example:
@@ -199,13 +201,13 @@ def multilabel_metrics(counts: Counts) -> dict[str, Floats]:
 
 
 def values_with_errors(
-    counts: Counts, units: Sequence[Hashable], metrics: Callable[[Counts], Mapping[str, Floats]]
+    counts: ClassCounts, units: Sequence[Hashable], metrics: Callable[[ClassCounts], Mapping[str, Floats]]
 ) -> dict[str, float]:
     """Return one of the two above of the sum of tables, one per sample, with errors by what was sampled, ``units``."""
-    return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(Counts.of_cells(cells)))
+    return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(ClassCounts.of_cells(cells)))
 
 
-def _every(counts: Counts) -> NDArray[np.bool_]:
+def _every(counts: ClassCounts) -> NDArray[np.bool_]:
     # None of them, where there are no samples at all.
     return np.broadcast_to(counts.samples[..., np.newaxis] > 0, counts.true_positives.shape)
 

@@ -1,8 +1,4 @@
-"""Where CheXbert's files lie, and what its checkpoint holds: the published torch file, or a conversion of it.
-
-Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert writes. Besides the network
-(438 MB) it holds the state of the optimiser, twice as large, which is never kept.
-"""
+"""CheXbert's checkpoint as published, or a conversion of it, and the files of its encoder."""
 
 import zipfile
 from collections.abc import Mapping
@@ -11,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.findings import CONDITIONS
+from medtasks.metrics.chest_findings import CONDITIONS
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.encoder_files import explained, present, weights_digest
-from medtasks.metrics.weights import CONVERTED, complete_in, weights_info, weights_path, write_safetensors
+from medtasks.metrics.neural.text_encoders import explained, present, weights_digest
+from medtasks.metrics.weight_files import CONVERTED, complete_in, weights_info, weights_path, write_safetensors
 
 if TYPE_CHECKING:
     import torch
@@ -44,8 +40,8 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
     """Find CheXbert's files.
 
     ``settings.named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
-    ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or beside it has configuration and
-    vocabulary. What is not given is what ``medtasks weights fetch`` brought.
+    ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or next to it has configuration and
+    vocabulary. What is not given was fetched.
     """
     given = settings.weights_for(CHEXBERT)
     chosen, info = weights_path(CHEXBERT, given), weights_info(CHEXBERT)
@@ -68,14 +64,29 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
 
 
 def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
-    """Read the network's tensors from a checkpoint, by name without the prefix ``module.``.
+    """Read the network's tensors from a checkpoint or its conversion, by name without the prefix ``module.``.
 
-    Nothing but tensors and plain values is unpickled. A file in torch's zip format, or in safetensors, is mapped into
-    memory; the old format cannot be, and takes 1.3 GB for a moment. ``path`` may be what :func:`convert` wrote.
+    Nothing but tensors and plain values is unpickled. A file in torch's zip format is mapped into memory; the old
+    format takes 1.3 GB for a moment.
     """
+    import torch
+    from safetensors.torch import load_file
+
     if not path.is_file():
         raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")
-    state = _safetensors(path) if path.suffix == CONVERTED else _torch_file(path)
+    if path.suffix == CONVERTED:
+        again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
+        with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
+            state: Any = load_file(path)
+    else:
+        damaged = f"{path} is damaged, incomplete or no plain torch checkpoint"
+        with explained(lambda kind, _: f"{damaged} ({kind}); {_AGAIN}"):
+            stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
+        state = stored.get("model_state_dict") if isinstance(stored, dict) else None
+        if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+            raise WeightsMissing(
+                f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}"
+            )
     named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
     lacking = [key for key in _TELLING if key not in named]
     if lacking:
@@ -83,32 +94,12 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
     return named
 
 
-def _safetensors(path: Path) -> "Mapping[str, torch.Tensor]":
-    from safetensors.torch import load_file
-
-    again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
-    with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
-        return dict(load_file(path))
-
-
-def _torch_file(path: Path) -> "Mapping[Any, torch.Tensor]":
-    import torch
-
-    with explained(lambda kind, _: f"{path} is damaged, incomplete or no plain torch checkpoint ({kind}); {_AGAIN}"):
-        stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
-    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
-    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
-        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}")
-    return state
-
-
 def convert(checkpoint: Path, target: Path | None = None) -> Path:
     """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
 
-    The file is ``target``, or ``chexbert.safetensors`` beside the checkpoint, where it is taken from then on; one that
+    The file is ``target``, or ``chexbert.safetensors`` next to the checkpoint, where it is taken from then on; one that
     exists is replaced. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and what
-    :func:`~medtasks.metrics.weights.write_safetensors` does.
+    :func:`~medtasks.metrics.weight_files.write_safetensors` does.
     """
-    return write_safetensors(
-        lambda: read_state(checkpoint), target or checkpoint.with_suffix(CONVERTED), like=checkpoint
-    )
+    target = target or checkpoint.with_suffix(CONVERTED)
+    return write_safetensors(lambda: read_state(checkpoint), target, like=checkpoint)

@@ -7,30 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.families.rotations import ROTATED_CHOICE
+from medtasks.families.rotations import ROTATED_CHOICE, rotated_questions
 from medtasks.metrics.metric import evaluate
-from medtasks.metrics.rotations import RotatedReply, rotated_questions
 from medtasks.stats.standard_error import clustered_standard_error
 
 METRICS = ("mean_accuracy", "published_order", "worst_case", "flip_rate", "invalid_rate")
 
 
+def score(question, cluster, rotation, rotations, right, value):
+    """The score of one rotation."""
+    names = ("rotation_of", "cluster_id", "rotation", "rotations", "right", "value")
+    return dict(zip(names, (question, cluster, rotation, rotations, right, value), strict=True))
+
+
 def replies(question, choices, target="A", unit=None, rotations=None):
     """One question's replies in order of its rotations; a missing one is not asked."""
     return [
-        RotatedReply(question, unit or question, place, rotations or len(choices), float(choice == target), choice)
+        score(question, unit or question, place, rotations or len(choices), float(choice == target), choice)
         for place, choice in enumerate(choices)
         if choice != "missing"
     ]
 
 
-def means_and_errors(replies):
+def means_and_errors(scores):
     """What the metrics of RotatedChoice say of replies."""
-    scores = [
-        {"rotation_of": reply.question, "cluster_id": reply.cluster, "rotation": reply.rotation}
-        | {"rotations": reply.rotations, "right": reply.score, "value": reply.choice}
-        for reply in replies
-    ]
     estimates = evaluate([metric for metric in ROTATED_CHOICE.metrics if metric.name in METRICS], scores)
     return {name: (estimate.value, estimate.error) for name, estimate in estimates.items()}
 
@@ -77,7 +77,7 @@ def test_incomplete_questions():
 
 
 def test_shares_of_right_options():
-    both = [RotatedReply("q", "u", n, 2, score, ("A",)) for n, score in enumerate([1.0, 0.5])]
+    both = [score("q", "u", n, 2, right, ["A"]) for n, right in enumerate([1.0, 0.5])]
     (question,) = rotated_questions(both)
     assert question.values == {
         "mean_accuracy": 0.75,

@@ -18,9 +18,17 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
-from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
-from medtasks.metrics.neural.radgraph.archive import Archive, Contents
+from medtasks.metrics.neural.radgraph_archive import Archive, Contents
+from medtasks.metrics.neural.text_encoders import (
+    check_vocabulary,
+    empty,
+    encoding,
+    explained,
+    filled,
+    length_batches,
+    padded,
+    run_batches,
+)
 
 # What the encoder reads in place of two words; annotations keep the word. Source: ``DyGIEReader`` of the package.
 READ_AS = {"/.": ".", "/?": "?"}
@@ -73,18 +81,17 @@ class WordEncoder:
             segments += [[first, *flat[at : at + self._window], last] for at in range(0, len(flat), self._window)]
         counts = torch.tensor([len(word) for words in reports for word in words], device=self._device)
         sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
-        if segments:
-            passes = (segments[at : at + batch_size] for at in range(0, len(segments), batch_size))
-            pieces = torch.cat([self._encoded(some) for some in passes])
-            sums.index_add_(0, torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts), pieces)
+        vectors = []
+        for at in range(0, len(segments), batch_size):
+            ids, mask = padded(segments[at : at + batch_size], 0, self._device)
+            with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
+                hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
+            # Without [CLS] and [SEP]: a piece is what another one, or [SEP], follows.
+            vectors.append(hidden[:, 1:-1][mask[:, 2:].bool()].float())
+        if vectors:
+            owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
+            sums.index_add_(0, owners, torch.cat(vectors))
         return sums / counts.clamp(min=1)[:, None]
-
-    def _encoded(self, segments: Sequence[Sequence[int]]) -> Tensor:
-        """Return the vectors of all wordpieces but [CLS] and [SEP], in order, shape (pieces, hidden)."""
-        ids, mask = padded(segments, 0, self._device)
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
-            hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return hidden[:, 1:-1][mask[:, 2:].bool()].float()  # a piece is what another one, or [SEP], follows
 
 
 class _Perceptron:
@@ -150,7 +157,9 @@ class SpanNetwork:
         vectors = torch.cat([words[first[chosen]], words[last[chosen]], self._widths[(last - first)[chosen]]], dim=1)
         is_entity, chosen, label = is_entity.cpu(), chosen.cpu(), label.cpu()
         number = (is_entity.cumsum(0) - 1)[chosen].tolist()
-        pairs = _pairs(torch.bincount(owner[chosen], minlength=len(reports)).tolist())
+        numbers = torch.split(torch.arange(len(chosen)), torch.bincount(owner[chosen], minlength=len(reports)).tolist())
+        # All pairs of candidates of one report, either way round and each with itself, shape (pairs, 2).
+        pairs = torch.cat([torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(own, own) for own in numbers)])
         related = self._relations(vectors, mentions[kept], pairs)
         entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
         return self._written(reports, entities, [(number[a], number[b], kind) for a, b, kind in related])
@@ -203,12 +212,6 @@ class SpanNetwork:
         for source, target, label in relations:
             numbered[source][1]["relations"].append([self._contents.relation_labels[label], numbered[target][0]])
         return written
-
-
-def _pairs(counts: Sequence[int]) -> Tensor:
-    """Return all pairs of candidates of one report, either way round and each with itself, shape (pairs, 2)."""
-    numbers = torch.split(torch.arange(sum(counts)), list(counts))
-    return torch.cat([torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(part, part) for part in numbers)])
 
 
 class Annotator:

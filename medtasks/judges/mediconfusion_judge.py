@@ -14,8 +14,8 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
-from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
@@ -65,10 +65,6 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
 
     The reference uses a gap of 3. The paper's main text, which picks the higher score whatever the gap, is not what its
     code does.
-
-    Example:
-        >>> choose((7, 4)).value, choose((6, 4)).reason.value
-        ('A', 'ambiguous')
     """
     first, second = scores
     if first >= second + gap:

@@ -9,10 +9,9 @@ from typing import Any
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import answered
-from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores
+from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores, mean
 from medtasks.metrics.model_settings import DEVICE_VARIABLE
-from medtasks.metrics.report_metrics import metric_info, report_metric
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 from medtasks.stats.standard_error import clustered_standard_error
 
 # cluster, target, reply, and the file of the saved reply: another run tries again what failed
@@ -73,7 +72,12 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
         keys = metric_info(name).keys
         try:
             scores = _scores(name, rows)
-            found = {key: Estimate(scores.totals[key], _error(scores, key, rows)) for key in keys}
+            found = {}
+            for key in keys:
+                values, total = scores.samples.get(key), scores.totals[key]
+                is_mean = bool(values) and _is_close(mean(values or ()), total)
+                error = clustered_standard_error(values or (), [row[0] for row in rows]) if is_mean else math.nan
+                found[key] = Estimate(total, error)
             settings[name] = dict(scores.settings)
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
@@ -95,11 +99,8 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
         return []
     try:
         computed = _scores(metric_info(metric.name).name, rows)
-    except (MedTasksError, ImportError) as error:
-        how = "; run: pip install 'medtasks[report]'" if isinstance(error, ImportError) else ""
-        raise NotComparable(f"could not be computed: {error}{how}") from error
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
-        raise NotComparable(f"could not be computed: {type(error).__name__}") from None
+        raise NotComparable(f"could not be computed: {_cause(error)}") from None
     found = computed.samples.get(metric.name, ())
     valued = [(score, value) for score, value in zip(said, found, strict=False) if not math.isnan(value)]
     if only_of_means and valued and not _is_close(mean([value for _, value in valued]), computed.totals[metric.name]):
@@ -109,13 +110,6 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
     return report_metric(name)(references=[row[1].text for row in rows], hypotheses=[row[2].text for row in rows])
-
-
-def _error(scores: ReportScores, key: str, rows: Sequence[TextRow]) -> float:
-    values = scores.samples.get(key)
-    if not values or not _is_close(mean(values), scores.totals[key]):
-        return math.nan
-    return clustered_standard_error(values, [row[0] for row in rows])
 
 
 def _is_close(one: float, other: float) -> bool:

@@ -14,8 +14,8 @@ from functools import partial
 
 from medtasks.extract.published.medevalkit_text import tagged
 from medtasks.home import packaged_facts
-from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge
 
 # Under the first version any reply is kept on disk; under the second one those that follow the format, where the first
 # reply did not.
@@ -35,12 +35,7 @@ def judge_prompt(question: str, gold: str, answer: str, *, fenced: bool = False)
 
 
 def published_verdict(text: str) -> bool:
-    """Return whether the reference takes a judge's reply for "right"; everything else is "wrong" to it.
-
-    Example:
-        >>> published_verdict("<judge>0</judge>"), published_verdict("0"), published_verdict("<judge>0</judge>" * 2)
-        (True, True, False)
-    """
+    """Return whether the reference takes a judge's reply for "right"; everything else is "wrong" to it."""
     return tagged(text, "judge") == _RIGHT
 
 

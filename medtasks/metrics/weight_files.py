@@ -1,9 +1,9 @@
-"""Weights of the metrics that are models: what they are, where they lie, and how they get there.
+"""Weight files of the metrics that are models.
 
-They lie in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch NAME`` fills, or in
+They are in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch NAME`` fills, or in
 ``$MEDTASKS_WEIGHTS/NAME``: a folder of the same layout that is looked at first and never downloaded to, for weights
-that several users share or that somebody carried to a machine without network. Nothing here downloads but
-:func:`fetch`, and :func:`weights_path` where the user names a repository on the Hub.
+that several users share or that were carried to a machine without network. Nothing here downloads but :func:`fetch`,
+and :func:`weights_path` where the user names a repository on the Hub.
 """
 
 import os
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
@@ -47,12 +46,10 @@ class WeightsInfo:
         return f"{_HUB}/{self.hub}"
 
 
-def _entries() -> Iterator[WeightsInfo]:
-    for name, facts in packaged_facts(__package__, "weights").items():
-        yield WeightsInfo(name, files=tuple(facts.pop("files")), **facts)
-
-
-WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({info.name: info for info in _entries()})
+WEIGHTS: Mapping[str, WeightsInfo] = {
+    name: WeightsInfo(name, **{**facts, "files": tuple(facts["files"])})
+    for name, facts in packaged_facts(__package__, "weight_files").items()
+}
 
 
 def weights_info(name: str) -> WeightsInfo:
@@ -90,31 +87,25 @@ def weights_path(name: str, given: Path | None = None) -> Path:
     conversion to safetensors goes before the published file.
     """
     info = weights_info(name)
+    if given is not None and given.exists():
+        return given
     if given is not None:
-        return given if given.exists() else _from_hub(info, str(given))
-    for folder in (_shared_folder(name), weights_folder(name)):
-        path = folder and complete_in(info, folder)
-        if path:
+        if not _REPOSITORY.fullmatch(str(given)):
+            raise WeightsMissing(f"{given} does not exist; it should hold {info.description} ({', '.join(info.files)})")
+        folder = home() / "weights" / "hub" / str(given).replace("/", "--")
+        if not complete_in(info, folder):
+            _download(info, str(given), folder)
+        if converted := complete_in(info, folder):
+            return converted
+        raise WeightsMissing(f"{_HUB}/{given} lacks some of {', '.join(info.files)}; name one that has them")
+    for own in (_shared_folder(name), weights_folder(name)):
+        if own and (path := complete_in(info, own)):
             return path
     path = weights_folder(name) / info.files[0] if len(info.files) == 1 else weights_folder(name)
     raise WeightsMissing(
         f"{info.description}: {path} is missing or incomplete ({info.source}, {info.size:,.0f} MB); fetch it with "
         f"'medtasks weights fetch {name}'"
     )
-
-
-def _from_hub(info: WeightsInfo, repository: str) -> Path:
-    if not _REPOSITORY.fullmatch(repository):
-        raise WeightsMissing(
-            f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
-        )
-    folder = home() / "weights" / "hub" / repository.replace("/", "--")
-    if not complete_in(info, folder):
-        _download(info, repository, folder)
-    path = complete_in(info, folder)
-    if not path:
-        raise WeightsMissing(f"{_HUB}/{repository} lacks some of {', '.join(info.files)}; name one that has them")
-    return path
 
 
 def fetch(name: str) -> Path:
@@ -124,8 +115,7 @@ def fetch(name: str) -> Path:
     """
     info = weights_info(name)
     shared = _shared_folder(name)
-    path = shared and complete_in(info, shared)
-    if path:
+    if shared and (path := complete_in(info, shared)):
         return path
     _download(info, info.hub, weights_folder(name))
     return weights_path(name)

@@ -1,4 +1,7 @@
-"""RadGraph on texts, and RadGraph F1 of pairs of reports.
+"""RadGraph on texts, and RadGraph F1 of pairs of reports; its archives as published, packed or unpacked.
+
+Nothing is unpacked to disk, and weights are read without running anything they contain. Sizes, labels and their order
+come from the files.
 
 An annotation is what the ``radgraph`` package, version 0.1.18, returns: ``text``, the report's words joined with
 spaces; ``data_source``, None; ``data_split``, ``"inference"``; and ``entities`` by number from ``"1"`` on, ordered by
@@ -11,17 +14,18 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex  # type: ignore[import-untyped]  # it has no types
 
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.encoder_files import weights_digest
-from medtasks.metrics.neural.radgraph.archive import ModelType, open_archive
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.neural.radgraph_archive import ModelType, open_archive
+from medtasks.metrics.neural.text_encoders import weights_digest
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.set_overlap import overlap_f1
-from medtasks.metrics.text_cache import TextCache, text_key
+
+if TYPE_CHECKING:
+    pass
 
 _VERSION = 1  # of the code that makes annotations; a change that can change one must change it
 
@@ -64,9 +68,7 @@ def split_xl(text: str) -> list[str]:
     return joined.split()
 
 
-SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = MappingProxyType(
-    {"radgraph": split_v1, "radgraph-xl": split_xl}
-)
+SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = {"radgraph": split_v1, "radgraph-xl": split_xl}
 
 
 @dataclass(frozen=True)
@@ -86,31 +88,31 @@ class RadGraph:
         The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
         package fails, has no entities.
         """
-        split = SPLIT[self.model_type]
-        reports = [tuple(split(text or "None")) for text in texts]
+        reports = [tuple(SPLIT[self.model_type](text or "None")) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
-        annotated = {(): _annotation((), {}), **(self._annotated(keys) if keys else {})}
+        annotated: dict[tuple[str, ...], Annotation] = {(): _annotation((), {})}
+        if keys:
+            archive = open_archive(self.model_type, self.settings)
+            model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
+
+            def annotate(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
+                from medtasks.metrics.neural import radgraph_network  # needs torch, which a full cache does not
+
+                read = radgraph_network.Annotator(archive, self.settings).entities(new)
+                return ((position, _annotation(new[position], entities)) for position, entities in read)
+
+            cache = TextCache(self.settings.cache, model)
+            annotated |= cache.complete(
+                keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads
+            )
         return [annotated[words] for words in reports]
-
-    def _annotated(self, keys: Mapping[tuple[str, ...], bytes]) -> dict[tuple[str, ...], Annotation]:
-        archive = open_archive(self.model_type, self.settings)
-        model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
-
-        def annotate(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
-            from medtasks.metrics.neural.radgraph import network  # needs torch, which a full cache does not
-
-            found = network.Annotator(archive, self.settings).entities(new)
-            return ((position, _annotation(new[position], entities)) for position, entities in found)
-
-        cache = TextCache(self.settings.cache, model)
-        return cache.complete(keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads)
 
 
 def _annotation(words: Sequence[str], entities: Mapping[str, Any]) -> Annotation:
     return {"text": " ".join(words), "entities": entities, "data_source": None, "data_split": "inference"}
 
 
-def rewards(first: Annotation, second: Annotation, *, case_sensitive: bool = True) -> dict[str, float]:
+def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
     """Return how well two annotations agree, each an F1 of two sets, the same if the reports change places.
 
     As ``F1RadGraph`` of the package (RG_E, RG_ER and RG_ER-bar of Delbrouck et al., 2022): ``simple``, of the words and
@@ -122,36 +124,40 @@ def rewards(first: Annotation, second: Annotation, *, case_sensitive: bool = Tru
     Words are compared with case, save in the relations of ``complete``; the package's repository has compared
     everything without case since July 2026, under the same version number.
     """
-    items = [_items(report, str if case_sensitive else str.lower) for report in (first, second)]
-    scores = {name: overlap_f1(*(sets[name] for sets in items)) for name in items[0]}
-    scores["entity_f1"] = scores["simple"]
-    return {**scores, "combined": (scores["entity_f1"] + scores["relation_f1"]) / 2}
-
-
-def _items(report: Annotation, cased: Callable[[str], str]) -> dict[str, set[object]]:
-    entities = {
-        number: (cased(entity["tokens"]), entity["label"], entity["relations"])
-        for number, entity in report["entities"].items()
-    }
-    related = [
-        (words, label, relation, *entities[other][:2])
-        for words, label, relations in entities.values()
-        for relation, other in relations
-    ]
-    alone = {(words, label) for words, label, relations in entities.values() if not relations}
+    sets: list[dict[str, set[Any]]] = []
+    for report in (first, second):
+        entities = {
+            number: (one["tokens"], one["label"], one["relations"]) for number, one in report["entities"].items()
+        }
+        related = [
+            (words, label, relation, *entities[other][:2])
+            for words, label, relations in entities.values()
+            for relation, other in relations
+        ]
+        alone = {(words, label) for words, label, relations in entities.values() if not relations}
+        lowered = {(words.lower(), label, relation, other.lower()) for words, label, relation, other, _ in related}
+        sets.append(
+            {
+                "simple": {(words, label) for words, label, _ in entities.values()},
+                "partial": {(words, label, bool(relations)) for words, label, relations in entities.values()},
+                "complete": alone | lowered,
+                "relation_f1": set(related),
+            }
+        )
+    scores = {name: overlap_f1(sets[0][name], sets[1][name]) for name in sets[0]}
     return {
-        "simple": {(words, label) for words, label, _ in entities.values()},
-        "partial": {(words, label, bool(relations)) for words, label, relations in entities.values()},
-        "complete": alone | {(words.lower(), label, kind, other.lower()) for words, label, kind, other, _ in related},
-        "relation_f1": set(related),
+        **scores,
+        "entity_f1": scores["simple"],
+        "combined": (scores["simple"] + scores["relation_f1"]) / 2,
     }
 
 
-def _metric(model_type: ModelType, keys: Mapping[str, str], settings: ModelSettings, **case: bool) -> ReportMetric:
-    """Return what annotates both sides of every pair, and compares the annotations.
+def _metric(
+    model_type: ModelType, prefix: str, names: Sequence[str], settings: ModelSettings, **stated: str
+) -> ReportMetric:
+    """Return the metric that annotates both sides of every pair, and compares the annotations by :func:`rewards`.
 
     A pair with an empty text scores 0, whatever is on the other side, and so does a pair with a text without entities.
-    ``keys`` are those of the metric by name of :func:`rewards`.
     """
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
@@ -159,28 +165,27 @@ def _metric(model_type: ModelType, keys: Mapping[str, str], settings: ModelSetti
         pairs = list(zip(references, hypotheses, strict=True))
         scored = [position for position, pair in enumerate(pairs) if all(pair)]
         annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
-        samples = {key: [0.0] * len(pairs) for key in keys.values()}
+        samples = {f"{prefix}_{name}": [0.0] * len(pairs) for name in names}
         for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
-            values = rewards(first, second, **case)
-            for name, key in keys.items():
-                samples[key][position] = values[name]
-        stated = {name: "yes" if value else "no" for name, value in case.items()}
+            values = rewards(first, second)
+            for name in names:
+                samples[f"{prefix}_{name}"][position] = values[name]
         return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
 
     return score
 
 
-def radgraph(settings: ModelSettings, *, case_sensitive: bool = True) -> ReportMetric:
-    """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``radgraph_partial``, ``radgraph_complete``.
-
-    ``case_sensitive``: see :func:`rewards`.
-    """
-    return _metric("radgraph", _keys("radgraph", *_LEVELS), settings, case_sensitive=case_sensitive)
+_LEVELS = ("simple", "partial", "complete")
 
 
-def radgraph_xl(settings: ModelSettings, *, case_sensitive: bool = True) -> ReportMetric:
+def radgraph(settings: ModelSettings) -> ReportMetric:
+    """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``_partial`` and ``_complete``."""
+    return _metric("radgraph", "radgraph", _LEVELS, settings, case_sensitive="yes")
+
+
+def radgraph_xl(settings: ModelSettings) -> ReportMetric:
     """Build RadGraph F1 with RadGraph-XL: keys ``radgraph_xl_simple`` and so on; see :func:`radgraph`."""
-    return _metric("radgraph-xl", _keys("radgraph_xl", *_LEVELS), settings, case_sensitive=case_sensitive)
+    return _metric("radgraph-xl", "radgraph_xl", _LEVELS, settings, case_sensitive="yes")
 
 
 def radgraph_combined(settings: ModelSettings) -> ReportMetric:
@@ -189,11 +194,4 @@ def radgraph_combined(settings: ModelSettings) -> ReportMetric:
     Keys: ``radgraph_combined``, the mean of ``radgraph_entity_f1`` and ``radgraph_relation_f1``. That repository cannot
     score an empty reference; here it scores 0.
     """
-    return _metric("radgraph", _keys("radgraph", "combined", "entity_f1", "relation_f1"), settings)
-
-
-_LEVELS = ("simple", "partial", "complete")
-
-
-def _keys(prefix: str, *names: str) -> dict[str, str]:
-    return {name: f"{prefix}_{name}" for name in names}
+    return _metric("radgraph", "radgraph", ("combined", "entity_f1", "relation_f1"), settings)

@@ -39,6 +39,7 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "kit_choice.process_likelihoods": ("kit_choice", "KIT_LIKELIHOODS"),
         "judged_questions.process_results": ("kit_questions", "JUDGED_QUESTIONS"),
         "submission.process_results": ("submission", "SUBMISSION"),
+        "kit_submission.process_results": ("submission", "ANSWERS_TO_SUBMIT"),
         "rotations.process_results": ("rotations", "ROTATED_CHOICE"),
         "rotations.process_classes": ("rotations", "ROTATED_CLASSES"),
         "rotations.process_listed": ("rotations", "ROTATED_MULTI_SELECT"),

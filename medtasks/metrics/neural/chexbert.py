@@ -1,16 +1,23 @@
-"""What CheXbert says of texts: 14 findings and one vector each, from one pass, kept on disk; and metrics of both."""
+"""CheXbert's readings of texts, 14 findings and one vector each, kept on disk, and metrics of both.
+
+Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert writes. Besides the network
+(438 MB) it holds the state of the optimiser, twice as large, which is never kept.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.metrics.findings import CONDITIONS, Uncertain, label_scores
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.checkpoint import find_files
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
-from medtasks.metrics.text_cache import TextCache, text_key
+from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.neural.chexbert_checkpoint import find_files
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+
+if TYPE_CHECKING:
+    pass
 
 _Score = Callable[[Sequence["Reading"], Sequence["Reading"]], ReportScores]
 _VERSION = 1  # raised when the same text and weights would give another reading
@@ -18,7 +25,7 @@ _VERSION = 1  # raised when the same text and weights would give another reading
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What CheXbert says of one text: a :class:`Finding` per condition, and the encoder's [CLS] vector."""
+    """CheXbert's :class:`Finding` of each condition in one text, and the encoder's [CLS] vector."""
 
     classes: tuple[int, ...]
     vector: NDArray[np.float32]
@@ -51,8 +58,7 @@ def prepare(text: str) -> str:
 class Chexbert:
     """Reads texts with CheXbert, each distinct text once.
 
-    The network is loaded when a text is not in the cache, and let go of when all are read; see
-    :func:`~medtasks.metrics.neural.chexbert.checkpoint.find_files` for its weights.
+    The network is loaded when a text is not in the cache, and let go of when all are read.
     """
 
     settings: ModelSettings
@@ -67,7 +73,7 @@ class Chexbert:
         cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
 
         def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
-            from medtasks.metrics.neural.chexbert.network import read_texts  # needs torch, which a full cache does not
+            from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
 
             return ((position, Reading(*said)) for position, said in read_texts(new, files, self.settings))
 
@@ -94,13 +100,13 @@ def chexbert(settings: ModelSettings) -> ReportMetric:
 
     An empty report has a vector, too: that of a text without words.
     """
-    return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(_cosine, *sides))}, {}))
 
+    def cosine(one: Reading, other: Reading) -> float:
+        first, second = (reading.vector.astype(np.float64) for reading in (one, other))
+        raw = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
+        return min(1.0, max(-1.0, raw))
 
-def _cosine(one: Reading, other: Reading) -> float:
-    first, second = (reading.vector.astype(np.float64) for reading in (one, other))
-    cosine = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
-    return min(1.0, max(-1.0, cosine))
+    return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(cosine, *sides))}, {}))
 
 
 def f1_chexbert(settings: ModelSettings) -> ReportMetric:

@@ -1,17 +1,23 @@
-"""What metrics that run an encoder share: padded batches of like length, and its precision."""
+"""Shared by metrics that run an encoder: reading its files, batches of texts of like length, and precision."""
 
 import gc
+import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, WeightsMissing
 
 if TYPE_CHECKING:
     import torch
+
+    Network = TypeVar("Network", bound=torch.nn.Module)
 
 T = TypeVar("T")
 
@@ -77,8 +83,7 @@ def run_batches(
             if len(batch) > largest:
                 batch, rest = batch[:largest], batch[largest:]
                 waiting.append(rest)
-            results = _run_or_none(run, batch)
-            if results is None:
+            if (results := _run_or_none(run, batch)) is None:
                 if len(batch) == 1:
                     raise MedTasksError(
                         f"{description}: memory does not suffice for a single text; free some, or set "
@@ -95,24 +100,19 @@ def run_batches(
 def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[int]) -> Sequence[T] | None:
     import torch
 
+    # Parts of torch have no own type for it.
+    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     try:
         return run(batch)
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not known and not any(sign in str(error) for sign in signs):
             raise
     # Only here, with the error gone, are the tensors of its frames free.
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return None
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    import torch
-
-    # Parts of torch have no own type for it.
-    told = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(text in str(error) for text in told)
 
 
 @contextmanager
@@ -126,22 +126,95 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     """
     import torch
 
-    # Two interfaces of torch that must not be mixed: the second came with 2.9.
-    of_cpu: Any = getattr(torch.backends.mkldnn, "matmul", None)
-    products: list[Any] = [torch.backends.cuda.matmul, of_cpu] if of_cpu is not None else []
-    before = [product.fp32_precision for product in products] or [torch.get_float32_matmul_precision()]
+    backends: Any = torch.backends
+    products = [backends.cuda.matmul, backends.mkldnn.matmul]
+    before = [product.fp32_precision for product in products]
     try:
-        _set_products(products, ["ieee"] * len(products) or ["highest"])
+        for product in products:
+            product.fp32_precision = "ieee"
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
             yield
     finally:
-        _set_products(products, before)
+        for product, precision in zip(products, before, strict=True):
+            product.fp32_precision = precision
 
 
-def _set_products(products: Sequence[Any], precisions: Sequence[str]) -> None:
-    import torch
+@contextmanager
+def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
+    """Raise WeightsMissing for whatever reading a damaged or foreign file raises.
 
-    if not products:
-        torch.set_float32_matmul_precision(precisions[0])
-    for product, precision in zip(products, precisions, strict=False):
-        product.fp32_precision = precision
+    ``sentence`` makes the message of the kind of that error and the beginning of its text, on one line.
+    """
+    try:
+        yield
+    except (MemoryError, WeightsMissing):
+        raise
+    except Exception as error:  # what a damaged file raises depends on where the damage is
+        reason = f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
+        raise WeightsMissing(sentence(type(error).__name__, reason)) from error
+
+
+def present(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return those of the files that are there, in the order of their names."""
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
+def empty(build: "Callable[[], Network]") -> "Network":
+    """Return a network without weights: to draw random ones takes time, and the process's random numbers."""
+    from accelerate import init_empty_weights
+
+    with init_empty_weights(include_buffers=False):
+        return build()
+
+
+def filled(network: "Network", state: "Mapping[str, torch.Tensor]") -> "Network":
+    """Give an empty network these tensors, in float32, for evaluation."""
+    network.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
+    return network.eval()
+
+
+def check_vocabulary(known: int, size: int, larger: str, smaller: str) -> None:
+    """Raise WeightsMissing for a vocabulary with more entries than the encoder has vectors, log one with fewer."""
+    if known > size:
+        raise WeightsMissing(larger)
+    if known < size:
+        logger.warning(smaller)
+
+
+def longest_text(config: Any, tokenizer: Any) -> int:
+    """Return how many tokens of a text an encoder of the BERT family takes."""
+    # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
+    behind = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    return int(min(tokenizer.model_max_length, config.max_position_embeddings - behind))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing a bar, and a table of the layers that are left out on purpose."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def weights_digest(paths: Sequence[Path]) -> str:
+    """Return the SHA-256 of the bytes of files, one after the other, for the name of a cache.
+
+    The 64 hexadecimal digits depend on the order of the files, but not on where they lie. A file is read once per
+    process, again if its size or its time of change differ.
+    """
+    digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

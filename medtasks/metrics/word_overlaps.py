@@ -6,7 +6,7 @@ Where NLTK is not installed, words and stems raise what :func:`from_report_extra
 import importlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,17 +15,6 @@ from medtasks.errors import MedTasksError
 TOKENISER = "sentences end after . ! ? before white space; words by NLTKWordTokenizer"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-# Sentences for which a few of NLTK's two dozen substitutions are enough: ASCII without quotation marks; hyphens, stops
-# and apostrophes only inside words; commas and colons only before a digit or white space.
-_PLAIN = re.compile(
-    r"(?:[A-Za-z0-9_/ \t\n;@#$%&()\[\]{}<>*]++|(?<=[A-Za-z0-9_])[-.'](?=[A-Za-z0-9_])|[:,](?=[0-9 \t\n]|\Z))*+[.!?]?"
-)
-_PARTED = re.compile(r"[;@#$%&()\[\]{}<>*]|[:,](?![0-9])")
-_CLITICS = (
-    re.compile(r"(?<=[^'\s])('[sSmMdD])(?=\s)"),
-    re.compile(r"(?<=[^'\s])('(?:ll|LL|re|RE|ve|VE)|n't|N'T)(?=\s)"),
-)
-_CONTRACTED = ("cannot", "gimme", "gonna", "gotta", "lemme", "wanna", "d'ye", "more'n")
 
 
 def from_report_extra(module: str, needed_by: str) -> Any:
@@ -38,7 +27,7 @@ def from_report_extra(module: str, needed_by: str) -> Any:
 
 
 def word_tokens(text: str) -> list[str]:
-    """Return the words and marks of a text, with case, without NLTK's data and at a fraction of its time.
+    """Return the words and marks of a text, with case, without NLTK's data.
 
     ``nltk.word_tokenize`` finds sentences with a trained model that must be downloaded, then parts each into words by
     rules. Here a sentence ends after ``.``, ``!`` or ``?`` before white space, and the rules are NLTK's own. The two
@@ -48,32 +37,13 @@ def word_tokens(text: str) -> list[str]:
         >>> word_tokens("No effusion, no mass. Heart isn't enlarged (2.5 cm).")
         ['No', 'effusion', ',', 'no', 'mass', '.', 'Heart', 'is', "n't", 'enlarged', '(', '2.5', 'cm', ')', '.']
     """
-    by_rules = _nltk_rules()
-    words: list[str] = []
-    for sentence in _SENTENCE_END.split(text):
-        words += _plain_words(sentence) if _is_plain(sentence) else by_rules(sentence)
-    return words
+    return [word for sentence in _SENTENCE_END.split(text) for word in _sentence_words(sentence)]
 
 
-def _is_plain(sentence: str) -> bool:
-    lowered = sentence.lower()
-    return _PLAIN.fullmatch(sentence) is not None and not any(word in lowered for word in _CONTRACTED)
-
-
-def _plain_words(sentence: str) -> list[str]:
-    mark = sentence[-1:] if sentence.endswith((".", "!", "?")) else ""
-    parted = _PARTED.sub(r" \g<0> ", sentence.removesuffix(mark)) + f" {mark} "
-    if "'" in parted:
-        for clitic in _CLITICS:
-            parted = clitic.sub(r" \1", parted)
-    return parted.split()
-
-
-@lru_cache(maxsize=1)
-def _nltk_rules() -> Callable[[str], tuple[str, ...]]:
-    """Return NLTK's rules for one sentence, with a memory, because reports repeat sentences."""
-    tokenize = from_report_extra("nltk.tokenize.destructive", "parting words").NLTKWordTokenizer().tokenize
-    return lru_cache(maxsize=1 << 14)(lambda sentence: tuple(tokenize(sentence)))
+@lru_cache(maxsize=1 << 16)
+def _sentence_words(sentence: str) -> tuple[str, ...]:
+    tokenizer = from_report_extra("nltk.tokenize.destructive", "parting words").NLTKWordTokenizer()
+    return tuple(tokenizer.tokenize(sentence))
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +54,7 @@ def porter_stemmer() -> Any:
     return stemmer
 
 
-class Overlap(NamedTuple):
+class NgramOverlap(NamedTuple):
     """Numbers of n-grams of one order in two texts, and of those that both have, at most as often as in either."""
 
     matches: int
@@ -98,18 +68,13 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:
     return Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
 
 
-def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> Overlap:
-    """Count the n-grams of ``order`` words, 1 or more, in two texts.
-
-    Example:
-        >>> overlap("no acute effusion".split(), "no effusion".split(), 1)
-        Overlap(matches=2, reference=3, hypothesis=2)
-    """
+def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> NgramOverlap:
+    """Count the n-grams of ``order`` words, 1 or more, in two texts."""
     wanted, said = _ngrams(reference, order), _ngrams(hypothesis, order)
     matches = sum(min(count, said[gram]) for gram, count in wanted.items() if gram in said)
-    return Overlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))
+    return NgramOverlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))
 
 
-def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[Overlap, ...]:
+def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[NgramOverlap, ...]:
     """Count the n-grams of orders 1 to ``orders`` in two texts, shape (orders,)."""
     return tuple(overlap(reference, hypothesis, order) for order in range(1, orders + 1))

@@ -20,8 +20,8 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.published.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.home import packaged_facts
-from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge
 
 # Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
@@ -53,12 +53,6 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
     """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`; ``None`` for one such as with two letters.
 
     The letter Z is ``NO_MATCH``, and a refusal, which the reference takes for Z, ``REFUSED``.
-
-    Example:
-        >>> parse_choice("B", ["polyp", "ulcer"], "vlmevalkit_2024_06").value
-        'B'
-        >>> parse_choice("A or B", ["polyp", "ulcer"], "vlmevalkit_2024_06") is None
-        True
     """
     if NO_REPLY in text:
         return None

@@ -12,12 +12,19 @@ import torch
 from numpy.typing import NDArray
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from medtasks.errors import WeightsMissing
-from medtasks.metrics.findings import CONDITIONS, Finding
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
-from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
+from medtasks.metrics.neural.chexbert_checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
+from medtasks.metrics.neural.text_encoders import (
+    check_vocabulary,
+    empty,
+    encoding,
+    explained,
+    filled,
+    length_batches,
+    padded,
+    run_batches,
+)
 
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
@@ -48,32 +55,6 @@ class ChexbertNetwork(torch.nn.Module):
         return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
 
 
-class FirstTokenLayer(torch.nn.Module):
-    """The last layer of a BERT encoder, whose output is computed for the first token only: the others are a waste."""
-
-    def __init__(self, layer: Any) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """Return the output of the first token, shape (texts, 1, hidden size), for the input of all tokens.
-
-        ``mask`` is as for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
-        """
-        attention, first = self.layer.attention, hidden[:, :1]
-        own = attention.self
-        query, key, value = (
-            projected.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
-            for projected in (own.query(first), own.key(hidden), own.value(hidden))
-        )
-        seen = torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if mask is None else mask[:, :, :1]
-        )
-        attended = attention.output(seen.transpose(1, 2).flatten(2), first)
-        output: torch.Tensor = self.layer.output(self.layer.intermediate(attended), attended)
-        return output
-
-
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
@@ -88,28 +69,10 @@ def read_config(files: ChexbertFiles) -> Any:
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
     state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
-    network = empty(lambda: ChexbertNetwork(config))
-    misfit = _misfit(network.state_dict(), state)
-    if misfit:
-        raise WeightsMissing(
-            f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}: {misfit}; "
-            f"remove both and run 'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
-        )
-    layers = filled(network, state).bert.encoder.layer
-    layers[-1] = FirstTokenLayer(layers[-1])
-    return network
-
-
-def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) -> str | None:
-    for key, tensor in wanted.items():
-        if key not in stored:
-            return f"'{key}' is missing"
-        if stored[key].shape != tensor.shape:
-            return f"'{key}' has shape {tuple(stored[key].shape)} in place of {tuple(tensor.shape)}"
-        if not bool(torch.isfinite(stored[key]).all()):
-            return f"'{key}' holds values that are not finite"
-    unknown = sorted(stored.keys() - wanted.keys())
-    return f"'{unknown[0]}' is unknown" if unknown else None
+    fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
+    place = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
+    with explained(lambda _, reason: f"{place}: {reason}; remove both and run {fetches}"):
+        return filled(empty(lambda: ChexbertNetwork(config)), state)
 
 
 def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
