@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import blind, rotated
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labels import chexbert_labels
+from medtasks.extract.labels import labeler
 from medtasks.families import family
 from medtasks.families.family import Reply, needs_labeler
 from medtasks.hooks import pairs
@@ -233,7 +233,7 @@ def test_no_labeler_is_asked(monkeypatch):
         raise AssertionError("a labeler was asked")
 
     monkeypatch.setattr(family, "label_replies", load)
-    monkeypatch.setattr(chexbert_labels, "label_replies", load)
+    monkeypatch.setattr(labeler, "label_replies", load)
     documents = [
         {"doc_id": "1", "options": ["Edema"], "labels": [1]},
         {"doc_id": "2", "options": ["Edema"], "labels": [0]},

@@ -72,6 +72,8 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
     place = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
     with explained(lambda _, reason: f"{place}: {reason}; remove both and run {fetches}"):
+        if broken := [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]:
+            raise ValueError(f"'{broken[0]}' holds values that are not finite")  # they would become labels
         return filled(empty(lambda: ChexbertNetwork(config)), state)
 
 

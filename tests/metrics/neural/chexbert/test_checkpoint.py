@@ -197,6 +197,7 @@ def changed(key, tensor):
         (without("module.bert.encoder.layer.1.output.dense.weight"), "Missing.*layer.1.output.dense.weight"),
         (changed("module.linear_heads.14.weight", torch.ones(4, 24)), "Unexpected.*linear_heads.14.weight"),
         (changed("module.linear_heads.13.bias", torch.ones(4)), "size mismatch for linear_heads.13.bias"),
+        (changed("module.linear_heads.0.bias", torch.full((4,), torch.nan)), "holds values that are not finite"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_named_by_its_first_tensor(own, change, message):
