@@ -9,8 +9,8 @@ from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import out, say
 from medtasks.cli.output import show as print_table
+from medtasks.data.document_store import load_documents
 from medtasks.data.selecting import Criteria, choose, described, selectable
-from medtasks.data.store import load_documents
 from medtasks.tasks.own_tasks import select_as, whole_dataset
 
 Values = Annotated[list[str] | None, typer.Option()]

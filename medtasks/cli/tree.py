@@ -21,7 +21,7 @@ def tree(
     """
     from medtasks.audit.report.tree import write_tree_page
     from medtasks.data.dataset_manifest import Manifest
-    from medtasks.data.store import load_documents
+    from medtasks.data.document_store import load_documents
     from medtasks.home import dataset_folder
     from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
 

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
-from medtasks.data.store import load_documents
 from medtasks.extract.published.medevalkit_mmmu import is_open
 from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS

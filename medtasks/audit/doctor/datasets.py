@@ -8,12 +8,12 @@ from medtasks.audit.doctor.credentials import HUB
 from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
+from medtasks.data.document_store import open_documents
 from medtasks.data.own_datasets import preparing_again
-from medtasks.data.prepared import prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
-from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
 from medtasks.home import dataset_folder, datasets_folder
 
@@ -57,7 +57,7 @@ def _command(name: str) -> str:
 
 
 def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
-    from medtasks.data.prepare.preparers import verify as differences
+    from medtasks.data.prepare.prepare_dataset import verify as differences
 
     again = _command(name)
     try:

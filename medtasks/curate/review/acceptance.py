@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from medtasks.curate.drafts import Draft
 from medtasks.curate.review.reviews import ItemReview, Review, current, problems, settled
-from medtasks.data.sources.medheval.gold import YES_NO
+from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.net.journal import digest_of
 
 UNSCORED, TOO_LOW, DISAGREED = "not scored by any reviewer", "scored too low", "reviewers differ in the wording"

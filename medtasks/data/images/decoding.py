@@ -180,7 +180,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
     except UnidentifiedImageError:
         if decoding.rule is ImageRule.REFERENCE or not is_dicom(_head(source)):
             raise
-        from medtasks.data.images.dicom import windowed  # brings NumPy, which most images and commands do without
+        from medtasks.data.images.deep_images import windowed  # brings NumPy, which most images and commands do without
 
         pixels, done = windowed(source, decoding.value_range)
         return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
