@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+REPEATS = "--repeats"
+"""Option of ``medtasks run`` that asks for them."""
 _FOLDER = "repeat_"
 
 
