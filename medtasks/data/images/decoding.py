@@ -10,7 +10,7 @@ more than 8 bits            scaled, see :mod:`.deep_images`          cut off at 
 transparency                onto black                               dropped: hidden colours appear
 EXIF orientation            turned upright                           ignored, but in TIFF
 several frames              the first                                the first
-DICOM                       windowed, see :mod:`.dicom`              not read
+DICOM                       windowed, see :mod:`.deep_images`        not read
 ==========================  =======================================  ===========================================
 
 ``reference`` is Pillow's ``convert("RGB")``, with which the published toolkits read their images; the catalogue's
