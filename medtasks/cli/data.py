@@ -22,7 +22,7 @@ from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, o
 
 if TYPE_CHECKING:
     from medtasks.data.prepare.source_recipe import Options
-    from medtasks.data.sources.medheval import Readiness
+    from medtasks.data.sources.medheval_sets import Readiness
     from medtasks.tasks.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
@@ -299,7 +299,7 @@ def _image_folders(given: Sequence[str]) -> dict[str, Path]:
 def _prepare_medheval(name: str, options: "Options") -> None:
     """Prepare one set of MedHEval, or with the name ``medheval`` all that can be, after saying what was found."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
-    from medtasks.data.sources.medheval import preflight, survey
+    from medtasks.data.sources.medheval_sets import preflight, survey
 
     if name != MEDHEVAL:
         for count in preflight(dataset_info(name), options) if options.source is not None else ():
@@ -319,14 +319,14 @@ def _prepare_medheval(name: str, options: "Options") -> None:
 
 
 def _print_count(source: str, found: int, named: int) -> None:
-    from medtasks.data.sources.medheval import IMAGE_SOURCES
+    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES
 
     missing = f", {named - found} missing" if found < named else ""
     say(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}")
 
 
 def _print_survey(found: Sequence["Readiness"]) -> None:
-    from medtasks.data.sources.medheval import image_totals, largest_group
+    from medtasks.data.sources.medheval_sets import image_totals, largest_group
 
     for key, (there, named) in image_totals(found).items():
         _print_count(key, there, named)

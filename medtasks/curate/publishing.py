@@ -44,8 +44,8 @@ from medtasks.data.schema import (
     Document,
     new_document,
 )
-from medtasks.data.sources.medheval import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.data.sources.medheval_gold import YES_NO
+from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file

@@ -16,8 +16,8 @@ from medtasks.data.prepare import prepare_dataset
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
-from medtasks.data.sources import gmai as questions_module
-from medtasks.data.sources.gmai import TsvFile
+from medtasks.data.sources import gmai_sets as questions_module
+from medtasks.data.sources.gmai_sets import TsvFile
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
@@ -210,7 +210,7 @@ def interrupted(source, monkeypatch):
                 raise KeyboardInterrupt
             return read(file, *args, **kwargs)
 
-        monkeypatch.setattr("medtasks.data.sources.gmai.read_questions", stopping)
+        monkeypatch.setattr("medtasks.data.sources.gmai_sets.read_questions", stopping)
         with pytest.raises(KeyboardInterrupt):
             prepared(folder, TEST)
         return folder, asked

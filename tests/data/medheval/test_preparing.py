@@ -154,7 +154,7 @@ def test_another_checksum(home, clone, refuses):
 
 def test_another_checksum_of_a_file_with_the_same_questions(home, clone, refuses, monkeypatch):
     from medtasks.data.dataset_manifest import file_sha256
-    from medtasks.data.sources import medheval as preparing
+    from medtasks.data.sources import medheval_sets as preparing
 
     main, other, _ = CATALOGUE[MM].sha256
     (clone / other).parent.mkdir(parents=True)

@@ -46,7 +46,7 @@ from medtasks.data.prepare.table_files import (
 )
 from medtasks.data.samples import letter, option_index
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document, new_document
-from medtasks.data.sources.gmai import TsvFile, read_questions, rows_of
+from medtasks.data.sources.gmai_sets import TsvFile, read_questions, rows_of
 from medtasks.data.sources.multimedeval.question_sets import (
     SLAKE_ARCHIVE,
     SLAKE_LAYOUT,

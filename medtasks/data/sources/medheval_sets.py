@@ -237,7 +237,7 @@ GROUPS: Mapping[str, frozenset[str]] = {
 class ImageCount:
     """Images of one source that a set names."""
 
-    source: str  # key in :data:`~medtasks.data.sources.medheval.IMAGE_SOURCES`
+    source: str  # key in :data:`~medtasks.data.sources.medheval_sets.IMAGE_SOURCES`
     found: frozenset[str]  # names of images that are on the disk
     missing: frozenset[str]  # names of those that are not
     questions: int  # questions on missing images

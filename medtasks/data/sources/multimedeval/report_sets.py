@@ -27,7 +27,7 @@ Two protocols differ in how a note is cut:
 
 - ``paper`` (ViLMedic's cutter, in the reference until July 2024, and so for the published numbers): lower case, lines
   joined without a blank of their own, names as written;
-- ``head``: :func:`~medtasks.data.sources.multimedeval.reports.report_sections`, case kept.
+- ``head``: :func:`~medtasks.data.sources.multimedeval.report_sets.report_sections`, case kept.
 
 Both keep a slip of the reference: a section after the impression is given the text of the section before it.
 
