@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import kit_choice, kit_questions
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.judges.client import Verdict

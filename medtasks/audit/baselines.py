@@ -17,7 +17,7 @@ from medtasks.audit.comparing import Values, compared_values, main_metrics
 from medtasks.audit.report.contents import Baseline
 from medtasks.audit.scoring import Documents, scores_of
 from medtasks.data.samples import Sample
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.constant_replies import Meant, Strategy
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Row, needs_labeler
@@ -171,7 +171,7 @@ def _reads(score: Score, value: object) -> bool:
 
 def _metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics that a baseline has: of reports those that count words."""
-    if task.family.kind is Kind.REPORT:
+    if task.family.kind is AnswerKind.REPORT:
         texts = [one.name for one in task.metrics if isinstance(one, CorpusMetric) and one.text_field is not None]
         return list(text_metrics(name for name in texts if metric_info(name).name in ("bleu", "rouge")))
     counted = (one for one in task.metrics if isinstance(one, CorpusMetric) and one.count is not None)
@@ -180,7 +180,7 @@ def _metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
-    if task.family.kind is Kind.CLOSED:
+    if task.family.kind is AnswerKind.CLOSED:
         scores = _guessed(task, documents)
     else:
         expected = task.family.expected_by_chance([Sample(document) for document in documents])

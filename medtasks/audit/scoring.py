@@ -13,7 +13,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, warn_once
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
@@ -53,7 +53,7 @@ def score_replies(
     RepliesError: replies are likelihoods and the task reads texts, or the other way round; or ``report_metrics`` are
     asked of a task without reports. JudgeNotConfigured: it needs a judge. UnknownName: there is no such metric.
     """
-    compares_reports = task.family.kind is Kind.REPORT  # of a group, which has no family, this raises
+    compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
         raise RepliesError(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
@@ -80,7 +80,7 @@ def score_replies(
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     """Return scored replies as JSON values; NaN becomes None."""
-    lists_all = task.family.kind is Kind.REPORT  # metrics without a standard error, too
+    lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
     errors = {one.metric: one.error for one in rule.scores if one.has_error or (lists_all and one.metric not in COUNTS)}
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
     if rule.categories:

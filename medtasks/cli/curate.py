@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from medtasks.cli.output import say, say_columns
-from medtasks.curate.drafts import Outcome, check_not_all_failed, read_drafts, tally
+from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, read_drafts, tally
 from medtasks.curate.review.reviews import current, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
 from medtasks.data.catalogue import Access
@@ -46,11 +46,11 @@ def say_outcomes(folder: Path) -> None:
     say_columns([("number", "of", "outcome", "why"), *rows])
 
 
-def say_drafted(folder: Path, counts: Counter[Outcome]) -> None:
+def say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     """Print that likewise after drafting, and what to do about requests that failed; an error where all of them did."""
     say_outcomes(folder)
     check_not_all_failed(folder, counts)
-    if counts[Outcome.FAILED] or counts[Outcome.NOT_ASKED]:
+    if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
         say("Some requests failed or were not sent; run the same command again to go on.")
     if read_drafts(folder):
         say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")

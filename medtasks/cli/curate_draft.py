@@ -6,7 +6,7 @@ import typer
 
 from medtasks.cli.curate import MaxRequests, StudyFolder, say_drafted
 from medtasks.cli.curate_hallucination import draft_and_say
-from medtasks.curate.drafts import Outcome
+from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.categories import categorize, found_categories, given_categories
 from medtasks.curate.pairs.pair_drafts import draft_pairs
@@ -45,6 +45,6 @@ def draft(
         draft_and_say(folder, study.kind, llm)
         return
     counts = draft_pairs(folder, llm)
-    if not no_categories and counts[Outcome.DRAFTED]:
+    if not no_categories and counts[DraftOutcome.DRAFTED]:
         counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else own)
     say_drafted(folder, counts)

@@ -13,13 +13,13 @@ from medtasks.curate.drafts import read_drafts
 from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
 from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
 from medtasks.curate.llm import open_llm
-from medtasks.curate.review.acceptance import balanced, yes_no
+from medtasks.curate.review.reviewer_agreement import balanced, yes_no
 from medtasks.curate.study import StudyKind, read_images
 from medtasks.data.catalogue import Access
 from medtasks.judges.client import Judge
 
 
-class Kind(enum.StrEnum):
+class HallucinationKind(enum.StrEnum):
     """Kinds of questions on reports."""
 
     VISUAL_CLOSED = StudyKind.VISUAL_CLOSED
@@ -37,7 +37,7 @@ def hallucination(
             help="One image per line: id, image, report; notes, metadata, qa_pairs, bounding_boxes as the kind needs.",
         ),
     ],
-    kind: Annotated[Kind, typer.Option(help="What the questions are about.")],
+    kind: Annotated[HallucinationKind, typer.Option(help="What the questions are about.")],
     out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study; one begun before goes on.")],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,

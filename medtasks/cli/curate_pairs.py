@@ -55,9 +55,8 @@ def pairs(
     goes on where it stopped.
     """
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pairs.pair_search import MOST_PAIRS
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits
     from medtasks.curate.pairs.pair_study import PairOptions, make_pair_study
-    from medtasks.curate.pairs.similarity import Limits
     from medtasks.curate.study import checked_name, read_images
 
     options = PairOptions(

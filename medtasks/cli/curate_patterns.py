@@ -9,7 +9,7 @@ import typer
 from medtasks.audit.tables import NOT_DEFINED
 from medtasks.cli.curate import MaxRequests
 from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns, write_json
-from medtasks.curate.drafts import Outcome
+from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
 from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models, write_gap_figure
@@ -57,7 +57,7 @@ def patterns(
             raise MedTasksError("--figure and --json show results of models; name runs with --results")
         path = file or Path(FILE if published else Path(name) / FILE)
         counts = write_failure_modes(known, open_llm(known.study, max_requests), path)
-        say(f"{path}: {counts[Outcome.DRAFTED]} of {counts.total()} requests answered")
+        say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
         return
     pairs = {pair_id: one.pair for pair_id, one in known.pairs.items()}
     dataset = published_as or known.study.name

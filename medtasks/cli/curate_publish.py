@@ -7,7 +7,7 @@ import typer
 from medtasks.cli.curate import StudyFolder
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
-from medtasks.curate.review.acceptance import DISAGREED
+from medtasks.curate.review.reviewer_agreement import DISAGREED
 from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING
 from medtasks.data.catalogue import Access
 

@@ -35,8 +35,8 @@ def review(
     Nothing leaves the machine. Each reviewer has a file of their own, written after every key.
     """
     from medtasks.curate.drafts import read_drafts
-    from medtasks.curate.review.agreement import agreements
     from medtasks.curate.review.review_sheet import read_sheet, write_sheet
+    from medtasks.curate.review.reviewer_agreement import agreements
 
     if spreadsheet and read:
         raise MedTasksError("--spreadsheet writes and --read reads; take one of them")

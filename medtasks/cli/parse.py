@@ -10,12 +10,12 @@ import typer
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError
-from medtasks.extract.registry import Kind, extractor_of, extractors
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 
 
-def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(extractors(Kind.CHOICE))}.")]) -> None:
+def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(extractors(AnswerKind.CHOICE))}.")]) -> None:
     """Read {"reply", "options"} per line from standard input; print value and reason per line."""
-    extract = extractor_of(rule, Kind.CHOICE).extract
+    extract = extractor_of(rule, AnswerKind.CHOICE).extract
     for number, line in enumerate(_lines(), start=1):
         if not line.strip():
             continue

@@ -9,7 +9,7 @@ from typing import ClassVar
 from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -174,7 +174,7 @@ class MultiSelect(TaskFamily):
 
     name = "several answers"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
-    kind = Kind.LABELS
+    kind = AnswerKind.LABELS
     extractor = "listed_options"
     rotated = "medtasks.hooks.rotations.process_listed"
     metrics: Sequence[AnyMetric] = (

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.labels.chexbert_labels import from_labels
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.labels.labeler import from_labels
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
@@ -200,7 +200,7 @@ class MultiLabel(TaskFamily):
 
     name = "several findings"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "labels": Column.LABELS}
-    kind = Kind.LABELS
+    kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
         *(

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import Counted, judged, listed_options
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
@@ -125,7 +125,7 @@ class ClosedQuestions(TaskFamily):
         "gold": Column.TEXT,
     }
     short: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.YES_NO}
-    kind = Kind.CLOSED
+    kind = AnswerKind.CLOSED
     asked_for = AskedFor.LETTER_OR_YES_NO
     extractor = _STRICT
     metrics: Sequence[AnyMetric] = (*_ACCURACY, *_BY_TYPE, *_RATES)
@@ -183,7 +183,7 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     The last is the mean over the replies "Yes" and "No", or "A. text" for every option.
     """
     sample = Sample(json.loads(question))
-    read = extractor_of(rule, Kind.CLOSED).extract
+    read = extractor_of(rule, AnswerKind.CLOSED).extract
     random = ["Yes", "No"]
     if sample.document["kind"] != _BINARY:
         random = [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]

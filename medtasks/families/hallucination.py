@@ -23,8 +23,8 @@ from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.labels.labeler import chosen_findings, label_texts
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
@@ -92,7 +92,7 @@ class JudgedText(TaskFamily):
     ``wording`` names prompts for one model (``single``), or the reference's for eleven (``eleven``).
     """
 
-    kind = Kind.FREE_TEXT
+    kind = AnswerKind.FREE_TEXT
     extractor = "medheval_open_strict"
     asks = Asks.JUDGE_IF_THERE
     scores_suffice = False
@@ -134,7 +134,7 @@ class JudgedText(TaskFamily):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the text that the judge read."""
         rule = str(score["rule"]).removesuffix("_fenced")
-        said = extractor_of(rule, Kind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
+        said = extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
         verdict = score.get("correct")
         valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
         return ReadAnswer(said if valid else None, score["reason"], None if verdict is None else bool(verdict))

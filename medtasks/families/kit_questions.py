@@ -17,8 +17,8 @@ from typing import ClassVar
 from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
-from medtasks.extract.registry import Kind
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import (
@@ -138,7 +138,7 @@ class KitQuestions(TaskFamily):
 
     name = "closed and open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
-    kind = Kind.KIT_QUESTION
+    kind = AnswerKind.KIT_QUESTION
     asked_for = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
     metrics: Sequence[AnyMetric] = (*_METRICS, *SAMPLE_COUNTS)

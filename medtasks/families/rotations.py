@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.answer import Answer
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
@@ -173,7 +173,7 @@ class RotatedMultiSelect(RotatedChoice):
     """Several right options; the score is the share of listed options that are right."""
 
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
-    kind = Kind.LABELS
+    kind = AnswerKind.LABELS
     extractor = "listed_options"
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.published.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.home import packaged_facts
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
@@ -62,7 +62,7 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
     """
     if NO_REPLY in text:
         return None
-    answer = extractor_of(rule, Kind.CHOICE).extract(text, Sample({"options": options}))
+    answer = extractor_of(rule, AnswerKind.CHOICE).extract(text, Sample({"options": options}))
     return answer if _settled(answer, text, options) else None
 
 
@@ -77,7 +77,7 @@ def match_reply(
     """
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
-    answer = extractor_of(rule, Kind.CHOICE).extract(reply, Sample({"options": options}))
+    answer = extractor_of(rule, AnswerKind.CHOICE).extract(reply, Sample({"options": options}))
     if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED) or _settled(answer, reply, options):
         return Matched(answer, asked=False)
     parse = partial(parse_choice, options=options, rule=rule)

@@ -11,7 +11,7 @@ from medtasks.audit.baselines import baselines
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import kit_submission
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS, SEED

@@ -8,7 +8,7 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
 from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.tasks.task_files import task_files
@@ -65,7 +65,7 @@ def test_the_page_names_families_and_their_columns():
 
 
 def test_kinds_are_words():
-    assert len({kind.value for kind in Kind}) == len(Kind)
+    assert len({kind.value for kind in AnswerKind}) == len(AnswerKind)
 
 
 @pytest.mark.parametrize("one", FAMILIES.values(), ids=FAMILIES)

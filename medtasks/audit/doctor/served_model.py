@@ -22,15 +22,15 @@ from medtasks.lmms.remote_models import credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
-from medtasks.model_adapters.vlm_server.arguments import (
+from medtasks.model_adapters.vlm_server.option_scorer import OptionScorer
+from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
+from medtasks.model_adapters.vlm_server.server_arguments import (
     API_KEY,
     VlmServerArguments,
     check_arguments,
     check_given,
 )
-from medtasks.model_adapters.vlm_server.client import ServerPool
-from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
-from medtasks.model_adapters.vlm_server.scoring import OptionScorer
+from medtasks.model_adapters.vlm_server.server_client import ServerPool
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import endpoints
 from medtasks.net.model_places import Destination

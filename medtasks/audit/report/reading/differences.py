@@ -23,7 +23,7 @@ from medtasks.audit.report.contents import ComparedScore, Gain, RunComparison, T
 from medtasks.audit.report.reading.task_reading import TaskReading
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.metrics.metric import Role
 from medtasks.runs.sources import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
@@ -58,7 +58,7 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
         for readings in (repeats, variant_repeats)
     ]
     shared = set.intersection(*said)
-    if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
+    if not shared or not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
         return []
 
     def values_of(readings: Sequence[TaskReading]) -> Mapping[tuple[str, str], Values]:

@@ -20,7 +20,7 @@ from medtasks.audit.scoring import (
     rule_scores,
 )
 from medtasks.errors import UnknownName
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.metrics.metric import Estimate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.run import TaskRun

@@ -17,7 +17,7 @@ from medtasks.audit.report.reading.recorded import (
 )
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
 from medtasks.metrics.metric import CorpusMetric, Score
@@ -151,7 +151,7 @@ def _compute(found: TaskReading) -> None:
 
 def _is_read(task: TaskFile) -> bool:
     """Return whether replies can be read without a judge or a labeler."""
-    return task.is_computed or task.family.kind is Kind.REPORT
+    return task.is_computed or task.family.kind is AnswerKind.REPORT
 
 
 def _read_replies(found: TaskReading) -> None:

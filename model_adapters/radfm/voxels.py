@@ -121,7 +121,19 @@ def _read_file(path: Path) -> NDArray[Any]:
     if not path.is_file():
         raise MedTasksError(f"{path} does not exist; give the file of a volume")
     if name.endswith((".nii", ".nii.gz")):
-        return _read_nifti(path)
+        import nibabel
+
+        try:
+            image = nibabel.as_closest_canonical(nibabel.load(path))
+            voxels = np.asarray(image.dataobj, dtype=np.float32)
+        except Exception as error:
+            raise MedTasksError(f"{path} is damaged or no NIfTI file; write it again") from error
+        if voxels.ndim == 4 and voxels.shape[3] == 1:
+            voxels = voxels[..., 0]
+        if voxels.ndim != 3:
+            raise MedTasksError(f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series")
+        # Axes point to the right, the front and the head; rows run backwards from the front, columns from the right.
+        return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
     if not name.endswith((".npy", ".npz")):
         raise MedTasksError(f"{path} is no volume this can read; give a .nii, .nii.gz, .npy or .npz file")
     try:
@@ -135,22 +147,6 @@ def _read_file(path: Path) -> NDArray[Any]:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise MedTasksError(f"{path} is damaged or holds no plain array; write it again with numpy.save") from error
     raise MedTasksError(f"{path} holds {len(names)} arrays ({', '.join(names)}); save one alone")
-
-
-def _read_nifti(path: Path) -> NDArray[Any]:
-    import nibabel
-
-    try:
-        image = nibabel.as_closest_canonical(nibabel.load(path))
-        voxels = np.asarray(image.dataobj, dtype=np.float32)
-    except Exception as error:
-        raise MedTasksError(f"{path} is damaged or no NIfTI file; write it again") from error
-    if voxels.ndim == 4 and voxels.shape[3] == 1:
-        voxels = voxels[..., 0]
-    if voxels.ndim != 3:
-        raise MedTasksError(f"{path} has shape {voxels.shape}; give one volume (x, y, z), not a series")
-    # Axes point to the right, the front and the head now; rows run backwards from the front, columns from the right.
-    return np.ascontiguousarray(voxels.transpose(1, 0, 2)[::-1, ::-1])
 
 
 def _from_voxels(voxels: NDArray[Any], name: str) -> torch.Tensor:

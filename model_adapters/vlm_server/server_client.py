@@ -24,8 +24,6 @@ _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided"
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
 
 Record = dict[str, Any]
-OpenJournal = Callable[[str | None], tuple[str, AsyncJournal]]
-"""Opens the journal of servers of one build; returns a digest of all that decides beside a request, too."""
 Read = Callable[[Mapping[str, Any]], Record]
 """Turns an answer into what the journal keeps of it; a BadAnswer where that is no valid answer to the request."""
 
@@ -55,9 +53,8 @@ class ServerPool:
             for server in servers
         ]
         self.build: str | None = None  # the servers' build and configuration, once the first of them has answered
-        self.open_journal: OpenJournal | None = None
+        self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # of servers of one build
         self.journal: AsyncJournal | None = None
-        self._fingerprint = ""
         self._is_told, self._telling = False, asyncio.Lock()
         self.replayed = 0
         self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
@@ -77,7 +74,7 @@ class ServerPool:
     async def ask(
         self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
     ) -> Record:
-        """Return what ``read`` makes of the answer, from the journal where an earlier run was given it.
+        """Return the result of ``read`` on the answer, which the journal gives again if an earlier run has it.
 
         ``body`` builds the request from one text per image. Raises BadAnswer where the request itself cannot be
         answered, and ServerGone where none can.
@@ -108,7 +105,7 @@ class ServerPool:
                 return known
             record = read(answer)
             if self.journal is not None:
-                await self.journal.add({digest_of(self._fingerprint, *what): Entry(record, 0)})
+                await self.journal.add({digest_of(*what): Entry(record, 0)})
             return record
 
         while standing := [server for server in self.servers if server.gone is None and server not in failed]:
@@ -142,8 +139,8 @@ class ServerPool:
         return server.gone or trouble.cause
 
     def _replayed(self, what: tuple[str, Record]) -> Record | None:
-        """Return what an earlier run was answered to a request, by path and body with digests of images."""
-        entry = None if self.journal is None else self.journal.replay(digest_of(self._fingerprint, *what))
+        """Return the answer of an earlier run to a request, by path and body with digests of images."""
+        entry = None if self.journal is None else self.journal.replay(digest_of(*what))
         if entry is None:
             return None
         self.replayed += 1
@@ -183,7 +180,7 @@ class ServerPool:
         if not self._is_told:
             self._is_told, self.build = True, known
             if self.open_journal is not None:
-                self._fingerprint, self.journal = self.open_journal(known)
+                self.journal = self.open_journal(known)
         elif known != self.build:
             raise ServerGone(
                 f"{server.server.name} is another build or configuration ({known}) than the one that answered first "
@@ -192,37 +189,32 @@ class ServerPool:
 
     def _trouble(self, error: Exception, server: Server, path: str) -> Exception:
         """Return the trouble of an error; the server's words choose between sentences of ours, and may be quoted."""
-        if isinstance(error, APIStatusError):
-            body, status = error.body, error.status_code
-            words = str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
-            quoted = _quotation(words, server) if self.quotes else ""
-            is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
-            if status == 403 and path != CHAT:  # which the key does not mend: vLLM has such routes closed
-                return Refused(f"{server.name} is closed (HTTP {status})")
-            is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
-            if is_of_request and not (status == 404 and is_about_model):
-                return _refusal(server.name, status, words, f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}")
+        name = server.name
+        if not isinstance(error, APIStatusError):
+            if path in _MAY_LACK and not isinstance(error, OpenAIError):
+                return Refused(f"{name} has no {path}")
+            return trouble_of(error, server)
+        body, status = error.body, error.status_code
+        words = str(body.get("message") or body.get("detail") or "") if isinstance(body, dict) else str(body or "")
+        quoted = ""
+        if self.quotes:  # the beginning on one line, without the key; nothing of a web page
+            plain = words.replace(server.api_key, "***") if server.api_key else words
+            plain = "".join(sign if sign.isprintable() else " " for sign in plain[: 4 * _QUOTED])
+            quoted = "" if plain.lstrip().startswith("<") else " ".join(plain.split())[:_QUOTED]
+        is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
+        if status == 403 and path != CHAT:  # which the key does not open: vLLM has such routes closed
+            return Refused(f"{name} is closed (HTTP {status})")
+        is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
+        if not is_of_request or (status == 404 and is_about_model):
             return trouble_of(error, server, quoted)
-        if path in _MAY_LACK and not isinstance(error, OpenAIError):
-            return Refused(f"{server.name} has no {path}")
-        return trouble_of(error, server)
-
-
-def _quotation(words: str, server: Server) -> str:
-    """Return the beginning of a server's words on one line, without the key; nothing of a web page."""
-    words = words.replace(server.api_key, "***") if server.api_key else words
-    plain = " ".join("".join(one if one.isprintable() else " " for one in words[: 4 * _QUOTED]).split())
-    return "" if plain.startswith("<") else plain[:_QUOTED]
-
-
-def _refusal(server: str, status: int, words: str, label: str) -> BadAnswer:
-    if _TOO_LONG.search(words):
-        return BadAnswer(f"{server} has no room for the prompt ({label}); serve it with a larger --max-model-len")
-    if limit := _TOO_MANY_IMAGES.search(words):
-        fix = "serve it with a larger --limit-mm-per-prompt"
-        return BadAnswer(f"{server} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}")
-    if status == 413:
-        return BadAnswer(f"{server} takes no request of this size ({label})")
-    if _BAD_IMAGE.search(words):
-        return BadAnswer(f"{server} cannot read an image ({label})")
-    return Refused(f"{server} refused the request ({label})")
+        label = f"HTTP {status}: {quoted}" if quoted else f"HTTP {status}"
+        if _TOO_LONG.search(words):
+            return BadAnswer(f"{name} has no room for the prompt ({label}); serve it with a larger --max-model-len")
+        if limit := _TOO_MANY_IMAGES.search(words):
+            fix = "serve it with a larger --limit-mm-per-prompt"
+            return BadAnswer(f"{name} takes fewer images per prompt, at most {limit[1]} ({label}); {fix}")
+        if status == 413:
+            return BadAnswer(f"{name} takes no request of this size ({label})")
+        if _BAD_IMAGE.search(words):
+            return BadAnswer(f"{name} cannot read an image ({label})")
+        return Refused(f"{name} refused the request ({label})")

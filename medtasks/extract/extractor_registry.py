@@ -16,7 +16,7 @@ Extract = Callable[[Any, Sample], Answer]
 E = TypeVar("E", bound=Extract)
 
 
-class Kind(enum.StrEnum):
+class AnswerKind(enum.StrEnum):
     """Type of an extractor, which determines the value and facts of its answers.
 
     The first argument of an extractor is the raw reply, ``None`` counting as empty, or for ``LIKELIHOODS`` the mean
@@ -38,7 +38,7 @@ class RegisteredExtractor:
     """An extractor with the facts that make its numbers reproducible: see :func:`extractor`."""
 
     name: str
-    kind: Kind
+    kind: AnswerKind
     version: int
     summary: str
     extract: Extract
@@ -48,7 +48,7 @@ REGISTERED: dict[str, RegisteredExtractor] = {}
 """Extractors of the modules that were imported; the first look-up imports them all."""
 
 
-def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Callable[[E], E]:
+def extractor(name: str, kind: AnswerKind, summary: str, *, version: int = 1) -> Callable[[E], E]:
     """Register a function under a unique name; raise the version when its answers change."""
 
     def register(extract: E) -> E:
@@ -62,22 +62,22 @@ def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Calla
 _MODULES = (
     *("published.mediconfusion_reference", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
     *("careful.robust_nli", "published.multimedeval", "published.vlmevalkit_choice", "careful.open_text"),
-    *("labels.chexbert_labels", "careful.robust_labels", "careful.listed_options", "careful.free_text"),
+    *("labels.labeler", "careful.robust_labels", "careful.listed_options", "careful.free_text"),
     *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
     *("published.medevalkit_vqa", "published.medvlthinker", "published.medxpertqa_authors", "likelihood"),
 )
-_CALLED: Mapping[Kind | None, str] = {
-    Kind.LABELS: "label rule",
-    Kind.OPEN: "rule for open questions",
-    Kind.CLOSED: "rule for closed questions",
-    Kind.REPORT: "rule for reports",
-    Kind.FREE_TEXT: "rule for free text",
-    Kind.KIT_QUESTION: "rule for closed and open questions",
-    Kind.LIKELIHOODS: "likelihood rule",
+_CALLED: Mapping[AnswerKind | None, str] = {
+    AnswerKind.LABELS: "label rule",
+    AnswerKind.OPEN: "rule for open questions",
+    AnswerKind.CLOSED: "rule for closed questions",
+    AnswerKind.REPORT: "rule for reports",
+    AnswerKind.FREE_TEXT: "rule for free text",
+    AnswerKind.KIT_QUESTION: "rule for closed and open questions",
+    AnswerKind.LIKELIHOODS: "likelihood rule",
 }
 
 
-def extractor_of(name: str, kind: Kind | None = None) -> RegisteredExtractor:
+def extractor_of(name: str, kind: AnswerKind | None = None) -> RegisteredExtractor:
     """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
     registered = extractors(kind)
     if name not in registered:
@@ -86,7 +86,7 @@ def extractor_of(name: str, kind: Kind | None = None) -> RegisteredExtractor:
 
 
 @cache
-def extractors(kind: Kind | None = None) -> Mapping[str, RegisteredExtractor]:
+def extractors(kind: AnswerKind | None = None) -> Mapping[str, RegisteredExtractor]:
     """Return the extractors of a kind, or of all kinds, by name."""
     modules = [importlib.import_module(f"medtasks.extract.{module}").__name__ for module in _MODULES]
     ordered = sorted(REGISTERED.values(), key=lambda registered: modules.index(registered.extract.__module__))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.agreement import agreements, weighted_kappa
+from medtasks.curate.review.reviewer_agreement import agreements, weighted_kappa
 from medtasks.curate.review.reviews import Judgement, Review, unjudged
 from medtasks.curate.study import StudyImage
 

@@ -1,6 +1,6 @@
 """Scoring continuations in the fastest way that gives the scores of generation, for any vision-language model.
 
-There are four ways to the logits in front of a continuation: behind a prefix that questions on one image share, behind
+There are four ways to the logits in front of a continuation: after a prefix that questions on one image share, after
 a prompt that options share, in one forward pass over prompt and continuation, or token by token as in generation.
 """
 
@@ -8,6 +8,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -16,12 +17,12 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 
+from ..base.adapter import MedicalAdapter
 from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, score, token_losses
 from ..base.generation import GenerationSettings, decoding_config
-from ..base.model import AdapterModel
-from ..prefix.cached_prefix import PrefixCache
-from ..prefix.sharing import Questions, score_by_question
-from .encoding import Prompt, ScoredPrompt
+from ..base.prefixes import PrefixCache
+from ..base.shared_scoring import Questions, score_by_question
+from .encoding import ProcessedPrompt, ScoredPrompt
 
 Inputs = Mapping[str, torch.Tensor]
 _CHECKED_ROWS = 4
@@ -43,7 +44,7 @@ class ContinuationScorer:
     The transformers model stays in the adapter's attributes, where the harness frees it.
     """
 
-    def __init__(self, adapter: AdapterModel) -> None:
+    def __init__(self, adapter: MedicalAdapter) -> None:
         self._adapter = adapter
         self._fits: dict[tuple[str, bool], bool] = {}
 
@@ -65,17 +66,26 @@ class ContinuationScorer:
 
     def whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score a batch without sharing anything."""
-        scores = None
-        if not any(cast(ScoredPrompt, item.sequence).closed for item in items):
-            own = [at for at, item in enumerate(items) if not cast(ScoredPrompt, item.sequence).merged]
-            scores = self._fitting("one pass", lambda: self._in_one_pass(items), items, own)
-        return scores or self._generating(items)
+        adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
+        if any(prompt.closed for prompt in prompts):
+            return self._generating(items)
+
+        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
+            inputs = adapter.model_inputs(batch)
+            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
+                if ids[-item.tokens :] != item.targets:
+                    raise ValueError("the processor does not put the continuation at the end")
+            return tail_logits(adapter.network, inputs, keep)
+
+        own = [at for at, prompt in enumerate(prompts) if not prompt.merged]
+        in_one_pass = partial(score, items, logits_of, adapter.pad_id, adapter.device)
+        return self._fitting("one pass", in_one_pass, items, own) or self._generating(items)
 
     def _fitting(
         self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
     ) -> list[Likelihood] | None:
         """Return the scores of a way if it is right for the model, which the places ``telling`` can tell."""
-        key = name, bool(cast(Prompt, items[0].sequence).images)
+        key = name, bool(cast(ProcessedPrompt, items[0].sequence).images)
         if not self._fits.get(key, True):
             return None
         if key in self._fits or not telling:
@@ -97,21 +107,13 @@ class ContinuationScorer:
         logger.log(level, "{}: scores with {} {}{}", type(network).__name__, name, reason, end)
         return scores if self._fits[key] else None
 
-    def _in_one_pass(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = self._adapter.scoring_inputs(batch)
-            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
-                if ids[-item.tokens :] != item.targets:
-                    raise ValueError("the processor does not put the continuation at the end")
-            return tail_logits(self._adapter.network, inputs, keep)
-
-        return score(items, logits_of, self._adapter.pad_id, self._adapter.device)
-
     def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
         adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
         contexts = pad_left([prompt.context for prompt in prompts], adapter.pad_id, adapter.device)
         targets = pad_right([prompt.targets for prompt in prompts], adapter.pad_id, adapter.device)
-        logits = forced_logits(adapter.network, adapter.model_inputs(contexts), targets, adapter.pad_id)
+        inputs = adapter.model_inputs(contexts)
+        inputs.pop("position_ids", None)  # transformers counts them itself
+        logits = forced_logits(adapter.network, inputs, targets, adapter.pad_id)
         losses, hits = token_losses(logits, targets)
         lengths = [len(prompt.targets) for prompt in prompts]
         return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]

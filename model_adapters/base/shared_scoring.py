@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..base.batching import (
+from .batching import (
     Continuation,
     Encoded,
     Likelihood,
@@ -17,9 +17,16 @@ from ..base.batching import (
     pad_right,
     token_losses,
 )
-from ..base.model import AdapterModel
-from .cached_prefix import PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
-from .cuts import Cuts, find_cuts
+from .prefixes import (
+    CausalModel,
+    Cuts,
+    PrefixCache,
+    find_cuts,
+    grows_plainly,
+    read_prefixes,
+    side_by_side,
+    suffixes_of,
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Questions:
     cuts: Mapping[int, Cuts]  # by question; those that are better read whole are left out
 
     @classmethod
-    def of(cls, items: Sequence[Continuation], model: AdapterModel) -> "Questions":
+    def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
         """Group a batch and find out where its prompts are cut."""
         places = group_by_prefix(items)
         options = [[items[place] for place in group] for group in places]
@@ -64,7 +71,7 @@ def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
 
 def score_by_question(
     questions: Questions,
-    model: AdapterModel,
+    model: CausalModel,
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     kept: PrefixCache,
 ) -> list[Likelihood]:
@@ -79,23 +86,23 @@ def score_by_question(
         scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
     if several:
         contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
-        read = _read(contexts, model, model.scoring_inputs(contexts))
+        read = _read(contexts, model, model.model_inputs(contexts))
         shift = model.position_shift(contexts).to(contexts.position_ids.device)
         placed = replace(contexts, position_ids=contexts.position_ids + shift)
         scored_after = _score_options([options[at] for at in several], replace(read, contexts=placed), model)
         scores |= zip(several, scored_after, strict=True)
     if cuts:
-        cut = cut_prompts(prompts, cuts, model, kept)
+        cut = read_prefixes(prompts, cuts, model, kept)
         suffix, whole = suffixes_of(cut, model)
         cache = side_by_side([row.prefix for row in cut])
-        read = _read(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
+        read = _read(whole, model, model.model_inputs(suffix, whole), past_key_values=cache)
         scores |= zip(cuts, _score_options([options[at] for at in cuts], read, model), strict=True)
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
     by_place = dict(itertools.chain.from_iterable(pairs))
     return [by_place[place] for place in range(len(by_place))]
 
 
-def _read(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
+def _read(contexts: PaddedBatch, model: CausalModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
     """Read prompts, all in one batch, or what follows their cached prefixes."""
     # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
     output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
@@ -103,7 +110,7 @@ def _read(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **
 
 
 def _score_options(
-    questions: Sequence[Sequence[Continuation]], read: Prefill, model: AdapterModel
+    questions: Sequence[Sequence[Continuation]], read: Prefill, model: CausalModel
 ) -> list[list[Likelihood]]:
     """Score the options of several questions on the prefill of their prompts.
 
@@ -127,7 +134,7 @@ def _score_options(
 
 
 def _score_later(
-    ids: torch.Tensor, lengths: torch.Tensor, owners: torch.Tensor, read: Prefill, model: AdapterModel
+    ids: torch.Tensor, lengths: torch.Tensor, owners: torch.Tensor, read: Prefill, model: CausalModel
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Score the second and later tokens of options, shape (options, longest option - 1); ``read`` is used up."""
     read.cache.batch_select_indices(owners)  # on the CPU: a model with a device map lies on several devices
@@ -135,10 +142,9 @@ def _score_later(
     steps = torch.arange(ids.shape[1] - 1)
     # Where an option ends, its last token is not fed: it predicts nothing that is scored.
     real = (lengths[:, None] - 1 > steps).to(own.attention_mask)
-    inputs = {
-        "attention_mask": torch.cat([own.attention_mask, real], dim=-1),
-        "position_ids": own.position_ids[:, -1:] + 1 + steps.to(model.device),
-        **model.continuation_inputs(ids[:, :-1], own),
-    }
+    mask = torch.cat([own.attention_mask, real], dim=-1)
+    positions = own.position_ids[:, -1:] + 1 + steps.to(model.device)
+    fed = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
+    inputs = model.model_inputs(fed, own)
     logits = model.language_model(**inputs, past_key_values=read.cache, use_cache=True).logits
     return token_losses(logits, ids[:, 1:])

@@ -11,10 +11,10 @@ from medtasks.errors import MedTasksError
 
 from ..base.batching import Likelihood
 from .answers import Conversation, MissingField, NextToken
-from .arguments import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
-from .client import BadAnswer, Refused
 from .prompts import ServedPrompt
 from .routes import Boundary, BoundaryBroken, Ids, OpenTurn, Route, TokenIds, remedy
+from .server_arguments import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
+from .server_client import BadAnswer, Refused
 
 _MOST_IDS = 128  # of logprob_token_ids in one request
 _TAIL = 4  # ids before an option that decide about its own
@@ -35,9 +35,9 @@ class LikelihoodsMissing(MedTasksError):
 class OptionScorer:
     """Scores the options of questions.
 
-    Three ways: all first tokens of the options in one request, where every option is one token; token by token behind
+    Three ways: all first tokens of the options in one request, where every option is one token; token by token after
     the cached question, where that is shorter; and one request per option, which reads the question anew. The first
-    question is scored by the last of them, which proves where the answer begins, and each other way once beside it.
+    question is scored by the last of them, which proves where the answer begins, and each other way once next to it.
     """
 
     def __init__(self, chat: OpenTurn, by_ids: TokenIds, arguments: VlmServerArguments, server: str) -> None:
@@ -48,7 +48,7 @@ class OptionScorer:
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
         self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
         self._tokenizes = True  # whether the server tells the ids of a text
-        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
+        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
         self.blame = ""  # what the chat template does, for which options are sent as token ids
@@ -63,11 +63,25 @@ class OptionScorer:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
-        return await self._scores(prompt, options)
+        context = None
+        may_step = self._way != PROMPT_LOGPROBS and self._step_is_right is not False
+        known = {option: ids for option in options if (ids := self._ids.get((self._tail, option)))}
+        if may_step and known.keys() == set(options) and all(len(ids) == 1 for ids in known.values()):
+            context, scored = await self._letters(prompt, known)
+            if scored is not None:
+                return [scored[option] for option in options]
+            may_step = self._step_is_right is not False
+        context = context or await self._route.conversation(prompt)
+        # Whether stepping could be cheaper even if each option had two tokens.
+        may_pay = _STEP_TOKENS * (len(options) + 1) < len(options) * len(context.ids)
+        may_step = may_step and (may_pay or self._way == TOKEN_BY_TOKEN)
+        scored = await self._stepped(prompt, context, options) if may_step else {}
+        left = [option for option in dict.fromkeys(options) if option not in scored]
+        return await self._scored_whole(prompt, context, left, options, scored)
 
     @property
     def boundary(self) -> Boundary:
-        """What is done to an option that is sent as text so that it stands right behind the question."""
+        """Change to an option sent as text, so that it follows the question directly."""
         return self._chat.boundary
 
     # ---- the first question ----
@@ -85,9 +99,7 @@ class OptionScorer:
             ) from None
         self._tail, self._proven = context.ids[-_TAIL:], True
         others = [option for option in dict.fromkeys(options) if option != shown]
-        outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in others))
-        by_option = {shown: self._noted(context, shown, first), **dict(zip(others, outcomes, strict=True))}
-        return [by_option[option] for option in options]
+        return await self._scored_whole(prompt, context, others, options, {shown: self._noted(context, shown, first)})
 
     async def _proven_score(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         try:
@@ -115,25 +127,19 @@ class OptionScorer:
         self._route, self.blame = self._by_ids, blame
         return scored
 
-    # ---- every question ----
+    # ---- one request per option ----
 
-    async def _scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
-        context = None
-        may_step = self._way != PROMPT_LOGPROBS and self._step_is_right is not False
-        known = {option: ids for option in options if (ids := self._ids.get((self._tail, option)))}
-        if may_step and known.keys() == set(options) and all(len(ids) == 1 for ids in known.values()):
-            context, scored = await self._letters(prompt, known)
-            if scored is not None:
-                return [scored[option] for option in options]
-            may_step = self._step_is_right is not False
-        context = context or await self._route.conversation(prompt)
-        # Whether stepping could be cheaper even if each option had two tokens.
-        may_pay = _STEP_TOKENS * (len(options) + 1) < len(options) * len(context.ids)
-        may_step = may_step and (may_pay or self._way == TOKEN_BY_TOKEN)
-        scored = await self._stepped(prompt, context, options) if may_step else {}
-        left = [option for option in dict.fromkeys(options) if option not in scored]
+    async def _scored_whole(
+        self,
+        prompt: ServedPrompt,
+        context: Conversation,
+        left: Sequence[str],
+        options: Sequence[str],
+        scored: Mapping[str, Outcome],
+    ) -> list[Outcome]:
+        """Score the options that are left, and return the outcomes of all of them."""
         outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in left))
-        by_option: dict[str, Outcome] = {**scored, **dict(zip(left, outcomes, strict=True))}
+        by_option = {**scored, **dict(zip(left, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
     async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
@@ -184,9 +190,18 @@ class OptionScorer:
             return {}
         if max(map(len, wanted.values())) > _MOST_IDS:
             return {}
-        steps = await asyncio.gather(
-            *(self._step(prompt, context, asked[before], before, sorted(wanted[before])) for before in wanted)
-        )
+
+        async def step(before: Ids) -> NextToken | BadAnswer:
+            tokens = sorted(wanted[before])
+            try:
+                if before:
+                    return await self._route.next_tokens(prompt, context, asked[before], before, tokens)
+                again, next_token = await self._route.first_tokens(prompt, tokens)
+            except BadAnswer as error:
+                return error
+            return next_token if again == context else BadAnswer("the server rendered the same question in two ways")
+
+        steps = await asyncio.gather(*map(step, wanted))
         found = {before: step for before, step in zip(wanted, steps, strict=True) if isinstance(step, NextToken)}
         for lacking in (step for step in steps if isinstance(step, MissingField | Refused)):
             self._give_up_steps(str(lacking))
@@ -197,19 +212,8 @@ class OptionScorer:
         }
         return await self._compared(prompt, context, scored, TOKEN_BY_TOKEN)
 
-    async def _step(
-        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
-    ) -> NextToken | BadAnswer:
-        try:
-            if before:
-                return await self._route.next_tokens(prompt, context, option, before, wanted)
-            again, found = await self._route.first_tokens(prompt, wanted)
-        except BadAnswer as error:
-            return error
-        return found if again == context else BadAnswer("the server rendered the same question in two ways")
-
     async def _option_ids(self, context: Conversation, options: Sequence[str]) -> dict[str, Ids]:
-        """Return the ids of options behind a question, of those that do not merge with it."""
+        """Return the ids of options after a question, of those that do not merge with it."""
         tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
         missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
         if missing and context.text is not None and self._tokenizes:
