@@ -180,24 +180,18 @@ def _metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
-    if task.family.kind is AnswerKind.CLOSED:
-        scores = _guessed(task, documents)
+    scores: dict[str, dict[str, float]] = {}
+    if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
+        accuracies = [one for one in task.metrics if isinstance(one, Metric) and one.name.startswith("acc")]
+        for name, row in task.rows.items():
+            replies = [
+                Reply(losses=(0.0,) * max(1, len(Sample(one).options))) if task.compares_likelihoods else Reply(text="")
+                for one in documents
+            ]
+            guesses = [{**one, "correct": one["random_choice"]} for one in scores_of(task, row, documents, replies)]
+            scores[name] = {metric: one.value for metric, one in evaluate(accuracies, guesses).items()}
     else:
         expected = task.family.expected_by_chance([Sample(document) for document in documents])
         known = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
         scores = {name: dict(known) for name in task.rows}
     return [Baseline(*_RANDOM, scores)] if any(scores.values()) else []
-
-
-def _guessed(task: TaskFile, documents: Documents) -> dict[str, dict[str, float]]:
-    """Return the accuracies of MedHEval's closed questions with the chance of guessing right for each right answer."""
-    accuracies = [one for one in task.metrics if isinstance(one, Metric) and one.name.startswith("acc")]
-    found = {}
-    for name, row in task.rows.items():
-        replies = [
-            Reply(losses=(0.0,) * max(1, len(Sample(one).options))) if task.compares_likelihoods else Reply(text="")
-            for one in documents
-        ]
-        guesses = [{**one, "correct": one["random_choice"]} for one in scores_of(task, row, documents, replies)]
-        found[name] = {metric: one.value for metric, one in evaluate(accuracies, guesses).items()}
-    return found

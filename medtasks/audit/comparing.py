@@ -14,7 +14,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from medtasks.audit.agreement import Agreement, Overlap, agreement
+from medtasks.audit.run_agreement import Agreement, Overlap, agreement
 from medtasks.audit.same_questions import check_same_task, prompt_warnings
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.privacy import hidden_id

@@ -16,7 +16,7 @@ from medtasks.audit.comparing import (
     run_values,
 )
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
-from medtasks.audit.report.reading.differences import compare_with
+from medtasks.audit.report.differences import compare_with
 from medtasks.audit.scoring import score_replies
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents

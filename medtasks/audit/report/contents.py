@@ -326,10 +326,7 @@ _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
 
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
-    """Return a report as JSON types: undefined numbers become None, files of pictures are left out.
-
-    What a :attr:`~medtasks.audit.report.contents.TaskReport.withheld` section keeps back is not in here either.
-    """
+    """Return a report as JSON types, without files of pictures and what a ``withheld`` section keeps back."""
     return {"schema_version": 1, **as_json(report)}
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from medtasks.audit.report.audit_items import as_logged
+from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
-from medtasks.audit.report.reading.audit_items import as_logged
-from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns

@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.audit.doctor.findings import Finding, State, findings_of, of_error
+from medtasks.audit.doctor.check_results import Finding, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
 from .conftest import only
@@ -21,7 +21,7 @@ def test_failing_check_keeps_what_it_found_and_quotes_nothing(error):
     assert first == FIRST
     assert (last.area, last.name, last.state) == ("tasks", "second", State.PROBLEM)
     assert type(error).__name__ in last.found
-    assert "test_findings.py" in last.found
+    assert "test_check_results.py" in last.found
     assert "canary" not in last.found + last.fix
     assert last.fix
 

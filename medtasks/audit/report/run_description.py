@@ -4,7 +4,7 @@ import shlex
 from datetime import datetime
 from typing import Any
 
-from medtasks.audit.report.words import moment
+from medtasks.audit.report.wording import moment
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import Run

@@ -4,13 +4,14 @@ The page holds how many questions have which values of the columns that ``medtas
 else of a question: no text, no image, no id.
 """
 
+import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.page.writing import json_in_html, own_text, rendered, write_whole
+from medtasks.audit.report.page import json_in_html, own_text, rendered, write_whole
 from medtasks.data.selecting import resolved, selectable, values
 from medtasks.errors import MedTasksError
 
@@ -41,7 +42,10 @@ def tree_data(
     columns = [column for column in COLUMNS if column in found]
     if not columns:
         raise MedTasksError(f"no column groups the questions of '{dataset}', so there is no tree and nothing to select")
-    places = [{value: place for place, value in enumerate(sorted(found[column], key=_sorted_by))} for column in columns]
+    places = [
+        {value: place for place, value in enumerate(sorted(found[column], key=lambda value: (value.casefold(), value)))}
+        for column in columns
+    ]
     return {
         "dataset": dataset,
         "questions": len(documents),
@@ -91,25 +95,19 @@ def write_tree_page(
     write_whole(path, page, "--out")
 
 
-def _sorted_by(value: str) -> tuple[str, str]:
-    return value.casefold(), value
-
-
 def _says(column: str, known: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool) -> dict[str, list[int]]:
     """Return the places of values that the command line takes for others, too, or cannot say, with what it takes."""
     plain = Counter(value.strip().casefold() for value in known)
     odd = [value for value in known if value != value.strip() or plain[value.strip().casefold()] > 1]
-    says = {value: sorted(known[one] for one in _taken(column, value, counts)) for value in odd}
+    says: dict[str, list[int]] = {}
+    for value in odd:
+        taken: set[str] = set()
+        with contextlib.suppress(MedTasksError):
+            taken = resolved(column, [value], {column: counts})
+        says[value] = sorted(known[one] for one in taken)
     if by_where and "" in known:
         says[""] = []
-    return {str(known[value]): taken for value, taken in says.items() if taken != [known[value]]}
-
-
-def _taken(column: str, value: str, counts: Mapping[str, int]) -> set[str]:
-    try:
-        return resolved(column, [value], {column: counts})
-    except MedTasksError:
-        return set()
+    return {str(known[value]): places for value, places in says.items() if places != [known[value]]}
 
 
 def _units(

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.report import report_tables, rows, task_tables, words
-from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
-from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
+from medtasks.audit.report import report_tables, rows, task_tables, wording
+from medtasks.audit.report.contents import RunReport, TaskReport, as_json
 from medtasks.audit.report.rows import anchor
-from medtasks.audit.report.words import REASONS
+from medtasks.audit.report.thumbnails import Thumbnails, thumbnails
+from medtasks.audit.report.wording import REASONS
 from medtasks.data.images.decoding import Decoding
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
@@ -25,10 +25,10 @@ from medtasks.home import written_whole
 
 _TEMPLATES = "templates"
 _FILTERS = (
-    words.number,
-    words.count,
-    words.counted,
-    words.moment,
+    wording.number,
+    wording.count,
+    wording.counted,
+    wording.moment,
     rows.anchor,
 )
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -58,7 +58,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         tables=rows,
         report_tables=report_tables,
         task_tables=task_tables,
-        words=words,
+        wording=wording,
     )
     write_whole(path, page)
 
@@ -163,7 +163,17 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
         "pictures": [*shown, [0, 0, "its file is missing"]],
         "side": images.side,
         "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
-        "tasks": [_task(task) for task in report.tasks],
+        "tasks": [
+            {
+                "name": task.name,
+                "anchor": anchor(task.name),
+                "withheld": task.withheld,
+                "sample": task.sample_data,
+                "rules": [rule.name for rule in task.rules],
+                "columns": _columns(task),
+            }
+            for task in report.tasks
+        ],
         "items": items,
     }
 
@@ -176,17 +186,6 @@ class _Numbered(dict[str, int]):
         return self[text]
 
 
-def _task(task: TaskReport) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "anchor": anchor(task.name),
-        "withheld": task.withheld,
-        "sample": task.sample_data,
-        "rules": [rule.name for rule in task.rules],
-        "columns": _columns(task),
-    }
-
-
 def _columns(task: TaskReport) -> list[str]:
     return list(dict.fromkeys(column for item in task.items for column in item.groups))
 
@@ -197,7 +196,7 @@ def _items(
     rules, columns = [rule.name for rule in task.rules], _columns(task)
     pictures = {key: position.get(file, len(position)) for key, file in task.pictures.items()}
     for item in task.items:
-        found = {
+        found: dict[str, Any] = {
             "t": number,
             "id": item.doc_id,
             "u": item.unit,
@@ -205,20 +204,18 @@ def _items(
             "a": [_answer(item.answers.get(rule), item.options) for rule in rules],
             "g": [list(item.groups.get(column, ())) for column in columns],
         }
-        yield found if task.withheld else found | _texts(item, texts, pictures, len(position))
-
-
-def _texts(item: Item, texts: Mapping[str, int], pictures: Mapping[str, int], without_file: int) -> dict[str, Any]:
-    return {
-        "i": [pictures.get(key, without_file) for key in item.images],
-        "q": texts[item.question],
-        "o": [texts[option] for option in item.options],
-        "p": texts[item.prompt],
-        "k": item.key,
-        "c": named_options(item.key, item.options),
-        "r": texts[item.reply],
-        "f": list(item.facts),
-    }
+        if not task.withheld:
+            found |= {
+                "i": [pictures.get(key, len(position)) for key in item.images],
+                "q": texts[item.question],
+                "o": [texts[option] for option in item.options],
+                "p": texts[item.prompt],
+                "k": item.key,
+                "c": named_options(item.key, item.options),
+                "r": texts[item.reply],
+                "f": list(item.facts),
+            }
+        yield found
 
 
 def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from medtasks.audit.report.tree import COLUMNS, tree_data, write_tree_page
+from medtasks.audit.report.selection_tree import COLUMNS, tree_data, write_tree_page
 from medtasks.data.selecting import SELECTABLE, choose, selectable
 from medtasks.errors import MedTasksError
 

@@ -121,13 +121,10 @@ def _seen(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
         return None, Thumbnail("", remark="the file cannot be read as a picture")
     # A draft of a JPEG has at least these sides already.
     seen.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
-    return _grey_if_it_is(seen.pixels), Thumbnail("", *seen.size, "; ".join(seen.conversions))
-
-
-def _grey_if_it_is(image: Image.Image) -> Image.Image:
-    """Return an image without colours in a third of the bytes."""
-    red, *others = (band.tobytes() for band in image.split())
-    return image.getchannel("R") if all(band == red for band in others) else image
+    red, *others = (band.tobytes() for band in seen.pixels.split())
+    is_grey = all(band == red for band in others)  # which takes a third of the bytes
+    image = seen.pixels.getchannel("R") if is_grey else seen.pixels
+    return image, Thumbnail("", *seen.size, "; ".join(seen.conversions))
 
 
 def _uri(image: Image.Image, side: int) -> str:

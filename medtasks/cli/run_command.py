@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from medtasks.audit.recording import RunRecording, first_manifest
-from medtasks.cli.output import out, say, show
+from medtasks.cli.output import MaxFailed, out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.lmms.kept_replies import KEPT_VARIABLE, earlier_run
@@ -29,9 +29,6 @@ from medtasks.tasks.task_files import included_option, including
 
 Launcher = Annotated[
     str, typer.Option(help="Command that starts several processes, such as 'accelerate launch --num_processes 4'.")
-]
-MaxFailed = Annotated[
-    str, typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply.")
 ]
 Part = Annotated[
     str,

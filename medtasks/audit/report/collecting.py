@@ -11,15 +11,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.audit.doctor.weights import fetch_command
+from medtasks.audit.doctor.metric_weights import fetch_command
+from medtasks.audit.report.audit_items import audit_items, picture_files
 from medtasks.audit.report.contents import Baseline, RuleScores, RunReport, TaskReport
+from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of
 from medtasks.audit.report.published import published_of, published_scores
-from medtasks.audit.report.reading.audit_items import audit_items, picture_files
-from medtasks.audit.report.reading.differences import corrected_gains, gains_over
-from medtasks.audit.report.reading.recorded import NOT_COMPUTED, recorded_values, rule_reports
-from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
-from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task, score_command_of
-from medtasks.audit.report.reading.thinking import thinking_of
+from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
+from medtasks.audit.report.task_reading import (
+    NOT_COMPUTED,
+    TaskReading,
+    given_replies,
+    read_task,
+    recorded_values,
+    rule_reports,
+    score_command_of,
+)
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
@@ -55,22 +61,21 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
     names both and the recorded ones stand. Nothing here loads a model or asks a judge.
     """
     sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
+    own = set(published_of(run.published_as))
+    reports = [
+        replace(one, published=tuple(replace(score, same_model=(one.name, score) in own) for score in one.published))
+        for one in finished(sections)
+    ]
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
         created=_now(),
         run_at=run.made,
         facts=facts(run),
-        tasks=tuple(_marked(one, run.published_as) for one in finished(sections)),
+        tasks=tuple(reports),
         missing=missing_tasks(run),
         notes=(*run_notes(run), *(note for one in sections for note in one.notes)),
     )
-
-
-def _marked(report: TaskReport, published_as: Mapping[str, str]) -> TaskReport:
-    """Return a report in which published results of the run's own model say so."""
-    own = {score for task, score in published_of(published_as) if task == report.name} if report.published else set()
-    return replace(report, published=tuple(replace(one, same_model=one in own) for one in report.published))
 
 
 def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
@@ -114,10 +119,43 @@ def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProx
 
 def reading_section(reading: TaskReading) -> Section:
     """Return the section of one of our tasks, its gains over sanity variants not included."""
-    rules, notes = rule_reports(reading.recorded, reading.task, reading.computed)
+    task, recorded = reading.task, reading.recorded
+    rules, notes = rule_reports(recorded, task, reading.computed)
     if reading.samples.damaged:
-        notes = [f"{reading.task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
-    return Section(_report(reading, rules), reading, notes)
+        notes = [f"{task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
+    answered = recorded.asked or len(reading.samples.answered)
+    documents = recorded.documents or len(reading.documents)
+    config = task_config(task.name)
+    metadata = mapping_in(config, "metadata")
+    baselines, calibration, lacking = _beside(reading)
+    report = TaskReport(
+        name=task.name,
+        describes=task.description,
+        protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
+        dataset=task.dataset or "",
+        access=access_of_task(task, reading.documents),
+        # Where no data are recorded, those that the replies were matched to.
+        **_facts_of({**reading.data, **recorded.data}),
+        decoding=_decoding(config),
+        withheld=reading.withheld,
+        documents=documents,
+        answered=answered,
+        rules=rules,
+        metrics=_declared(task),
+        baselines=baselines,
+        published=published_scores(task.name) if task.is_shipped else (),
+        calibration=calibration,
+        items=audit_items(reading),
+        pictures=picture_files(reading),
+        missing=(
+            *_not_asked(answered, documents),
+            *_not_recorded(reading, rules),
+            *reading.missing,
+            *lacking,
+            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.report.few_clusters),
+        ),
+    )
+    return Section(report, reading, notes)
 
 
 def _foreign(recorded: TaskRun, cause: str = "") -> Section:
@@ -169,42 +207,6 @@ def _group(recorded: TaskRun, task: TaskFile) -> Section:
         missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
     )
     return Section(report, members=members)
-
-
-def _report(reading: TaskReading, rules: tuple[RuleScores, ...]) -> TaskReport:
-    task, recorded = reading.task, reading.recorded
-    answered = recorded.asked or len(reading.samples.answered)
-    documents = recorded.documents or len(reading.documents)
-    config = task_config(task.name)
-    metadata = mapping_in(config, "metadata")
-    baselines, calibration, lacking = _beside(reading)
-    return TaskReport(
-        name=task.name,
-        describes=task.description,
-        protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
-        dataset=task.dataset or "",
-        access=access_of_task(task, reading.documents),
-        # Where no data are recorded, those that the replies were matched to.
-        **_facts_of({**reading.data, **recorded.data}),
-        decoding=_decoding(config),
-        withheld=reading.withheld,
-        documents=documents,
-        answered=answered,
-        rules=rules,
-        metrics=_declared(task),
-        baselines=baselines,
-        published=published_scores(task.name) if task.is_shipped else (),
-        calibration=calibration,
-        items=audit_items(reading),
-        pictures=picture_files(reading),
-        missing=(
-            *_not_asked(answered, documents),
-            *_not_recorded(reading, rules),
-            *reading.missing,
-            *lacking,
-            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.report.few_clusters),
-        ),
-    )
 
 
 def _declared(task: TaskFile) -> dict[str, Declaration]:

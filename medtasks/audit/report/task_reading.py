@@ -1,26 +1,26 @@
-"""What one task of a run left behind: its questions, its replies, and the scores that follow from them.
+"""Record of one task of a run: its questions and replies, and its scores next to those that follow from the replies.
 
-A samples file is read as far as it can be read: a report says what is missing, and does not stop.
+Scores are computed again from the replies, or from the scores that a run recorded. What would load a model, ask a judge
+or write a file is never computed again. A samples file is read as far as it can be read: a report says what is missing,
+and does not stop.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medtasks.audit.report.reading.recorded import (
-    Computed,
-    compute,
-    of_scores,
-    recorded_values,
-    scores_by_id,
-    without_metrics,
-)
+from medtasks.audit.error_classes import count_kinds, wrong_answers
+from medtasks.audit.groups import with_interval
+from medtasks.audit.report.contents import RuleScores, Score
+from medtasks.audit.scoring import Documents, Replies, count_reasons, rows_of, rule_scores
 from medtasks.data.catalogue import Access
-from medtasks.errors import MedTasksError
-from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
-from medtasks.metrics.metric import CorpusMetric, Score
+from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
+from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
 from medtasks.runs.sample_lines import Samples, read_samples
@@ -28,6 +28,142 @@ from medtasks.runs.saved_replies import replies_folder
 from medtasks.tasks.documents import access_of_task, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option
+
+NOT_DEFINED = "It is not defined for these replies: none of them counts for it."
+NOT_COMPUTED = "It was not computed in the run."
+_ERROR = "_stderr"
+_BYPASS = "bypass"  # what the harness writes with --predict_only
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Scores of one rule, computed from the replies."""
+
+    samples: Mapping[str, SampleScore]  # what the task's family made of each reply, by document id
+    report: RuleScores  # what follows from them, without the rule's name in the task and what it does
+
+
+def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
+    """Score replies to a task whose scores follow from replies alone, by name of the row."""
+    computed = {}
+    for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
+        scores = list(by_id.values())
+        wrong = () if task.family.paired else wrong_answers(task, documents, scores, replies)
+        report = rule_scores(task, rule, scores, documents)
+        computed[name] = Computed(by_id, replace(report, wrong_kinds=count_kinds(wrong)))
+    return computed
+
+
+def scores_by_id(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> dict[str, tuple[str, dict[str, SampleScore]]]:
+    """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
+    ids = [str(document["doc_id"]) for document in documents]
+    rows = rows_of(task, documents, replies)
+    return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
+
+
+def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
+    """Return how many replies were ok, ambiguous, refused, ..., the most frequent first, and nothing else."""
+    return Computed(by_id, RuleScores("", rule, "", (), count_reasons(by_id.values())))
+
+
+def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], columns: Documents) -> Computed:
+    """Return the results of :func:`~medtasks.audit.scoring.rule_scores` with the samples' scores by document id."""
+    return Computed(by_id, rule_scores(task, rule, list(by_id.values()), columns))
+
+
+def recorded_values(task: TaskRun) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the numbers of a row of the results file; what the harness itself adds to a metric is left out."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for key, value in task.scores.items():
+        metric, _, name = key.rpartition(",")
+        if not metric or _ERROR in metric or metric == _BYPASS or not _is_number(value):
+            continue
+        error: Any = task.scores.get(f"{metric}{_ERROR},{name}")
+        found.setdefault(name, {})[metric] = (value, float(error) if _is_number(error) else math.nan)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def rule_reports(
+    recorded: TaskRun, task: TaskFile | None, computed: Mapping[str, Computed]
+) -> tuple[tuple[RuleScores, ...], list[str]]:
+    """Return the scores of a task (None: it is not ours) under each of its rules, and sentences on what does not agree.
+
+    Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
+    """
+    values = recorded_values(recorded)
+    notes: list[str] = []
+    reports = []
+    for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
+        if name not in values and name not in computed:
+            continue
+        rule, describes = _rule(recorded, task, name)
+        again = (computed.get(name) or without_metrics(rule, {})).report
+        row = values.get(name, {})
+        scores = tuple(_scores(recorded, task, row, again))
+        known = again.failures
+        undefined = {
+            one.metric: known.get(one.metric) or (NOT_DEFINED if task is None or task.is_computed else NOT_COMPUTED)
+            for one in scores
+            if math.isnan(one.value)
+        }
+        notes += [
+            f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
+            f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
+            for one in again.scores
+            if one.metric in row and not _agrees(row[one.metric], one)
+        ]
+        reports.append(replace(again, name=name, describes=describes, scores=scores, failures=undefined))
+    return tuple(reports), notes
+
+
+def _rule(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
+    """Return the rule that the run names, whose version it does not tell, else the task's; and what it does."""
+    row = task.rows.get(name) if task else None
+    own = row and row.extractor
+    rule = recorded.rules.get(name) or own or ""
+    shown = task.versioned_rule(row) if task and row and own and not recorded.rules else rule
+    try:
+        return shown, extractor_of(rule).summary
+    except UnknownName:
+        return shown, ""
+
+
+def _scores(
+    recorded: TaskRun, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleScores
+) -> Iterator[Score]:
+    """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
+    computed = {one.metric: one for one in again.scores}
+    own = {one.name: one for one in task.metrics} if task else {}
+    for metric in dict.fromkeys([*own, *values, *computed]):
+        known = computed.get(metric)
+        if known is not None and (metric not in values or _agrees(values[metric], known)):
+            yield known
+        elif metric in values:
+            declared = own.get(metric) or undeclared(metric, recorded.higher_is_better.get(metric))
+            yield with_interval(declared, Estimate(*values[metric]))
+
+
+def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
+    value, error = recorded
+    return _same(value, computed.value) and (
+        computed.by_construction or math.isnan(error) or _same(error, computed.error)
+    )
+
+
+def _same(first: float, second: float) -> bool:
+    return (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=_SAME, abs_tol=_SAME)
+
+
+def _number(value: float, error: float) -> str:
+    return f"{value:.12g}" if math.isnan(error) else f"{value:.12g} (standard error {error:.12g})"
+
 
 Document = Mapping[str, Any]
 
@@ -155,12 +291,18 @@ def _is_read(task: TaskFile) -> bool:
 
 
 def _read_replies(found: TaskReading) -> None:
+    """Score replies; reports without metrics that may load models, but for the task's main one if it loads none."""
     replies = found.samples.replies
     known = [one for one in found.documents if one["doc_id"] in replies]
     if known and found.task.is_computed:
         found.computed = compute(found.task, known, replies)
     elif known:
-        _read_reports(found, known)
+        main, rows = found.task.metrics[0], scores_by_id(found.task, known, replies)
+        found.computed = {name: without_metrics(rule, by_id) for name, (rule, by_id) in rows.items()}
+        if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
+            for name, (_, by_id) in rows.items():
+                scored = text_values(main, list(by_id.values()))
+                found.values[name] = {str(score["sample"]): value for score, value in scored}
 
 
 def _from_scores(found: TaskReading) -> dict[str, Computed]:
@@ -179,22 +321,11 @@ def _from_scores(found: TaskReading) -> dict[str, Computed]:
     return result
 
 
-def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, Score]) -> Computed:
+def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, SampleScore]) -> Computed:
     """Return what follows from recorded scores; without documents they are grouped by what the scores hold."""
     if task.family.scores_suffice:
         return of_scores(task, rule, by_id, documents or list(by_id.values()))
     return without_metrics(rule, by_id)
-
-
-def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
-    """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
-    main = found.task.metrics[0]
-    rows = scores_by_id(found.task, documents, found.samples.replies)
-    found.computed = {name: without_metrics(rule, by_id) for name, (rule, by_id) in rows.items()}
-    if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
-        for name, (_, by_id) in rows.items():
-            scored = text_values(main, list(by_id.values()))
-            found.values[name] = {str(score["sample"]): value for score, value in scored}
 
 
 def _later(found: TaskReading, cause: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from medtasks.audit.error_classes import image_names, own_columns
 from medtasks.audit.report.contents import Item
-from medtasks.audit.report.reading.task_reading import Document, TaskReading
+from medtasks.audit.report.task_reading import Document, TaskReading
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
@@ -25,6 +25,7 @@ from medtasks.tasks.task_file import TaskFile
 _AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
 _MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
 _NO_REPLY = Reply()
+_TEXTS = ("context", "indication", "details", "hint", "question")  # besides the options, in the order of prompts
 
 
 def audit_items(reading: TaskReading) -> tuple[Item, ...]:
@@ -58,7 +59,7 @@ def _item(reading: TaskReading, document: Document, columns: Sequence[str]) -> I
         doc_id=doc_id,
         unit=_unit(document),
         images=_image_keys(reading.task, document),
-        question=_question(document),
+        question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
         options=tuple(document.get("options") or ()),
         prompt=reading.samples.prompts.get(doc_id, ""),
         key=reading.task.family.target_text(Sample(document)),
@@ -104,12 +105,6 @@ def as_logged(answer: ReadAnswer) -> ReadAnswer:
     """Return an answer without its value, if that is more than letters and numbers of options."""
     parts = [] if answer.value is None else answer.value.split(", ")
     return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
-
-
-def _question(document: Document) -> str:
-    """Return all texts that the model was told besides the options, in the order of its prompt."""
-    told = ("context", "indication", "details", "hint", "question")
-    return "\n\n".join(str(document[name]) for name in told if document.get(name))
 
 
 def _unit(document: Document) -> str:

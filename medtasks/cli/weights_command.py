@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.cli.output import say, say_columns
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 from medtasks.metrics.weights import WEIGHTS, fetch, weights_info, weights_path

@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report import words
-from medtasks.audit.report.page.thumbnails import Thumbnail, thumbnails
-from medtasks.audit.report.page.writing import rendered, write_whole
-from medtasks.audit.report.words import count, counted, part_of
+from medtasks.audit.report import wording
+from medtasks.audit.report.page import rendered, write_whole
+from medtasks.audit.report.thumbnails import Thumbnail, thumbnails
+from medtasks.audit.report.wording import count, counted, part_of
 from medtasks.audit.tables import Table, number_table
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.duplicates.image_copies import Concern, CopyKind, DistinctImage, DuplicatePair, Duplicates
@@ -240,7 +240,7 @@ def write_duplicates_page(
         within=cards[0],
         outside=cards[1],
         not_compared=not_compared(contents),
-        words=words,
+        wording=wording,
         counts=duplicate_tables(contents),
         kinds=[str(kind) for kind in CopyKind],
         concerns=[str(concern) for concern in Concern],

@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from medtasks.audit.doctor.findings import WEIGHTS as AREA
-from medtasks.audit.doctor.findings import Finding, State, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import WEIGHTS as AREA
+from medtasks.audit.doctor.check_results import Finding, Scope, State, of_error
 from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER
 from medtasks.metrics.model_settings import ModelSettings
@@ -26,7 +25,11 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
     missing = {name: error for name in known if (error := weights_trouble(name))}
     if scope.chosen:
         for name in known:
-            yield _missing(name, missing[name]) if name in missing else AREA.ok(name, f"{name} is here")
+            if name in missing:
+                lacking = of_error(AREA, name, State.WARNING, missing[name])
+                yield replace(lacking, fix=f"medtasks weights fetch {name}")
+            else:
+                yield AREA.ok(name, f"{name} is here")
         return
     found = f"{len(known) - len(missing)} of {len(known)} sets of weights are here"
     if missing:
@@ -53,10 +56,6 @@ def _needed(scope: Scope) -> list[str]:
     if any(metric.wordnet for metric in scope.metrics):
         names.append(WORDNET)
     return list(dict.fromkeys(names))
-
-
-def _missing(name: str, error: MedTasksError) -> Finding:
-    return replace(of_error(AREA, name, State.WARNING, error), fix=f"medtasks weights fetch {name}")
 
 
 def fetch_command(metrics: Iterable[str]) -> str:
