@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from scipy import ndimage
 
-from medtasks.data.duplicates import perceptual_hash as ph
+from medtasks.data.duplicates import image_hashes as ph
 from medtasks.data.sources import synthetic_images
 
 SIZE, TINY = 224, 28

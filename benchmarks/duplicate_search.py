@@ -18,8 +18,7 @@ import numpy as np
 from imagehash import ImageHash
 from PIL import Image
 
-from medtasks.data.duplicates.image_files import hash_images
-from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE, close_pairs
+from medtasks.data.duplicates.image_hashes import BITS, DISTANCE, close_pairs, hash_images
 from medtasks.home import HOME_VARIABLE
 
 SMALLEST_RATIO = 300.0

@@ -56,8 +56,8 @@ def obvious(path: Path) -> None:
 
 def prepare(path: Path) -> None:
     """Prepare the file as a user would."""
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.prepare.preparers import prepare
+    from medtasks.data.prepare.prepare_dataset import prepare
+    from medtasks.data.prepare.source_recipe import Options
 
     prepare("gmai_mmbench_val", Options(path.parent, allow_changed=True))
 
@@ -73,7 +73,7 @@ def timed(what: str, path: Path, folder: Path) -> tuple[float, float]:
 
 def run(what: str, path: Path) -> None:
     """Do one measurement in this process and print it."""
-    import medtasks.data.prepare.preparers  # noqa: F401 - imports are no part of the measurement
+    import medtasks.data.prepare.prepare_dataset  # noqa: F401 - imports are no part of the measurement
 
     start = time.perf_counter()
     {"obvious": obvious, "prepare": prepare}[what](path)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy
 from PIL import Image
 
-from medtasks.data.prepare.preparation import Options
+from medtasks.data.prepare.source_recipe import Options
 
 LEAST_PATHMNIST = 2000  # images per second of processor time
 OMNI_IMAGES = 82059
@@ -201,7 +201,7 @@ def prepared(name: str, source: Path, images: int) -> tuple[float, int]:
     import datasets  # noqa: F401  # importing it is not what is measured
     import pyarrow.parquet  # noqa: F401
 
-    from medtasks.data.prepare.preparers import prepare
+    from medtasks.data.prepare.prepare_dataset import prepare
 
     before, began = peak(), time.perf_counter()
     manifest = prepare(name, Options(source, allow_incomplete=True))

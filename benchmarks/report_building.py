@@ -56,8 +56,8 @@ def command(*arguments: str, home: Path) -> float:
 def write_run(folder: Path, home: Path, skill: float, seed: int) -> None:
     """Write what the harness leaves of a made-up model."""
     os.environ["MEDTASKS_HOME"] = str(home)
-    from medtasks.data.prepared import provenance
-    from medtasks.data.store import load_documents
+    from medtasks.data.dataset_lookup import provenance
+    from medtasks.data.document_store import load_documents
 
     folder.mkdir()
     chance = random.Random(seed)

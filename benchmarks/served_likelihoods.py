@@ -17,7 +17,7 @@ from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.vlm_server import VlmServer
 
-from medtasks.data.store import open_documents
+from medtasks.data.document_store import open_documents
 from medtasks.prompts.images import images
 
 _LETTERS = ("A", "B", "C", "D")

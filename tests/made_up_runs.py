@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.prepared import provenance
-from medtasks.data.store import load_documents
+from medtasks.data.dataset_lookup import provenance
+from medtasks.data.document_store import load_documents
 
 
 def write_run(folder: Path, tasks: Iterable[str], skill: float, seed: int, *, samples: bool = True) -> Path:

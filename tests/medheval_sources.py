@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 
 SETS = [name for name in CATALOGUE if name.startswith("medheval_")]
 CLOSED = ["medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context"]

@@ -10,9 +10,9 @@ from PIL import Image
 
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.document_store import publish, work_folder
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.schema import CHOICE, PAIRED_CHOICE
-from medtasks.data.store import publish, work_folder
 
 
 def texture(seed: int, size: tuple[int, int] = (120, 100)) -> Image.Image:

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import medtasks
+from medtasks.data.document_store import load_documents
 from medtasks.data.schema import CHOICE
-from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 
 from .audit.report.harness_output import texts, write_run

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.home import home

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.families.family import Row
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import messages, prompt

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepared import label_of
+from medtasks.data.dataset_lookup import label_of
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row

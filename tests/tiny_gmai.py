@@ -10,8 +10,8 @@ from pathlib import Path
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 
 COLUMNS = (
     *("index", "image", "question", "A", "B", "C", "D", "E", "F", "answer", "category", "clinical VQA task"),

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.medevalkit.mmmu import SUBJECTS
 
 from .multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip

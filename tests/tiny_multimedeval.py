@@ -9,7 +9,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.sources.multimedeval.medmnist import CLASSES
 from medtasks.home import home
@@ -114,7 +114,7 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
                 stored = [images.add_pixels(picture) for picture in pictures(name, number)]
             yield Row(f"row {number}", document(name, number), stored)
 
-    recipe = Recipe(
+    recipe = SourceRecipe(
         columns=columns(name),
         test=lambda _, images: rows(0, TEST_ROWS, images),
         layout="nothing",

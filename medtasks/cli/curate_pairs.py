@@ -14,7 +14,7 @@ from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
 from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models, write_gap_figure
 from medtasks.data.catalogue import MEDICONFUSION, Access
-from medtasks.data.prepared import provenance
+from medtasks.data.dataset_lookup import provenance
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.errors import MedTasksError
 

@@ -21,8 +21,8 @@ from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 
 if TYPE_CHECKING:
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.sources.medheval.preparing import Readiness
+    from medtasks.data.prepare.source_recipe import Options
+    from medtasks.data.sources.medheval_sets import Readiness
     from medtasks.tasks.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
@@ -64,7 +64,7 @@ def show(name: Name) -> None:
 
 def _layout(info: DatasetInfo) -> str:
     """Return what the folder for ``data prepare --source`` holds, as the code that reads it says; empty if unknown."""
-    from medtasks.data.prepare.preparers import recipe_of
+    from medtasks.data.prepare.prepare_dataset import recipe_of
 
     with contextlib.suppress(LookupError):
         return recipe_of(info.part_of or info.name).layout
@@ -138,8 +138,8 @@ def prepare(
     if own := own_datasets().get(name):
         _prepare_again(own, source, allow_incomplete)
         return
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.prepare.preparers import prepare as run
+    from medtasks.data.prepare.prepare_dataset import prepare as run
+    from medtasks.data.prepare.source_recipe import Options
 
     options = Options(
         source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=_image_folders(images or ())
@@ -197,7 +197,7 @@ def verify(
 
     Of a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
-    from medtasks.data.prepare.preparers import verify as run
+    from medtasks.data.prepare.prepare_dataset import verify as run
     from medtasks.tasks.task_files import task_files
 
     look_into(context, include_path)
@@ -262,8 +262,8 @@ def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes
 
 def write_sample_home(folder: Path) -> None:
     """Write the drawn sample and prepare it in ``folder``, which may hold no real dataset."""
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.prepare.preparers import prepare as run
+    from medtasks.data.prepare.prepare_dataset import prepare as run
+    from medtasks.data.prepare.source_recipe import Options
     from medtasks.data.sources.bundled_sample import write_sample_source
 
     before = os.environ.get(HOME_VARIABLE)
@@ -298,8 +298,8 @@ def _image_folders(given: Sequence[str]) -> dict[str, Path]:
 
 def _prepare_medheval(name: str, options: "Options") -> None:
     """Prepare one set of MedHEval, or with the name ``medheval`` all that can be, after saying what was found."""
-    from medtasks.data.prepare.preparers import prepare as run
-    from medtasks.data.sources.medheval.preparing import preflight, survey
+    from medtasks.data.prepare.prepare_dataset import prepare as run
+    from medtasks.data.sources.medheval_sets import preflight, survey
 
     if name != MEDHEVAL:
         for count in preflight(dataset_info(name), options) if options.source is not None else ():
@@ -319,14 +319,14 @@ def _prepare_medheval(name: str, options: "Options") -> None:
 
 
 def _print_count(source: str, found: int, named: int) -> None:
-    from medtasks.data.sources.medheval.records import IMAGE_SOURCES
+    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES
 
     missing = f", {named - found} missing" if found < named else ""
     say(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}")
 
 
 def _print_survey(found: Sequence["Readiness"]) -> None:
-    from medtasks.data.sources.medheval.preparing import image_totals, largest_group
+    from medtasks.data.sources.medheval_sets import image_totals, largest_group
 
     for key, (there, named) in image_totals(found).items():
         _print_count(key, there, named)

@@ -48,8 +48,7 @@ def duplicates(
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
     from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict, write_duplicates_page
-    from medtasks.data.duplicates.benchmark_images import dataset_images, other_images
-    from medtasks.data.duplicates.finding import find_duplicates
+    from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images
 
     if against == name:
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")

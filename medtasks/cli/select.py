@@ -11,8 +11,8 @@ from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import out, say
 from medtasks.cli.output import show as print_table
+from medtasks.data.document_store import load_documents
 from medtasks.data.selecting import SELECTABLE, Criteria, choose, described, selectable
-from medtasks.data.store import load_documents
 
 Values = Annotated[list[str] | None, typer.Option()]
 
@@ -88,7 +88,7 @@ def tree(
     """
     from medtasks.audit.report.selection_tree import write_tree_page
     from medtasks.data.dataset_manifest import Manifest
-    from medtasks.data.store import load_documents
+    from medtasks.data.document_store import load_documents
     from medtasks.home import dataset_folder
     from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
 

@@ -34,7 +34,7 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.own_datasets import DATASHEET, own_dataset_info
-from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, prepare_recipe
 from medtasks.data.samples import letter, option_index
 from medtasks.data.schema import (
     CLOSED_QUESTION,
@@ -45,8 +45,8 @@ from medtasks.data.schema import (
     Document,
     new_document,
 )
-from medtasks.data.sources.medheval.gold import YES_NO
-from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
+from medtasks.data.sources.medheval_gold import YES_NO
+from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
@@ -191,7 +191,7 @@ def _prepare(
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
-    recipe = Recipe(
+    recipe = SourceRecipe(
         columns=FORMS[study.kind].columns,
         test=lambda _, images: _rows(folder, study, about.kept, known, images, lost),
         layout="a study",

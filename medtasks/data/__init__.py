@@ -6,12 +6,12 @@ from typing import Any
 
 
 class _Names(ModuleType):
-    """A module of task YAML, in which any dataset or task is a name; see :mod:`medtasks.data.prepared`."""
+    """A module of task YAML, in which any dataset or task is a name; see :mod:`medtasks.data.dataset_lookup`."""
 
     def __getattr__(self, name: str) -> Any:
-        from medtasks.data import prepared
+        from medtasks.data import dataset_lookup
 
-        return getattr(prepared, self.__name__.rpartition(".")[2])(name)
+        return getattr(dataset_lookup, self.__name__.rpartition(".")[2])(name)
 
 
 label_of, path_of, provenance_of = (_Names(f"{__name__}.{name}") for name in ("label_of", "path_of", "provenance_of"))

@@ -6,7 +6,7 @@ Documents of a variant have the column ``variant``. What else changes:
 variant      columns
 ===========  ==========================================================================================================
 ``blind``    ``image_files`` is empty; paired questions have it in place of ``image_file``
-``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.images.blank_images`)
+``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.images.volume_files`)
 ``swapped``  the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
 ``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and key are rotated,
              and ``option_lines`` with the letters of their new places and a ``gold`` that is a letter; rotation 0 is

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 from loguru import logger
 
+from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample, letter
-from medtasks.data.store import load_documents
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason

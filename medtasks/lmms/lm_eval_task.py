@@ -12,7 +12,7 @@ from typing import Any
 
 from lm_eval.api.task import ConfigurableTask
 
-from medtasks.data.store import open_documents
+from medtasks.data.document_store import open_documents
 from medtasks.errors import MedTasksError
 from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.tasks.task_files import task_config

@@ -12,10 +12,10 @@ from typing import Any
 
 from PIL import Image
 
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepared import prepared_folder
+from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
-from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.templates import filled
 from medtasks.prompts import images as document_images

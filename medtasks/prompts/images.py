@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from loguru import logger
 from PIL import Image
 
+from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.dataset_manifest import manifest_of
-from medtasks.data.images.blank_images import blank_image, blank_volume
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
 from medtasks.data.images.embedded_images import embedded_path
 from medtasks.data.images.strict_pillow import UnclearRange
-from medtasks.data.prepared import known, prepared_folder
+from medtasks.data.images.volume_files import blank_image, blank_volume
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER

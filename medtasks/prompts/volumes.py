@@ -16,8 +16,8 @@ from typing import Any
 
 from PIL import Image
 
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.images.volume_files import axial_slices
-from medtasks.data.prepared import prepared_folder
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts import template as pictures
 from medtasks.prompts.images import shown, shown_volume

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from medtasks.data.document_store import open_documents
 from medtasks.data.schema import SPLIT
 from medtasks.data.shards import cut_places
-from medtasks.data.store import open_documents
 from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError, listed
 from medtasks.running.guarded_run import GuardedRun

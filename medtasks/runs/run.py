@@ -84,7 +84,7 @@ class TaskRun:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """Provenance of its data as recorded, see :func:`medtasks.data.prepared.provenance`; empty if none."""
+        """Provenance of its data as recorded, see :func:`medtasks.data.dataset_lookup.provenance`; empty if none."""
         return mapping_in(self.metadata, "data")
 
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.document_store import without_progress_bars
 from medtasks.data.images.embedded_images import with_image_files
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter
-from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
 from medtasks.home import dataset_holding
 from medtasks.tasks.own_columns import check, following, is_our_hook, looked_at, other_families

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import Access
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.own_datasets import own_dataset_info, own_datasets
-from medtasks.data.prepare.preparation import Options, prepare_recipe
-from medtasks.data.prepare.preparers import publish_part
-from medtasks.data.prepared import prepared_folder
+from medtasks.data.prepare.prepare_dataset import publish_part
+from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.selecting import Criteria, described
-from medtasks.data.sources.multimedeval.folder import QA, VQA, OwnQuestions, read_folder
+from medtasks.data.sources.multimedeval.own_folder import QA, VQA, OwnQuestions, read_folder
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder
 from medtasks.tasks.prompt_settings import prompt_settings

@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
-from medtasks.data.store import open_documents
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.templates import names_in_template

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepared import own_task_file
+from medtasks.data.dataset_lookup import own_task_file
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
 from medtasks.tasks.task_file import TaskFile

@@ -11,10 +11,10 @@ from loguru import logger
 
 from medtasks.audit.baselines import baselines
 from medtasks.audit.scoring import rows_of, score_replies, scores_of
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
-from medtasks.data.store import load_documents
 from medtasks.data.variants import blind, rotated
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labels import labeler

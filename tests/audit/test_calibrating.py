@@ -9,8 +9,8 @@ from sklearn.metrics import roc_auc_score
 
 from medtasks.audit.scoring import score_replies
 from medtasks.audit.task_calibration import task_calibration
+from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
-from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Reply

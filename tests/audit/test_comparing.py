@@ -18,11 +18,11 @@ from medtasks.audit.comparing import (
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
 from medtasks.audit.report.differences import compare_with
 from medtasks.audit.scoring import score_replies
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.prepared import provenance
+from medtasks.data.dataset_lookup import provenance
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
-from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row

@@ -7,9 +7,9 @@ import pytest
 
 from medtasks.audit.comparing import compare_all, compare_task
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
+from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
-from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError
 from medtasks.runs.sources import Source
 from medtasks.tasks.task_files import task_file

@@ -10,7 +10,7 @@ import pytest
 
 from medtasks.audit.repeats import collected, join, joined_repeats
 from medtasks.audit.report.task_reading import given_replies, read_task
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply

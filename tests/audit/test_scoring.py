@@ -13,7 +13,7 @@ from medtasks.audit.error_classes import ErrorClass, WrongAnswer, count_kinds, e
 from medtasks.audit.groups import by_group
 from medtasks.audit.scoring import rule_as_dict, score_replies, scores_of
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
 from medtasks.families.family import Reply, Row
 from medtasks.metrics.pairs import TOTAL
@@ -170,8 +170,8 @@ def test_free_form_needs_a_judge(pairs):
 
 
 def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.prepare.preparers import prepare
+    from medtasks.data.prepare.prepare_dataset import prepare
+    from medtasks.data.prepare.source_recipe import Options
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.cli.main import main
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 
 from ..curate.made_up_pairs import caption
 

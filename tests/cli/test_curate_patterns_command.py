@@ -9,7 +9,7 @@ from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.pair_drafts import draft_pairs
 from medtasks.curate.study import PAIRS, ImagePair, Study, StudyKind, write_lines
 from medtasks.data.catalogue import Access
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.runs.logged_samples import logged
 
 from ..curate.made_up_pairs import DraftingLLM, write_study

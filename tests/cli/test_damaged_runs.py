@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import medtasks as api
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, forget_warnings, warn_once
 from medtasks.lmms.kept_replies import KEPT_VARIABLE, KeptReplies
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES

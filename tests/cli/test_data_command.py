@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 
 
 @pytest.fixture

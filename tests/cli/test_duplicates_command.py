@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from medtasks.data.duplicates.benchmark_images import dataset_images
+from medtasks.data.duplicates.image_copies import dataset_images
 from medtasks.data.privacy import hidden_id
 
 from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
@@ -108,7 +108,7 @@ def test_the_command_starts_without_numpy_and_still_knows_the_search():
     import inspect
 
     from medtasks.cli import duplicates
-    from medtasks.data.duplicates.perceptual_hash import DISTANCE
+    from medtasks.data.duplicates.image_hashes import DISTANCE
 
     assert inspect.signature(duplicates.duplicates).parameters["distance"].default == DISTANCE
 

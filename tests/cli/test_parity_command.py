@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 
 from .. import tiny_multimedeval
 from ..audit.two_runs import losses, own_tasks, write_replies

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 
 from ..audit.report.page_structure import Structure
 from .conftest import rows_of

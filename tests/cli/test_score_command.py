@@ -8,9 +8,9 @@ import sys
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 
 from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 
 from ..scripted_server import Endpoint, serving
 from .conftest import rows_of

@@ -12,12 +12,12 @@ from loguru import logger
 from PIL import Image, ImageFile
 
 from medtasks.data.catalogue import Access
+from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import Manifest, described_images
+from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
-from medtasks.data.prepare.preparers import verify
-from medtasks.data.prepared import prepared_folder, provenance
-from medtasks.data.store import load_documents
+from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.variants import BLANK, COLUMN
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import HOME_VARIABLE

@@ -9,9 +9,9 @@ import pytest
 pydicom = pytest.importorskip("pydicom")
 
 from medtasks.data.catalogue import Access  # noqa: E402
+from medtasks.data.document_store import load_documents  # noqa: E402
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, REFERENCE, Decoding, ImageRule, decoded  # noqa: E402
 from medtasks.data.images.strict_pillow import UnclearRange  # noqa: E402
-from medtasks.data.store import load_documents  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
 from medtasks.prompts.images import images  # noqa: E402
 from medtasks.tasks.own_tasks import prepare_own  # noqa: E402

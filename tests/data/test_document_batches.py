@@ -1,8 +1,8 @@
 import pytest
 
 from medtasks.data.dataset_manifest import text_fingerprint
+from medtasks.data.document_store import BATCH, DocumentBatches
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
-from medtasks.data.store import BATCH, DocumentBatches
 
 
 def documents(count):

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare import preparers
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare import prepare_dataset
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
-from medtasks.data.sources.gmai import questions as questions_module
-from medtasks.data.sources.gmai.questions import TsvFile
-from medtasks.data.store import load_documents
+from medtasks.data.sources import gmai_sets as questions_module
+from medtasks.data.sources.gmai_sets import TsvFile
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
@@ -84,7 +84,7 @@ def test_images_are_the_published_files(source):
         data = row["image"] if len(row["image"]) > 64 else by_index[row["image"]]["image"]
         stored = dataset_folder(VAL.name) / document["image_files"][0]
         assert stored.read_bytes() == base64.b64decode(data)
-    assert list(preparers.verify(VAL.name)) == []
+    assert list(prepare_dataset.verify(VAL.name)) == []
 
 
 def test_pointers_lead_forward_and_through_pointers(source):
@@ -210,7 +210,7 @@ def interrupted(source, monkeypatch):
                 raise KeyboardInterrupt
             return read(file, *args, **kwargs)
 
-        monkeypatch.setattr("medtasks.data.sources.gmai.preparing.read_questions", stopping)
+        monkeypatch.setattr("medtasks.data.sources.gmai_sets.read_questions", stopping)
         with pytest.raises(KeyboardInterrupt):
             prepared(folder, TEST)
         return folder, asked
@@ -226,7 +226,7 @@ def test_finished_parts_are_not_read_again(interrupted):
     fingerprint = json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"]
     prepared(folder, TEST)
     assert json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"] == fingerprint
-    assert list(preparers.verify(TEST.name)) == []
+    assert list(prepare_dataset.verify(TEST.name)) == []
 
 
 def test_large_fields_need_no_limit(tmp_path):
@@ -245,4 +245,4 @@ def test_a_part_whose_images_changed_is_read_again(interrupted):
     (work / note["questions"][0]["image"]["file"]).write_bytes(b"cut")
     prepared(folder, TEST)
     assert asked[3:] == [asked[0], *list(TEST.md5)[2:]]
-    assert list(preparers.verify(TEST.name)) == []
+    assert list(prepare_dataset.verify(TEST.name)) == []

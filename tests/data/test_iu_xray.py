@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare, verify
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare, verify
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources import iu_xray
-from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 

@@ -12,11 +12,11 @@ from PIL import Image, ImageFile
 
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare, verify
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare, verify
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import PAIRED_CHOICE
 from medtasks.data.sources import mediconfusion
-from medtasks.data.store import load_documents
 
 QUESTIONS_SHA256 = (
     "107b6970e8c027ac9efabe0a38b26cb9c6991da8afad390884aa50758e839c9c"  # computed from the published dataset.json alone

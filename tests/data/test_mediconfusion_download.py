@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data import store
+from medtasks.data import document_store
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare import downloads
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare, verify
+from medtasks.data.prepare.prepare_dataset import prepare, verify
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources import mediconfusion
 from medtasks.errors import MedTasksError, SourceError
 
@@ -94,7 +94,7 @@ def test_checksums_are_enforced(origin, final, refuses, name):
 
 
 def test_a_damaged_question_file_of_the_last_attempt_is_fetched_again(origin, work):
-    folder = work / store.SCRATCH / "source"
+    folder = work / document_store.SCRATCH / "source"
     folder.mkdir(parents=True)
     (folder / "dataset.json").write_text("{}")
     assert prepare("mediconfusion", Options()).rows == 32

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.mediconfusion import find_question_file, read_links, read_pairs
 from medtasks.errors import SourceError
 

@@ -7,12 +7,12 @@ from PIL import Image
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.document_store import load_documents
 from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.prepare import preparation
-from medtasks.data.prepare.preparation import Options, Recipe, Row, prepare_recipe
-from medtasks.data.prepare.preparers import verify
+from medtasks.data.prepare import source_recipe
+from medtasks.data.prepare.prepare_dataset import verify
+from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT
-from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 
 NAMES = ["adipose", "mucus"]
@@ -48,13 +48,13 @@ def reading(*rows):
 
 
 def recipe(test=tiles, **more):
-    return Recipe(CLASSIFICATION, test, "a folder with tiles.csv", **more)
+    return SourceRecipe(CLASSIFICATION, test, "a folder with tiles.csv", **more)
 
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(preparation, "_NAMED", 2)
+    monkeypatch.setattr(source_recipe, "_NAMED", 2)
     (tmp_path / "source").mkdir()
     return tmp_path / "source"
 
@@ -66,7 +66,7 @@ def final(source):
 
 @pytest.fixture(autouse=True)
 def in_the_catalogue(monkeypatch):
-    monkeypatch.setattr("medtasks.data.prepared.dataset_info", lambda name: info())
+    monkeypatch.setattr("medtasks.data.dataset_lookup.dataset_info", lambda name: info())
 
 
 def test_documents_images_and_manifest(source, final):

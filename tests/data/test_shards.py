@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.data.document_store import load_documents
 from medtasks.data.samples import Sample
 from medtasks.data.shards import Shard, clusters_of
-from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 

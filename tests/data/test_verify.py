@@ -4,9 +4,9 @@ import datasets
 import pytest
 from PIL import Image
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare, verify
-from medtasks.data.store import load_documents, open_documents
+from medtasks.data.document_store import load_documents, open_documents
+from medtasks.data.prepare.prepare_dataset import prepare, verify
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import DatasetNotPrepared, SourceError
 
 

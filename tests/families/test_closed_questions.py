@@ -161,9 +161,9 @@ def test_credentialed_text_is_withheld():
 @pytest.fixture(scope="module")
 def published(tmp_path_factory, test_data):
     """The documents of the published set."""
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.prepare.preparers import prepare
-    from medtasks.data.store import load_documents
+    from medtasks.data.document_store import load_documents
+    from medtasks.data.prepare.prepare_dataset import prepare
+    from medtasks.data.prepare.source_recipe import Options
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("medheval")))

@@ -15,9 +15,9 @@ from PIL import Image
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.prepared import prepared_folder
+from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.tasks.task_files import task_config
 

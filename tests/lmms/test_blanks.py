@@ -7,10 +7,9 @@ import pytest
 from medtasks.model_adapters.radfm.voxels import read_volume
 from PIL import Image
 
-from medtasks.data.images.blank_images import FOLDER_NAME, blank_volume
-from medtasks.data.images.blank_images import blank_image as blank_picture
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.images.volume_files import axial_slices, read_header, volume_digests
+from medtasks.data.images.volume_files import FOLDER_NAME, axial_slices, blank_volume, read_header, volume_digests
+from medtasks.data.images.volume_files import blank_image as blank_picture
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.volumes import volumes
 from medtasks.tasks.documents import task_documents

@@ -16,9 +16,9 @@ from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.document_store import load_documents, publish, work_folder
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
-from medtasks.data.store import load_documents, publish, work_folder
 from medtasks.errors import RepliesError
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.samples import Sample
-from medtasks.data.store import load_documents, open_documents
 from medtasks.data.variants import published_position, rotated
 from medtasks.errors import MedTasksError
 from medtasks.tasks.documents import changed_table, task_documents, variant_hook

@@ -63,7 +63,7 @@ def test_unreachable_judge_loses_nothing(parrot, sample, monkeypatch, tmp_path):
 
 
 def test_recorded_replies_are_judged(judge, sample, tmp_path: Path):
-    from medtasks.data.store import load_documents
+    from medtasks.data.document_store import load_documents
 
     documents = load_documents("mediconfusion")
     file = tmp_path / "replies.jsonl"

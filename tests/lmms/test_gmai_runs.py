@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS
 from medtasks.home import dataset_folder

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from medtasks.audit.scoring import score_replies
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply

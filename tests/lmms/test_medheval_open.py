@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from medtasks.audit.scoring import score_replies
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import JudgeRefused
 from medtasks.judges import judge_client
 from medtasks.runs.replies import read_replies

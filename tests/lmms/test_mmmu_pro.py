@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from medtasks.audit.scoring import score_replies
 from medtasks.cli.main import app as command_line
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
-from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
 from medtasks.extract.extractor_registry import extractor_of

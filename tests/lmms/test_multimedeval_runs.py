@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.extract.failure import failure_cause
 from medtasks.families.counts import COUNTS
 from medtasks.metrics.report_metrics import REPORT_METRICS

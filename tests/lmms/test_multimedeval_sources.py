@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from medtasks.cli.main import app
 from medtasks.data.catalogue import CATALOGUE, MULTIMEDEVAL, Access
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
-from medtasks.data.store import load_documents
 from medtasks.families.counts import COUNTS
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.runs.saved_replies import replies_folder

@@ -5,7 +5,7 @@ import re
 import pytest
 from PIL import Image
 
-from medtasks.data.images.blank_images import GREY
+from medtasks.data.images.volume_files import GREY
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
 from medtasks.prompts import lettered as prompts

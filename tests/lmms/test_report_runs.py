@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from medtasks.audit.scoring import score_replies
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
 from medtasks.runs.replies import read_replies
@@ -102,8 +102,8 @@ def test_open_reports_are_shown_and_saved(tmp_path):
 def publish_open_copy() -> None:
     from medtasks.data.catalogue import Access
     from medtasks.data.dataset_manifest import Manifest
+    from medtasks.data.document_store import publish, work_folder
     from medtasks.data.schema import REPORT
-    from medtasks.data.store import publish, work_folder
 
     source = home() / "datasets" / TASK
     facts = Manifest.read(source)

@@ -39,8 +39,8 @@ def test_constant_model_on_the_sample(sample):
 
 
 def test_golden_mediconfusion_constant_model(test_data, tmp_path, monkeypatch):
-    from medtasks.data.prepare.preparation import Options
-    from medtasks.data.prepare.preparers import prepare
+    from medtasks.data.prepare.prepare_dataset import prepare
+    from medtasks.data.prepare.source_recipe import Options
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare("mediconfusion", Options(test_data / "mediconfusion"))

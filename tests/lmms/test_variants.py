@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepared import prepared_folder
-from medtasks.data.store import load_documents
+from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.document_store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder

@@ -10,9 +10,9 @@ import pytest
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.vlm_server import VlmServer
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import open_documents
+from medtasks.data.document_store import open_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.prompts.images import images
 
 from .toys import SPLIT, TASK, instances

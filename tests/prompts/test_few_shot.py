@@ -2,9 +2,9 @@
 
 import pytest
 
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepared import prepared_folder
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts import few_shot
 from medtasks.prompts import template as multimedeval_prompts

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 from PIL import Image
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks.prompt_settings import prompt_settings
 from medtasks.tasks.task_files import task_config, task_file

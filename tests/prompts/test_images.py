@@ -5,9 +5,9 @@ import shutil
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.data.prepared import prepared_folder
+from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
-from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts.images import images
 

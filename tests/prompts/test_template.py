@@ -272,7 +272,7 @@ def texts(message):
 
 def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    from medtasks.data.store import load_documents
+    from medtasks.data.document_store import load_documents
 
     expected = {
         "multimedeval_vqa_rad": [CLOSED, "IMAGE", " What is 0?"],
@@ -293,7 +293,7 @@ def test_messages_have_images_at_their_place(multimedeval_home, monkeypatch):
 
 def test_template_without_a_place_shows_images_first(multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    from medtasks.data.store import load_documents
+    from medtasks.data.document_store import load_documents
 
     doc = load_documents("multimedeval_diff_vqa")[1]
     [turn] = messages(doc, {"template": "Q: {{ question }}"})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from medtasks.model_adapters.radfm.voxels import read_volume
 
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.volumes import messages, prompt, volumes
 

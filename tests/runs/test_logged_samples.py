@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.dataset_lookup import provenance
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepared import provenance
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.errors import SourceError
 from medtasks.families.family import Row

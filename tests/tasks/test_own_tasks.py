@@ -10,7 +10,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.prompts.template import messages, prompt
@@ -198,7 +198,7 @@ def test_a_name_defined_in_another_file_of_the_folder_is_taken(own):
 
 
 def test_a_dataset_that_was_deleted(own, config):
-    from medtasks.data.prepared import prepared_folder
+    from medtasks.data.dataset_lookup import prepared_folder
 
     name = prepare_own(own("scans", "VQA", VQA)).name
     shutil.rmtree(dataset_folder(name))

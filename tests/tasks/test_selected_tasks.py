@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
+from medtasks.data.dataset_lookup import label_of, provenance
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepare.preparers import verify
-from medtasks.data.prepared import label_of, provenance
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.own_tasks import select_as, whole_dataset

@@ -8,12 +8,12 @@ from functools import partial
 
 from medtasks.audit.doctor.check_results import CREDENTIALS, DATASETS, Finding, Scope, State, findings_of, of_error
 from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
+from medtasks.data.document_store import open_documents
 from medtasks.data.own_datasets import access_of, own_datasets, preparing_again
-from medtasks.data.prepared import prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
-from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others
 from medtasks.lmms.remote_models import TRUSTED, credentialed, refusal, trusted_origin
@@ -52,7 +52,7 @@ def _command(name: str) -> str:
 
 
 def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
-    from medtasks.data.prepare.preparers import verify as differences
+    from medtasks.data.prepare.prepare_dataset import verify as differences
 
     try:
         prepared_folder(name)

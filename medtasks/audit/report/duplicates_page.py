@@ -15,10 +15,9 @@ from medtasks.audit.report.page import rendered, write_whole
 from medtasks.audit.report.thumbnails import Thumbnail, thumbnails
 from medtasks.audit.report.wording import count, counted, part_of
 from medtasks.audit.tables import Table, number_table
-from medtasks.data.duplicates.benchmark_images import DistinctImage
-from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
-from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
-from medtasks.data.prepared import provenance
+from medtasks.data.dataset_lookup import provenance
+from medtasks.data.duplicates.image_copies import Concern, CopyKind, DistinctImage, DuplicatePair, Duplicates
+from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id, is_private
 
 MOST_SHOWN = 250  # findings that the page shows of each of the two lists; the JSON has all
@@ -59,7 +58,7 @@ class Names:
             "examples": examples,
         }
 
-    def finding(self, finding: Finding) -> dict[str, Any]:
+    def finding(self, finding: DuplicatePair) -> dict[str, Any]:
         """Describe a finding."""
         return {
             "kind": str(finding.kind),
@@ -72,7 +71,7 @@ class Names:
             "second": self.described(finding.second, own=finding.concern is not None, file=_second_file(finding)),
         }
 
-    def shown_files(self, finding: Finding) -> tuple[Path | None, Path | None]:
+    def shown_files(self, finding: DuplicatePair) -> tuple[Path | None, Path | None]:
         """Return the files of both images; None for one that may not be shown."""
         hidden = self.hidden if finding.concern else self.other_is_hidden
         second = None if hidden else finding.second.files[_second_file(finding)]
@@ -89,7 +88,7 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _second_file(finding: Finding) -> int:
+def _second_file(finding: DuplicatePair) -> int:
     """Return which file of the second image to show: another one than of the first, if there is one."""
     return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
 
@@ -143,26 +142,28 @@ def _other(found: Duplicates, names: Names) -> dict[str, Any] | None:
     }
 
 
-def _within_counts(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def _within_counts(findings: Sequence[DuplicatePair]) -> list[dict[str, Any]]:
     rows = []
     for concern in Concern:
         part = [finding for finding in findings if finding.concern is concern]
         kinds = Counter(finding.kind for finding in part)
         questions = {question for finding in part for question in finding.questions}
-        rows.append({"concern": str(concern), **{str(kind): kinds[kind] for kind in Kind}, "questions": len(questions)})
+        rows.append(
+            {"concern": str(concern), **{str(kind): kinds[kind] for kind in CopyKind}, "questions": len(questions)}
+        )
     return rows
 
 
-def _outside_counts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+def _outside_counts(findings: Iterable[DuplicatePair]) -> list[dict[str, Any]]:
     """Count each picture and each question of the set once, under its surest finding."""
-    pictures: dict[int, Kind] = {}
-    questions: dict[str, Kind] = {}
+    pictures: dict[int, CopyKind] = {}
+    questions: dict[str, CopyKind] = {}
     for finding in findings:  # the surest first
         pictures.setdefault(id(finding.first), finding.kind)
         for question in finding.questions:
             questions.setdefault(question, finding.kind)
     by_picture, by_question = Counter(pictures.values()), Counter(questions.values())
-    return [{"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in Kind]
+    return [{"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in CopyKind]
 
 
 def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
@@ -176,7 +177,7 @@ def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
         caption = f"Pictures of {name} found in {against['name']}"
         tables.append(number_table(caption, ("copies", "pictures", "questions"), shown, split=len(rows) - 1))
     if contents["within"]:
-        kinds = [str(kind) for kind in Kind]
+        kinds = [str(kind) for kind in CopyKind]
         shown = [
             (row["concern"], *(count(row[kind]) for kind in kinds), part_of(row["questions"], total))
             for row in contents["within_counts"]
@@ -241,7 +242,7 @@ def write_duplicates_page(
         not_compared=not_compared(contents),
         wording=wording,
         counts=duplicate_tables(contents),
-        kinds=[str(kind) for kind in Kind],
+        kinds=[str(kind) for kind in CopyKind],
         concerns=[str(concern) for concern in Concern],
         groups=[len(group) for group in contents["groups"]],
         hidden=names.hidden,

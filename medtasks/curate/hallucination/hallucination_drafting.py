@@ -24,9 +24,8 @@ from medtasks.curate.hallucination.hallucination_study import PASSAGES
 from medtasks.curate.llm import DraftingPrompt, ask, free_text, llm_label, prompts_in
 from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.samples import letter
-from medtasks.data.sources.medheval.gold import YES_NO, Flag, parsed_options, resolve_choice, resolve_yes_no
-from medtasks.data.sources.medheval.gold_reading import normalised
-from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
+from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
+from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of

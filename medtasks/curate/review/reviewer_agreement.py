@@ -25,7 +25,7 @@ from medtasks.curate.review.reviews import (
     settled,
 )
 from medtasks.curate.study import StudyImage
-from medtasks.data.sources.medheval.gold import YES_NO
+from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.net.journal import digest_of
 from medtasks.stats.bootstrap import Floats, Integers, values_with_errors
 from medtasks.stats.intervals import interval

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.data.duplicates.image_files import ImageHash, read_image
-from medtasks.data.duplicates.perceptual_hash import (
+from medtasks.data.duplicates.image_hashes import (
     BITS,
     DISTANCE,
     LIKENESS,
     TURNS,
+    ImageHash,
     close_pairs,
     details,
     perceptual_hash,
+    read_image,
     side_compared,
     sketches,
     stacked,
@@ -123,7 +124,13 @@ def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[i
 
 def _likenesses() -> Callable[[_View, _View, bool], float | None]:
     """Return a function that gives the likeness of two views, None if they differ; it keeps the details it has read."""
-    details_of = lru_cache(_DETAILS_KEPT)(_details)
+
+    @lru_cache(_DETAILS_KEPT)
+    def details_of(view: _View, side: int) -> npt.NDArray[np.float16]:
+        upright = _sketches(view.file)
+        if view.sketch >= len(upright):  # the image cannot be read any more
+            return np.zeros(side * side, np.float16)
+        return details(turned(upright[view.sketch], view.turn), side).astype(np.float16)
 
     def likeness_of(one: _View, two: _View, inverted: bool) -> float | None:
         side = side_compared(one.size, two.size)
@@ -132,14 +139,6 @@ def _likenesses() -> Callable[[_View, _View, bool], float | None]:
         return likeness if likeness >= LIKENESS[side] else None
 
     return likeness_of
-
-
-def _details(view: _View, side: int) -> npt.NDArray[np.float16]:
-    """Return the details of a view; zeros for an image that cannot be read any more."""
-    upright = _sketches(view.file)
-    if view.sketch >= len(upright):
-        return np.zeros(side * side, np.float16)
-    return details(turned(upright[view.sketch], view.turn), side).astype(np.float16)
 
 
 def _sketches(file: Path) -> list[npt.NDArray[np.uint8]]:

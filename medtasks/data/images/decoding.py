@@ -10,7 +10,7 @@ more than 8 bits            scaled, see :mod:`.deep_images`          cut off at 
 transparency                onto black                               dropped: hidden colours appear
 EXIF orientation            turned upright                           ignored, but in TIFF
 several frames              the first                                the first
-DICOM                       windowed, see :mod:`.dicom`              not read
+DICOM                       windowed, see :mod:`.deep_images`        not read
 ==========================  =======================================  ===========================================
 
 ``reference`` is Pillow's ``convert("RGB")``, with which the published toolkits read their images; the catalogue's
@@ -180,7 +180,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
     except UnidentifiedImageError:
         if decoding.rule is ImageRule.REFERENCE or not is_dicom(_head(source)):
             raise
-        from medtasks.data.images.dicom import windowed  # brings NumPy, which most images and commands do without
+        from medtasks.data.images.deep_images import windowed  # brings NumPy, which most images and commands do without
 
         pixels, done = windowed(source, decoding.value_range)
         return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))

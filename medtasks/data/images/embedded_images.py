@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.document_store import without_progress_bars
 from medtasks.data.images.image_store import ending_of
-from medtasks.data.store import without_progress_bars
 from medtasks.errors import SourceError
 from medtasks.home import home, written_whole
 

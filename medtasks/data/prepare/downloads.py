@@ -82,16 +82,12 @@ def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[r
             status, cause = answer.status_code, f"HTTP {answer.status_code} for {what}"
             if status < 500 and status not in _WORTH_ANOTHER_TRY:
                 raise Failure(cause) from error
-            raise Transient(cause, _retry_after_s(answer)) from error
+            retry_after_s = 0.0
+            with contextlib.suppress(InvalidHeader):
+                retry_after_s = Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
+            raise Transient(cause, retry_after_s) from error
         except requests.RequestException as error:  # urllib3 compares with Content-Length
             raise Transient(f"{what} broke off: {_root_cause(error)}") from error
-
-
-def _retry_after_s(answer: requests.Response) -> float:
-    try:
-        return Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
-    except InvalidHeader:
-        return 0.0
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -209,12 +205,13 @@ def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
         note = source / _REVISION
         if note.is_file():
             return note.read_text(encoding="utf-8").strip()
-        published = bool(info.sha256) and source.is_dir()
-        return (
-            info.revision
-            if published and all(_is_published(source, *item) for item in info.sha256.items())
-            else "local"
-        )
+        if not info.sha256 or not source.is_dir():
+            return "local"
+        for name, sha256 in info.sha256.items():
+            path = next((path for path in (source / name, source / Path(name).name) if path.is_file()), None)
+            if path is None or file_sha256(path) != sha256:
+                return "local"
+        return info.revision
 
     return revision
 
@@ -245,9 +242,3 @@ def _fetch(info: DatasetInfo, repository: str, commit: str, file: Any, folder: P
     if path.stat().st_size != file.size or wanted not in (None, file_sha256(path)):
         path.unlink()  # so that the next attempt fetches it anew
         raise SourceError(f"{_HUB}{repository} sent another {file.path} than it published; run the same command again")
-
-
-def _is_published(source: Path, name: str, sha256: str) -> bool:
-    path = source / name
-    path = path if path.is_file() else source / path.name
-    return path.is_file() and file_sha256(path) == sha256

@@ -23,8 +23,8 @@ from xml.etree import ElementTree
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.preparation import Recipe, Row, TableReader, UnusableRow, images_row
 from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
+from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow, images_row
 from medtasks.data.prepare.table_files import SourceRow, read_json, records_table
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
@@ -147,8 +147,8 @@ def _download(folder: Path) -> Path:
     return folder
 
 
-RECIPES: Mapping[str, Recipe] = {
-    "iu_xray_report": Recipe(
+RECIPES: Mapping[str, SourceRecipe] = {
+    "iu_xray_report": SourceRecipe(
         columns=REPORT,
         test=_test,
         layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",

@@ -19,14 +19,14 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.preparation import Options, Recipe, Row
 from medtasks.data.prepare.source_files import find_file
+from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
-from medtasks.data.store import SCRATCH
 from medtasks.errors import SourceError
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
@@ -74,7 +74,7 @@ class Pair:
     images: tuple[PairImage, PairImage]
 
 
-def _recipe(options: Options) -> Recipe:
+def _recipe(options: Options) -> SourceRecipe:
     if options.source is not None:
         find_question_file(options.source)  # before anything is written
 
@@ -83,7 +83,7 @@ def _recipe(options: Options) -> Recipe:
         published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
         return "sample" if options.sample else MEDICONFUSION.revision if published else "local"
 
-    return Recipe(
+    return SourceRecipe(
         columns=PAIRED_CHOICE,
         test=functools.partial(_rows, options),
         layout="dataset.json or dataset.csv and images/<number>.jpg",
@@ -231,4 +231,4 @@ def read_links(path: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
 
 
-RECIPES: Mapping[str, Callable[[Options], Recipe]] = {"mediconfusion": _recipe}
+RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {"mediconfusion": _recipe}

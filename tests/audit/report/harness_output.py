@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.prepared import provenance
+from medtasks.data.dataset_lookup import provenance
 from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Row
 from medtasks.runs.logged_samples import LoggedSample

@@ -13,9 +13,9 @@ from PIL import Image
 from medtasks.audit.report.audit_items import as_logged
 from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
+from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
-from medtasks.data.store import load_documents
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.runs.run import read_run
 from medtasks.tasks.documents import task_documents

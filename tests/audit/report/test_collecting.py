@@ -14,11 +14,11 @@ from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, re
 from medtasks.audit.report.report_tables import summary_table
 from medtasks.audit.report.task_reading import of_scores
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
 from medtasks.data.schema import OPEN_QUESTION, REPORT
-from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Row

@@ -9,8 +9,8 @@ from medtasks.audit.repeats import collected
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.page import write_page
-from medtasks.data.prepared import provenance
-from medtasks.data.store import load_documents
+from medtasks.data.dataset_lookup import provenance
+from medtasks.data.document_store import load_documents
 from medtasks.runs.run import read_run
 
 from .small_reports import latex, markdown

@@ -7,9 +7,9 @@ import pytest
 
 from medtasks.audit.report import duplicates_page
 from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict
-from medtasks.data.duplicates.benchmark_images import dataset_images as dataset_pictures
-from medtasks.data.duplicates.benchmark_images import other_images as other_pictures
-from medtasks.data.duplicates.finding import find_duplicates
+from medtasks.data.duplicates.image_copies import dataset_images as dataset_pictures
+from medtasks.data.duplicates.image_copies import find_duplicates
+from medtasks.data.duplicates.image_copies import other_images as other_pictures
 from medtasks.errors import MedTasksError
 
 from ...picture_sets import jpeg_bytes, prepare_set, texture, write_folder

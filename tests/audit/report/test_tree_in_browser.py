@@ -11,10 +11,10 @@ from medtasks.audit.report.selection_tree import write_tree_page
 from medtasks.cli.main import app as command_line
 from medtasks.cli.select import _criteria, options
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.selecting import choose
-from medtasks.data.store import load_documents
 from medtasks.tasks.task_files import task_file
 
 from ... import tiny_gmai

@@ -9,7 +9,7 @@ from medtasks.curate.hallucination.hallucination_drafting import (
     YesNoQuestion,
     questions_in,
 )
-from medtasks.data.sources.medheval.records import BINARY, MULTI_CHOICE
+from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE
 
 MASS = {"question": "Is there a mass?", "answer": "No"}
 EDEMA = {"question": "Is it edema?", "answer": "Yes"}

@@ -8,11 +8,27 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from medtasks.data.duplicates import near_images
-from medtasks.data.duplicates.benchmark_images import DistinctImage, Use, dataset_images, other_images
-from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, find_duplicates
-from medtasks.data.duplicates.image_files import ImageHash, hash_images, read_image
+from medtasks.data.duplicates.image_copies import (
+    Concern,
+    CopyKind,
+    DistinctImage,
+    DuplicatePair,
+    Use,
+    _left_out,
+    dataset_images,
+    find_duplicates,
+    other_images,
+)
+from medtasks.data.duplicates.image_hashes import (
+    DISTANCE,
+    LIKENESS,
+    ImageHash,
+    details,
+    hash_images,
+    read_image,
+    sketches,
+)
 from medtasks.data.duplicates.near_images import Alike, Looks, near
-from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS, details, sketches
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
 from medtasks.home import dataset_folder
@@ -37,7 +53,7 @@ def said(findings):
     return [(finding.kind, finding.concern, set(finding.questions)) for finding in findings]
 
 
-FILE, NEAR = Kind.FILE, Kind.NEAR
+FILE, NEAR = CopyKind.FILE, CopyKind.NEAR
 EXAMPLE, PATIENTS, TWICE = Concern.EXAMPLE, Concern.PATIENTS, Concern.TWICE
 # Questions and examples: id, texture (a text: as JPEG), image id, patient; what is found; left out; sizes of groups;
 # examples that show the first of it.
@@ -113,8 +129,8 @@ def test_the_three_kinds_within_a_set():
     )
     found = found_in("kinds")
 
-    assert said(found.within)[0] == (Kind.PIXELS, Concern.TWICE, {"same pixels 1", "same pixels 2"})
-    assert {frozenset(questions) for kind, _, questions in said(found.within)[1:] if kind is Kind.NEAR} == {
+    assert said(found.within)[0] == (CopyKind.PIXELS, Concern.TWICE, {"same pixels 1", "same pixels 2"})
+    assert {frozenset(questions) for kind, _, questions in said(found.within)[1:] if kind is CopyKind.NEAR} == {
         frozenset({"near 1", "near 2"}),
         frozenset({"near 3", "near 4"}),
     }
@@ -136,9 +152,9 @@ def test_a_pair_of_one_picture_cannot_be_told_apart():
     found = found_in("pairs")
 
     assert said(found.within) == [
-        (Kind.FILE, Concern.PAIR, {"p1/1", "p1/2"}),
-        (Kind.NEAR, Concern.PAIR, {"p2/1", "p2/2"}),
-        (Kind.FILE, Concern.TWICE, {"p3/1", "p4/2"}),
+        (CopyKind.FILE, Concern.PAIR, {"p1/1", "p1/2"}),
+        (CopyKind.NEAR, Concern.PAIR, {"p2/1", "p2/2"}),
+        (CopyKind.FILE, Concern.TWICE, {"p3/1", "p4/2"}),
     ]
     assert found.left_out == ("p1/1", "p1/2", "p2/1", "p2/2", "p4/1", "p4/2")
 
@@ -173,9 +189,9 @@ def test_pictures_of_a_folder_in_three_kinds(tmp_path):
     found = found_in("bench", folder)
 
     assert said(found.outside) == [
-        (Kind.FILE, None, {"q0"}),
-        (Kind.PIXELS, None, {"q1"}),
-        (Kind.NEAR, None, {"q2"}),
+        (CopyKind.FILE, None, {"q0"}),
+        (CopyKind.PIXELS, None, {"q1"}),
+        (CopyKind.NEAR, None, {"q2"}),
     ]
     assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
     assert found.left_out == ("q0", "q1", "q2")
@@ -194,7 +210,7 @@ def test_two_sets_are_compared_with_each_other():
     prepare_set("second", [row("r1", texture(3)), row("r2", jpeg_bytes(texture(2), 80))])
     found = found_in("bench", "second")
 
-    assert said(found.outside) == [(Kind.NEAR, None, {"q2"})]
+    assert said(found.outside) == [(CopyKind.NEAR, None, {"q2"})]
     assert found.outside[0].second.questions == ("r2",)
 
 
@@ -239,7 +255,9 @@ def test_tiny_different_pictures_are_not_alike(tmp_path):
     found = found_in("tiny", folder)
 
     assert found.within == ()
-    assert said(found.outside) == [(Kind.PIXELS, None, {"q39"})] or said(found.outside) == [(Kind.FILE, None, {"q39"})]
+    assert said(found.outside) == [(CopyKind.PIXELS, None, {"q39"})] or said(found.outside) == [
+        (CopyKind.FILE, None, {"q39"})
+    ]
 
 
 def test_the_distance_decides_what_is_compared_at_all(tmp_path):
@@ -395,17 +413,17 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
         return DistinctImage((tmp_path / str(shown),), known, frozenset([str(shown)]), uses)
 
     def findings(kept):
-        from medtasks.data.duplicates.finding import _concern
+        from medtasks.data.duplicates.image_copies import _concern
 
         pictures = [picture(shown, kept) for shown in range(4)]
         pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
         made = [
-            Finding(pictures[one], pictures[two], Kind.NEAR, concern, Alike(0, 1.0))
+            DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
             for one, two in sorted(pairs)
             if (concern := _concern(pictures[one], pictures[two]))
         ]
         away = [
-            Finding(pictures[one], picture(9, set()), Kind.NEAR, None, Alike(0, 1.0))
+            DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
             for one in sorted(outside)
             if pictures[one].questions
         ]

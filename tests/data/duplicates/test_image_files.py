@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.duplicates import image_files
-from medtasks.data.duplicates.image_files import CACHE_NAME, hash_images, images_below, read_image
+from medtasks.data.duplicates import image_hashes
+from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, images_below, read_image
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.home import home
 
@@ -64,7 +64,7 @@ def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
     (folder / "x.dcm").write_bytes(b"x")
     assert [path.name for path in images_below(folder).files if path.suffix == ".dcm"] == ["x.dcm"]
 
-    monkeypatch.setattr(image_files.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(image_hashes.importlib.util, "find_spec", lambda name: None)
     assert images_below(folder).without_decoder == 1
     assert len(images_below(folder).files) == 3
 
@@ -147,8 +147,8 @@ def test_a_damaged_picture_is_said_to_be(tmp_path):
 def decoded(monkeypatch):
     """Which files were decoded."""
     seen = []
-    read = image_files.read_image
-    monkeypatch.setattr(image_files, "read_image", lambda path, data: (seen.append(path.name), read(path, data))[1])
+    read = image_hashes.read_image
+    monkeypatch.setattr(image_hashes, "read_image", lambda path, data: (seen.append(path.name), read(path, data))[1])
     return seen
 
 
@@ -163,14 +163,14 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder):
 
 
 def test_a_decoder_that_fails_in_its_own_way_costs_one_file(folder, monkeypatch):
-    read = image_files.read_image
+    read = image_hashes.read_image
 
     def failing(path, data):
         if path.name == "b.png":
             raise IndexError("list index out of range")
         return read(path, data)
 
-    monkeypatch.setattr(image_files, "read_image", failing)
+    monkeypatch.setattr(image_hashes, "read_image", failing)
     found, causes = hash_images(images_below(folder).files)
 
     assert len(found) == 2
@@ -193,19 +193,19 @@ def test_nothing_is_decoded_twice_unless_it_changed(folder, decoded):
 
 
 def test_an_interrupted_run_keeps_what_it_did(folder, decoded, monkeypatch):
-    monkeypatch.setattr(image_files, "_CHUNK", 1)
+    monkeypatch.setattr(image_hashes, "_CHUNK", 1)
     files = images_below(folder).files
-    hashed = image_files._hashed
+    hashed = image_hashes._hashed
 
     def interrupted(path):
         if path == files[2]:
             raise KeyboardInterrupt
         return hashed(path)
 
-    monkeypatch.setattr(image_files, "_hashed", interrupted)
+    monkeypatch.setattr(image_hashes, "_hashed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         hash_images(files)
-    monkeypatch.setattr(image_files, "_hashed", hashed)
+    monkeypatch.setattr(image_hashes, "_hashed", hashed)
     decoded.clear()
 
     assert len(hash_images(files)[0]) == 3

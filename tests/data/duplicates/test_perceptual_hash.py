@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from medtasks.data.duplicates import perceptual_hash as ph
+from medtasks.data.duplicates import image_hashes as ph
 from medtasks.data.sources import synthetic_images
 
 from ...picture_sets import jpeg, texture

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import MedTasksError, SourceError
 
 from ...damages import both, changed, cut, every_row, lost, row, text, written

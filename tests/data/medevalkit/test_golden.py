@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.document_store import load_documents
 from medtasks.data.images.decoding import decoded
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 
 SOURCES = {  # by the name of the set where it is recorded: dataset, folder of its source
     "pmc_vqa": ("medevalkit_pmc_vqa", "PMC-VQA"),

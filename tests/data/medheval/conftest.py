@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import MedTasksError
 
 from ... import medheval_sources

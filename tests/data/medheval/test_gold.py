@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.data.sources.medheval.gold import Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
+from medtasks.data.sources.medheval_gold import Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str.strip).filter(bool)
 

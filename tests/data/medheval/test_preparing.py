@@ -5,10 +5,10 @@ import json
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE, MEDHEVAL, Access
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare, verify
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare, verify
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
-from medtasks.data.store import load_documents
 from medtasks.errors import UnknownName
 from medtasks.home import dataset_folder
 
@@ -154,7 +154,7 @@ def test_another_checksum(home, clone, refuses):
 
 def test_another_checksum_of_a_file_with_the_same_questions(home, clone, refuses, monkeypatch):
     from medtasks.data.dataset_manifest import file_sha256
-    from medtasks.data.sources.medheval import preparing
+    from medtasks.data.sources import medheval_sets as preparing
 
     main, other, _ = CATALOGUE[MM].sha256
     (clone / other).parent.mkdir(parents=True)

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from medtasks.cli.data import app
 from medtasks.data.dataset_manifest import FILE_NAME
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.sources.medheval.preparing import GROUPS, image_totals, largest_group, survey
+from medtasks.data.prepare.source_recipe import Options
+from medtasks.data.sources.medheval_sets import GROUPS, image_totals, largest_group, survey
 from medtasks.home import dataset_folder
 from medtasks.tasks.task_files import task_file
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from medtasks.data.dataset_manifest import Manifest
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
-from medtasks.data.store import load_documents
 
 from ...multimedeval_image_sources import WRITERS
 from ...multimedeval_sources import put_parquet

@@ -9,7 +9,7 @@ from PIL import Image
 
 from medtasks.data.images import image_store
 from medtasks.data.images.decoding import decoded
-from medtasks.data.prepare.preparers import verify
+from medtasks.data.prepare.prepare_dataset import verify
 from medtasks.data.sources.multimedeval import chest_xrays, mammography
 from medtasks.home import dataset_folder
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.sources.multimedeval.folder import read_folder
+from medtasks.data.sources.multimedeval.own_folder import read_folder
 from medtasks.errors import SourceError
 
 from ...multimedeval_sources import picture, put

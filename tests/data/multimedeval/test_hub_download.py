@@ -11,7 +11,7 @@ from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.prepare.downloads import hub_download, hub_revision
-from medtasks.data.prepare.preparation import Options, prepare_recipe
+from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.sources.multimedeval import question_sets
 from medtasks.errors import SourceError
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import SourceError
 
 from ...damages import both, changed, cut, lost, row, text, written

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.multimedeval import medmnist
 from medtasks.data.sources.multimedeval.medmnist import CLASSES, read_array
-from medtasks.data.store import load_documents
 from medtasks.home import dataset_folder
 
 from ...damages import changed

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.sources.multimedeval.mimic_iii import groups, summary_of
+from medtasks.data.sources.multimedeval.report_sets import groups, summary_of
 
 HEAD = "[**2999-1-2**] 1:30 AM\n CT HEAD\n Reason: fall\n ____\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 
 AGREEMENT, PERSON = "needs credentials", "has to be downloaded by a person at "
 PHYSIONET = "https://physionet.org/content"

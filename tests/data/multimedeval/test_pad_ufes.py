@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data.prepare.preparation import Options
-from medtasks.data.prepare.preparers import prepare
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.multimedeval import pad_ufes
 from medtasks.data.sources.multimedeval.pad_ufes import CLASSES, patient_history
-from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.data.sources.multimedeval.report_sections import (
+from medtasks.data.sources.multimedeval.report_sets import (
     FULL_REPORT,
     LAST_PARAGRAPH,
     first_text,

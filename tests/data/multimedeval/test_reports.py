@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.prepare.preparation import Options, prepare_recipe
-from medtasks.data.prepare.preparers import prepare, recipe_of, verify
-from medtasks.data.store import load_documents
+from medtasks.data.document_store import load_documents
+from medtasks.data.prepare.prepare_dataset import prepare, recipe_of, verify
+from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.home import dataset_folder
 
 from ...multimedeval_sources import csv_text, picture, put

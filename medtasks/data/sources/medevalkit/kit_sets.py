@@ -1,4 +1,12 @@
-"""MedEvalKit's sets of one table each: PMC-VQA, MedXpertQA, MedFrameQA, and SLAKE in its two languages.
+"""MedEvalKit's sets but for MMMU: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA, and SLAKE in its two languages.
+
+OmniMedVQA as published: the questions of ``QA_information/Open-access``, one JSON file per part, in the order of their
+names. The published answer is a text; the right option is the first that is equal without the blanks around it. The
+restricted parts have no images. Hu et al., CVPR 2024.
+
+OmniMedVQA as VLMEvalKit evaluates it: the first 14 of 30 TSV files, ``part_1.tsv`` to ``part_14.tsv``, with the images
+in them (``vlmeval/dataset/image_mcq.py`` at e8e78f05, lines 2405 to 2464). Which of OmniMedVQA's own parts they hold is
+said nowhere, so they are a dataset of their own and not a selection from that one.
 
 - PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``. Cells
   are kept as they are but for line breaks, which MedEvalKit reads as plain ones. Zhang et al., arXiv 2305.10415.
@@ -7,25 +15,190 @@
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 """
 
+import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from medtasks.data.prepare.preparation import Recipe, TableReader
-from medtasks.data.prepare.source_files import required_file, required_shards, unpacked_or_archived
-from medtasks.data.prepare.table_files import ParquetTable, SourceRow, Table, csv_table, json_lines
-from medtasks.data.samples import option_index
-from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document
-from medtasks.data.sources.medevalkit.kit_documents import OTHER_ANSWER_TEXT, kit_choice, kit_recipe, lettered
-from medtasks.data.sources.multimedeval.question_sets import keyed_options
-from medtasks.data.sources.multimedeval.visual_questions import (
+from medtasks.data.document_store import Documents
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    required_file,
+    required_shards,
+    unpacked_or_archived,
+)
+from medtasks.data.prepare.source_recipe import ReadFile, Row, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.table_files import (
+    ParquetTable,
+    ReadValues,
+    SourceRow,
+    Table,
+    csv_table,
+    json_lines,
+    listed_in,
+)
+from medtasks.data.samples import letter, option_index
+from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document, new_document
+from medtasks.data.sources.gmai_sets import TsvFile, read_questions, rows_of
+from medtasks.data.sources.multimedeval.question_sets import (
     SLAKE_ARCHIVE,
     SLAKE_LAYOUT,
+    keyed_options,
     slake_question,
     slake_reader,
 )
+from medtasks.errors import SourceError
+
+NO_MODALITY_TYPE = "no_modality_type"
+NULL_OPTION = "null_option"
+NO_SUCH_GOLD = "no_such_gold"
+INEXACT_GOLD = "inexact_gold"
+REPEATED_GOLD = "repeated_gold"
+OTHER_ANSWER_TEXT = "other_answer_text"
+FLAGS: Mapping[str, str] = {
+    NO_MODALITY_TYPE: "the row has no modality_type, which stops MedEvalKit",
+    NULL_OPTION: "an option is null; MedEvalKit shows it as None, and so do its lines, but it is no option",
+    NO_SUCH_GOLD: "the published answer is none of the options",
+    INEXACT_GOLD: "the published answer is an option only without the blanks around it; MedEvalKit finds none",
+    REPEATED_GOLD: "several options are the published answer; MedEvalKit takes the last, and here it is the first",
+    OTHER_ANSWER_TEXT: "the text that is published as the answer is not that of the published letter",
+}
+_REMARKS = {
+    NO_SUCH_GOLD: "the right option of {} (the published answer is none of the options)",
+    OTHER_ANSWER_TEXT: "the text of the answer of {} (the published letter is that of another option and counts)",
+}
+
+
+def kit_choice(doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **known: Any) -> Document:
+    """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
+    flags = list(known.pop("flags", ()))
+    letters = [letter(place) for place in range(len(options))]
+    named = gold.strip() if gold is not None and gold.strip() in letters else None
+    answer = known.pop("answer", named)
+    if options and gold is not None and answer is None:
+        flags.append(NO_SUCH_GOLD)
+    choices = {"options": list(options), "option_lines": list(lines)}
+    return new_document(KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **known)
+
+
+def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
+    """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
+    return replace(reader.recipe(layout, (split,), files), remarks=_remarks)
+
+
+def lettered(options: Iterable[str], form: str) -> list[str]:
+    """Return option lines, such as ``A. text`` for the form ``{}. {}``."""
+    return [form.format(letter(place), option) for place, option in enumerate(options)]
+
+
+def _remarks(documents: Documents) -> list[str]:
+    """Return what a manifest says of rows that are kept and lack something."""
+    counts = Counter(flag for document in documents for flag in document["flags"])
+    return [
+        text.format("1 row" if counts[flag] == 1 else f"{counts[flag]} rows")
+        for flag, text in _REMARKS.items()
+        if counts[flag]
+    ]
+
+
+_QUESTIONS = "QA_information/Open-access/"
+# At the root, in a folder below it, or in the archive, wherever in it.
+_PLACES = (f"{_QUESTIONS}*.json", f"*/{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json")
+_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
+_LETTERS = "ABCD"
+_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
+
+
+def _parts(source: Path) -> list[SourceFile]:
+    files = required_shards(source, _PLACES, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
+    if len({(file.path if file.member else file.path.parent, _below(file)) for file in files}) > 1:
+        raise SourceError(f"{source} holds the folder {_QUESTIONS} more than once; name the folder that holds the one")
+    return files
+
+
+def _below(file: SourceFile) -> str:
+    """Return the folder, in an archive, that holds the questions and the images."""
+    return (file.member or "").rpartition(_QUESTIONS)[0]
+
+
+def _omni_files(source: Path) -> AbstractContextManager[ReadFile]:
+    first = _parts(source)[0]
+    if first.member is None:
+        return file_reader([first.path.parents[2]], (), ())
+    return file_reader((), [first.path], (_below(first),))
+
+
+def _omni_table(source: Path, _split: str) -> Table:
+    names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        seen: Counter[str] = Counter()
+        with _omni_files(source) as read:
+            for name in names:
+                for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    published = row.text("question_id")
+                    seen[published] += 1
+                    again = f" ({seen[published]})" if seen[published] > 1 else ""
+                    known = {"doc_id": published + again, "part": name.removesuffix(".json")}
+                    yield row.place, functools.partial(dict, row.values, **known)
+
+    return Table(records)
+
+
+def _omni_document(row: SourceRow, _split: str) -> Document:
+    published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
+    options = [text for text in published.values() if text is not None]
+    absent = next((name for name, text in published.items() if text is None), "")
+    if absent and _LETTERS.index(absent) < len(options):
+        raise UnusableRow(f"it has no option {absent} and one behind it")
+    if len(options) < 2:
+        raise UnusableRow("it has fewer than two options")
+    gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
+    equal = [place for place, option in enumerate(options) if option.strip() == gold.strip()]
+    flags = {
+        NULL_OPTION: any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
+        INEXACT_GOLD: bool(equal) and gold not in options,
+        REPEATED_GOLD: len(equal) > 1,
+        NO_MODALITY_TYPE: modality is None,
+    }
+    return kit_choice(
+        row.text("doc_id"),
+        options,
+        [f"{name}. {row.values[f'option_{name}']}" for name in _LETTERS if f"option_{name}" in row.values],
+        gold,
+        answer=letter(equal[0]) if equal else None,
+        flags=[flag for flag, applies in flags.items() if applies],
+        question=row.text("question"),
+        question_type=row.optional_text("question_type"),
+        modality=row.optional_text("modality") if modality is None else modality,
+        part=row.text("part"),
+    )
+
+
+def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[Row]:
+    files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
+    for part, path in files.items():
+        for row in rows_of(read_questions(TsvFile(path), images, keyed=True, several=False)):
+            if row.document is None:
+                yield row
+                continue
+            doc_id, options = f"{part}/{row.document['doc_id']}", row.document["options"]
+            known = {name: row.document[name] for name in ("image_id", "question", "modality")}
+            lines = lettered(options, "{}. {}")
+            document = kit_choice(doc_id, options, lines, row.document["answer"], part=part, **known)
+            yield dataclasses.replace(row, document=document)
+
+
+_OMNI = TableReader(KIT_CHOICE, _omni_table, _omni_document, lambda row: [row.text("image_path")], _omni_files)
+_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
+
 
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\s*[A-D]\s*:")
@@ -48,7 +221,7 @@ def without_letter(cell: str) -> str:
     return _LETTER.sub("", cell, count=1).strip() if _LETTER.match(cell) else cell.strip()
 
 
-def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None = None) -> Recipe:
+def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None = None) -> SourceRecipe:
     """Return the recipe of a test set; ``gold`` is the column of the right letter, ``text`` that of the right text."""
     columns = ("Figure_path", "Question", *_CHOICES, gold, *([text] if text else []))
 
@@ -134,7 +307,11 @@ _MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and {_EXPERT_ARCHIVE} or the
 _FRAME_READER = TableReader(KIT_CHOICE, _frame_table, _frame_document, embedded=_FRAMES)
 _SLAKE = slake_reader(KIT_QUESTION, _slake_document)
 
-RECIPES: Mapping[str, Recipe] = {
+RECIPES: Mapping[str, SourceRecipe] = {
+    "omnimedvqa": kit_recipe(_OMNI, _OMNI_LAYOUT, "OmniMedVQA.zip"),
+    "omnimedvqa_vlmevalkit": SourceRecipe(
+        KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
+    ),
     "pmc_vqa": _pmc_vqa("test_2.csv", "Answer", "figures", "images_2.zip"),
     "pmc_vqa_clean": _pmc_vqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer"),
     "medxpertqa_mm": kit_recipe(_MM, _MM_LAYOUT, "MM/test.jsonl", _EXPERT_ARCHIVE),

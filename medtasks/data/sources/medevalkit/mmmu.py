@@ -16,12 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medtasks.data.prepare.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.prepare.source_files import required_shards
+from medtasks.data.prepare.source_recipe import SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, Table
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, KIT_CHOICE, Document, choice_document
-from medtasks.data.sources.medevalkit.kit_documents import kit_choice, kit_recipe, lettered
+from medtasks.data.sources.medevalkit.kit_sets import kit_choice, kit_recipe, lettered
 
 SUBJECTS = (
     "Basic_Medical_Science",
@@ -86,20 +86,20 @@ def _pro_document(row: SourceRow, _split: str) -> Document:
     return choice_document(row.text("id"), question, options, answer, subject=row.text("subject"))
 
 
-def _recipe(split: str) -> Recipe:
+def _recipe(split: str) -> SourceRecipe:
     layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
     reader = TableReader(KIT_CHOICE, _table, _document, embedded=_IMAGES)
     return kit_recipe(reader, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
 
 
-def _pro_recipe(config: str) -> Recipe:
+def _pro_recipe(config: str) -> SourceRecipe:
     images = ("image",) if config == "vision" else _IMAGES
     reader = TableReader(CHOICE, functools.partial(_pro_table, config), _pro_document, embedded=images)
     files = f"{config}/test-*.parquet"
     return reader.recipe(f"the Hub's parquet files {files}", ("test",), [files])
 
 
-RECIPES: Mapping[str, Recipe] = {
+RECIPES: Mapping[str, SourceRecipe] = {
     "mmmu_med_val": _recipe("validation"),
     "mmmu_med_test": _recipe("test"),
     "mmmu_pro_med_standard_10": _pro_recipe("standard (10 options)"),

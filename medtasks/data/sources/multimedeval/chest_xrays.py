@@ -17,11 +17,11 @@ from pathlib import Path
 
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.preparation import Recipe, Row, TableReader, UnusableRow, by_name
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
+from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.prepare.table_files import ReadValues, SourceRow, Table, csv_table
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
-from medtasks.data.sources.multimedeval.visual_questions import open_question
+from medtasks.data.sources.multimedeval.question_sets import open_question
 
 FOURTEEN_FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),
@@ -170,8 +170,8 @@ _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
 
-RECIPES: Mapping[str, Recipe] = {
+RECIPES: Mapping[str, SourceRecipe] = {
     "chestxray14": _NIH.recipe(_NIH_LAYOUT),
     "mimic_cxr_classification": _MIMIC.recipe(_MIMIC_LAYOUT),
-    "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
+    "diff_vqa": SourceRecipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
 }

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.images.dicom import reading_dicom
+from medtasks.data.images.deep_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
-from medtasks.data.prepare.preparation import Recipe, Row, images_row
 from medtasks.data.prepare.source_files import SourceFile, physionet_file, required_file
+from medtasks.data.prepare.source_recipe import Row, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, Table, csv_table
 from medtasks.data.schema import CLASSIFICATION, new_document
 
@@ -49,7 +49,7 @@ def read_dicom(path: Path) -> Image.Image:
     Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
     is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
-    d9ac283. Errors are those of :func:`~medtasks.data.images.dicom.reading_dicom`.
+    d9ac283. Errors are those of :func:`~medtasks.data.images.deep_images.reading_dicom`.
     """
     with reading_dicom(str(path)) as pydicom:
         dataset = pydicom.dcmread(path)
@@ -144,10 +144,10 @@ _VINDR_LAYOUT = (
 )
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
-RECIPES: Mapping[str, Recipe] = {
-    "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
+RECIPES: Mapping[str, SourceRecipe] = {
+    "vindr_mammo": SourceRecipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
     **{
-        name: Recipe.of_splits(
+        name: SourceRecipe.of_splits(
             CLASSIFICATION, functools.partial(_kaggle_table, table, _CASE_COLUMNS), _with_pathologies, _CBIS_LAYOUT
         )
         for name, table in _TABLES.items()

@@ -22,8 +22,8 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download
-from medtasks.data.prepare.preparation import Recipe, Row
 from medtasks.data.prepare.source_files import SourceFile, not_found
+from medtasks.data.prepare.source_recipe import Row, SourceRecipe
 from medtasks.data.prepare.table_files import SourceRow, Table, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.errors import SourceError
@@ -98,14 +98,14 @@ def _published(name: str) -> Published:
     return Published(url, md5=dataset_info(f"multimedeval_{name}").md5[f"{name}.npz"])
 
 
-def _recipe(name: str) -> Recipe:
+def _recipe(name: str) -> SourceRecipe:
     table, rows = functools.partial(_table, name), functools.partial(_rows, name)
 
     def revision(source: Path) -> str:
         unchanged = _published(name).matches(_archive(name, source))
         return dataset_info(f"multimedeval_{name}").revision if unchanged else "local"
 
-    recipe = Recipe.of_splits(CLASSIFICATION, table, rows, f"MedMNIST's {name}.npz")
+    recipe = SourceRecipe.of_splits(CLASSIFICATION, table, rows, f"MedMNIST's {name}.npz")
     return replace(
         recipe,
         download=lambda folder: download(_published(name), folder / f"{name}.npz"),

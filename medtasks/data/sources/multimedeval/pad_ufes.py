@@ -25,8 +25,8 @@ from typing import IO
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.preparation import ReadFile, Recipe, Row, TableReader, by_name
 from medtasks.data.prepare.source_files import SourceFile, open_archive, required_file, unpacking
+from medtasks.data.prepare.source_recipe import ReadFile, Row, SourceRecipe, TableReader, by_name
 from medtasks.data.prepare.table_files import SourceRow, Table, csv_table, hub_table, read_json
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
@@ -160,7 +160,7 @@ _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFE
 _READER = TableReader(CLASSIFICATION, _whole, _document, lambda row: [row.text("img_id")], _image_files)
 _WHOLE = _READER.recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
-RECIPES: Mapping[str, Recipe] = {
+RECIPES: Mapping[str, SourceRecipe] = {
     "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
     "pad_ufes_20_disjoint": dataclasses.replace(
         _WHOLE,

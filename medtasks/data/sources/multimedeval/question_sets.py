@@ -1,30 +1,34 @@
-"""Multiple-choice question sets without images: MedQA, MedMCQA, PubMedQA, MMLU, and inferences: MedNLI.
+"""Question sets: MedQA, MedMCQA, PubMedQA, MMLU and MedNLI without images, VQA-RAD, PathVQA and SLAKE with them.
 
-Splits, subsets and order are those MultiMedEval evaluates (``multimedeval/qa.py`` and ``mednli.py`` at d9ac283).
+Splits, subsets and order are those MultiMedEval evaluates (``multimedeval/qa.py``, ``mednli.py`` and ``vqa.py`` at
+d9ac283).
 
 The reference takes MedNLI's options from the gold labels in the order they occur. Its rule asks whether exactly one
 option occurs in the reply, so that the order has no effect; here it is fixed.
+
+VQA-RAD and PathVQA are parquet files with the images in them; of SLAKE it is the English questions of ``test.json``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare.preparation import Recipe, Row, TableReader
-from medtasks.data.prepare.source_files import required_file
+from medtasks.data.prepare.source_files import SourceFile, not_found, required_file, unpacked_or_archived
+from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import (
     SourceRow,
     Table,
     hub_table,
     json_lines,
+    listed_records,
     read_json,
     records_table,
     required_hub_table,
 )
 from medtasks.data.samples import letter
-from medtasks.data.schema import CHOICE, Document, choice_document
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, Columns, Document, choice_document, new_document
 from medtasks.errors import SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
@@ -168,7 +172,62 @@ _MMLU = TableReader(CHOICE, _mmlu_table, _mmlu).recipe(
     "the Hub's parquet files all/test-*.parquet", ("test", "dev"), ["all/test-*.parquet", "all/dev-*.parquet"]
 )
 
-RECIPES: Mapping[str, Recipe] = {
+
+_SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
+_SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name
+SLAKE_ARCHIVE = "imgs.zip"
+SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
+
+
+def open_question(row: SourceRow, doc_id: str, **known: str | None) -> Document:
+    """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
+    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **known)
+
+
+def _document(row: SourceRow, split: str) -> Document:
+    if row.encoded("image") is None:
+        raise UnusableRow("it has no image")
+    return open_question(row, f"{split}/{row.index}")
+
+
+def slake_reader(
+    columns: Columns, document: Callable[[SourceRow, str], Document], language: str | None = None
+) -> TableReader:
+    """Return the reader of SLAKE's questions, in one language or all; ``document`` is what a row becomes."""
+
+    def table(source: Path, split: str) -> Table:
+        path = source / f"{split}.json"
+        if not path.is_file():
+            raise not_found(source, path.name)
+        questions = listed_records(SourceFile(path), _SLAKE_COLUMNS)
+        if language is None:
+            return questions
+        chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == language)
+        return records_table(chosen, _SLAKE_COLUMNS)
+
+    return TableReader(
+        columns,
+        table,
+        document,
+        lambda row: [row.text("img_name")],
+        lambda source: unpacked_or_archived(source, _SLAKE_FOLDERS, SLAKE_ARCHIVE, ("imgs/",)),
+    )
+
+
+def slake_question(row: SourceRow, _split: str = "") -> Document:
+    """Return a document of the ``OPEN_QUESTION`` schema."""
+    return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
+
+
+_PARQUET = TableReader(
+    OPEN_QUESTION,
+    lambda source, split: required_hub_table(source, split, "default", ("image", "question", "answer")),
+    _document,
+    embedded=("image",),
+).recipe("the Hub's parquet files data/test-*.parquet", hub_files=("data/test-*.parquet", "data/train-*.parquet"))
+_SLAKE = slake_reader(OPEN_QUESTION, slake_question, "en")
+
+RECIPES: Mapping[str, SourceRecipe] = {
     "medqa": TableReader(CHOICE, _medqa_table, _medqa).recipe(
         "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet",
         hub_files=["data_clean.zip"],
@@ -187,4 +246,7 @@ RECIPES: Mapping[str, Recipe] = {
     "mednli": TableReader(CHOICE, _mednli_table, _mednli).recipe(
         "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"
     ),
+    "vqa_rad": _PARQUET,
+    "path_vqa": _PARQUET,
+    "slake": _SLAKE.recipe(SLAKE_LAYOUT, hub_files=("test.json", "train.json", SLAKE_ARCHIVE)),
 }

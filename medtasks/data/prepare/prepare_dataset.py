@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from tqdm import tqdm
 
 from medtasks.data.catalogue import CATALOGUE, dataset_info
+from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import (
     FILE_NAME,
     Manifest,
@@ -15,26 +16,25 @@ from medtasks.data.dataset_manifest import (
     read_facts,
     text_fingerprint,
 )
+from medtasks.data.document_store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.data.images.image_store import ImageFacts
 from medtasks.data.own_datasets import access_of, preparing_again
-from medtasks.data.prepare.preparation import Options, Recipe, prepare_recipe
-from medtasks.data.prepared import prepared_folder
+from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
-from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
 _DEFAULTS = Options()
 
 
-def recipe_of(name: str, options: Options = _DEFAULTS) -> Recipe:
+def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
     reader = CATALOGUE[name].reader
     package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
-    recipe: Recipe | Callable[[Options], Recipe]
+    recipe: SourceRecipe | Callable[[Options], SourceRecipe]
     recipe = importlib.import_module(f"medtasks.data.sources.{reader}").RECIPES[name.removeprefix(f"{package}_")]
-    return (recipe if isinstance(recipe, Recipe) else recipe(options)).of(CATALOGUE[name])
+    return (recipe if isinstance(recipe, SourceRecipe) else recipe(options)).of(CATALOGUE[name])
 
 
 def prepare(name: str, options: Options) -> Manifest:

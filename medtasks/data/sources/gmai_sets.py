@@ -1,7 +1,7 @@
-"""From GMAI-MMBench's TSV files, of several gigabytes, to documents.
+"""GMAI-MMBench, from TSV files of several gigabytes; one that was read before an interruption is not read again.
 
-A file is as pandas writes it: fields with tabs, quotes or new lines are quoted. The csv module looks at every
-character, and most of a file is base64 in fields of megabytes; so a line without a quotation mark is only cut at its
+A file is as pandas writes it: fields with tabs, quotes or new lines are quoted. The csv module looks at every character
+(39 MB/s), and most of a file is base64 in fields of megabytes; so a line without a quotation mark is only cut at its
 tabs.
 
 Images are stored as the PNG files they are. A value of at most 64 characters in the column of images names the row
@@ -13,11 +13,14 @@ the n-th mask and the n-th contour question with the same texts, key and groups 
 """
 
 import binascii
+import contextlib
+import dataclasses
+import functools
 import hashlib
+import json
 import re
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -25,13 +28,18 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.catalogue import GMAI, DatasetInfo
+from medtasks.data.document_store import SCRATCH
+from medtasks.data.images.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.preparation import Row
+from medtasks.data.prepare.downloads import hub_download
+from medtasks.data.prepare.source_files import not_found, required_file
+from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, in_order
+from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
 from medtasks.errors import SourceError
+from medtasks.home import written_whole
 
 _POINTER = 64  # characters
-_WORKERS, _AHEAD = 2, 6  # images decoded at once; rows read ahead of them
 _GROUPS = {
     "clinical_task": "clinical vqa task",
     "department": "department",
@@ -145,32 +153,33 @@ def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: b
 
     A progress bar shows the bytes read. Only ``keyed`` rows have an answer, which may be ``several`` letters.
     """
-    questions: list[Question] = []
-    waiting: deque[tuple[Question, Future[StoredImage]]] = deque()
-    size, name, before = file.path.stat().st_size, file.path.name, 0
-    with (
-        tqdm(desc=f"Reading {name}", total=size, unit="B", unit_scale=True, leave=False, disable=None) as bar,
-        ThreadPoolExecutor(_WORKERS) as workers,
-    ):
+    size, name = file.path.stat().st_size, file.path.name
+
+    def read(row: TsvRow) -> Question:
+        question = _read_row(f"{name} row {row.number}", row, keyed, several)
+        value = row.values.get("image", b"")
+        if question.document is not None and len(value) <= _POINTER:
+            question.image = value.decode("utf-8", "replace")
+        elif question.document is not None:
+            try:
+                question.image = images.add_bytes(binascii.a2b_base64(value, strict_mode=True))
+            except binascii.Error:
+                question.cause = "its image is broken (it is no base64)"
+            except UnreadableImage as error:
+                question.cause = f"its image is broken ({error})"
+        return question
+
+    def reading(bar: Any) -> Iterator[Callable[[], Question]]:
         for row in file.rows():
-            question = _question(f"{name} row {row.number}", row, keyed, several)
-            questions.append(question)
-            value = row.values.get("image", b"")
-            if question.document is not None and len(value) <= _POINTER:
-                question.image = value.decode("utf-8", "replace")
-            elif question.document is not None:
-                waiting.append((question, workers.submit(_stored, value, images)))
-            while len(waiting) > _AHEAD:
-                _finish(*waiting.popleft())
-            bar.update(row.end - before)
-            before = row.end
-        while waiting:
-            _finish(*waiting.popleft())
-    return questions
+            bar.update(row.end - bar.n)
+            yield functools.partial(read, row)
+
+    with tqdm(desc=f"Reading {name}", total=size, unit="B", unit_scale=True, leave=False, disable=None) as bar:
+        return list(in_order(reading(bar)))
 
 
 def rows_of(questions: Sequence[Question]) -> Iterator[Row]:
-    """Follow pointers, and yield the rows that :func:`medtasks.data.prepare.preparation.prepare_recipe` takes."""
+    """Follow pointers, and yield the rows that :func:`medtasks.data.prepare.source_recipe.prepare_recipe` takes."""
     known = {question.document["doc_id"]: question for question in questions if question.document}
     shown = [_followed(question, known) for question in questions]
     cases = _cases(questions, shown)
@@ -181,7 +190,7 @@ def rows_of(questions: Sequence[Question]) -> Iterator[Row]:
             yield Row(question.place, {**question.document, "image_id": case}, [image])
 
 
-def _question(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
+def _read_row(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
     if row.fault:
         return Question(place, None, cause=row.fault)
     try:
@@ -214,21 +223,6 @@ def _question(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
         return Question(place, None, cause=f"its answer is '{wrong[0]}', and the options are {', '.join(given)}")
     key = {"answers": sorted(set(letters))} if several else {"answer": letters[0]}
     return Question(place, {**document, **key})
-
-
-def _stored(value: bytes, images: ImageStore) -> StoredImage:
-    try:
-        data = binascii.a2b_base64(value, strict_mode=True)
-    except binascii.Error as error:
-        raise UnreadableImage("it is no base64") from error
-    return images.add_bytes(data)
-
-
-def _finish(question: Question, stored: Future[StoredImage]) -> None:
-    try:
-        question.image = stored.result()
-    except UnreadableImage as error:
-        question.cause = f"its image is broken ({error})"
 
 
 def _followed(question: Question, known: Mapping[str, Question]) -> StoredImage | str:
@@ -268,3 +262,95 @@ def _cases(questions: Sequence[Question], shown: Sequence[StoredImage | str]) ->
         for mask, contour in zip(ids, contours.get(texts, ()), strict=False):
             first[case_of(contour)] = case_of(mask)
     return ["" if isinstance(image, str) else case_of(image.image_id) for image in shown]
+
+
+VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
+_VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
+
+
+def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
+    digests: dict[str, str] = {}
+    return SourceRecipe(
+        columns=MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE,
+        test=functools.partial(_rows, info, options, digests),
+        layout=", ".join(info.md5) or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
+        download=hub_download(info, list(info.md5)) if info.md5 else None,
+        revision=lambda _: info.revision if not _changed(info, digests) else "local",
+        counted=not options.allow_changed,
+    )
+
+
+def _rows(
+    info: DatasetInfo, options: Options, digests: dict[str, str], source: Path, images: ImageStore
+) -> Iterator[Row]:
+    questions: list[Question] = []
+    for path in tsv_files(info, source):
+        part, digests[path.name] = _read_file(info, path, images)
+        changed = _changed(info, {path.name: digests[path.name]})
+        if changed and not options.allow_changed:
+            faults = (f": {row.place}: {row.cause}" for row in part if row.document is None or row.cause)
+            raise SourceError(
+                f"{path} is not the published file (MD5 {digests[path.name]}, published {changed[0]})"
+                f"{next(faults, '')}; download it again, or accept this one with --allow-changed"
+            )
+        questions += part
+    yield from rows_of(questions)
+
+
+def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:
+    """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
+    if source.is_file():
+        return [source]
+    if info is MULTI_ANSWER_SET:
+        found = sorted(source.glob("*.tsv"))
+        if len(found) != 1:
+            raise not_found(source, "single .tsv file", "name the file itself with --source")
+        return found
+    if info is VALIDATION:
+        return [required_file(source, _VALIDATION_NAMES).path]
+    missing = [name for name in info.md5 if not (source / name).is_file()]
+    if missing:
+        raise not_found(source, missing[0])
+    return [source / name for name in info.md5]
+
+
+def _changed(info: DatasetInfo, digests: Mapping[str, str]) -> list[str]:
+    """Return the published digest of each file that has another one."""
+    only = next(iter(info.md5.values())) if len(info.md5) == 1 else None
+    wanted = {name: only or info.md5.get(name, digest) for name, digest in digests.items()}
+    return [wanted[name] for name, digest in digests.items() if digest != wanted[name]]
+
+
+def _read_file(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Question], str]:
+    """Read one file, or take what an earlier attempt noted of it; with its MD5."""
+    state = path.stat()
+    mark = f"{path.name} {state.st_size} {state.st_mtime_ns}"
+    note = images.folder / SCRATCH / "parts" / f"{path.name}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no note, or one that is damaged
+        noted = json.loads(note.read_text(encoding="utf-8"))
+        if noted["mark"] == mark:
+            return [_recalled(entry, images) for entry in noted["questions"]], str(noted["md5"])
+    file = TsvFile(path)
+    questions = read_questions(file, images, keyed=info is not TEST, several=info is MULTI_ANSWER_SET)
+    facts = images.facts
+    kept = [
+        dataclasses.asdict(question)
+        | ({"facts": dataclasses.asdict(facts[question.image.file])} if isinstance(question.image, StoredImage) else {})
+        for question in questions
+    ]
+    with written_whole(note) as partial:
+        partial.write_text(json.dumps({"mark": mark, "md5": file.md5, "questions": kept}), encoding="utf-8")
+    return questions, file.md5
+
+
+def _recalled(entry: dict[str, Any], images: ImageStore) -> Question:
+    image = entry["image"]
+    if isinstance(image, dict):
+        facts = ImageFacts(entry["facts"]["sha256"], tuple(entry["facts"]["conversions"]))
+        image = images.recall(StoredImage(**image), facts)
+    return Question(entry["place"], entry["document"], image, entry["cause"])
+
+
+RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {
+    info.name: functools.partial(_recipe, info) for info in GMAI
+}

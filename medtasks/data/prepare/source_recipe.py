@@ -15,19 +15,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.dataset_manifest import Manifest, measured
+from medtasks.data.document_store import SCRATCH, DocumentBatches, Documents, publish, work_folder
 from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.table_files import SourceRow, Table
 from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
-from medtasks.data.store import SCRATCH, DocumentBatches, Documents, publish, work_folder
 from medtasks.errors import SourceError
 
 _NAMED = 3
@@ -89,9 +89,12 @@ def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredIm
     return Row(place, {**document, "image_id": document["image_id"] or shared}, images)
 
 
-def in_order(rows: Iterable[Callable[[], Row]]) -> Iterator[Row]:
+_T = TypeVar("_T")
+
+
+def in_order(rows: Iterable[Callable[[], _T]]) -> Iterator[_T]:
     """Ask for rows in several threads, a few ahead, and yield them in order."""
-    waiting: deque[Future[Row]] = deque()
+    waiting: deque[Future[_T]] = deque()
     with ThreadPoolExecutor(_WORKERS) as workers:
         for row in rows:
             waiting.append(workers.submit(row))
@@ -107,7 +110,7 @@ ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class SourceRecipe:
     """How one dataset is read from its source."""
 
     columns: Columns  # of its documents
@@ -130,7 +133,7 @@ class Recipe:
     @classmethod
     def of_splits(
         cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
-    ) -> "Recipe":
+    ) -> "SourceRecipe":
         """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
@@ -139,14 +142,14 @@ class Recipe:
 
         return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
 
-    def of(self, info: DatasetInfo) -> "Recipe":
+    def of(self, info: DatasetInfo) -> "SourceRecipe":
         """Return the same recipe with what fetches its files from the Hub, if it names any."""
         if not self.hub_files:
             return self
         return dataclasses.replace(self, download=hub_download(info, self.hub_files), revision=hub_revision(info))
 
 
-def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
+def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
     """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
 
     A SourceError says that the source is missing, malformed or incomplete, and names file and row; another
@@ -199,7 +202,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
     return manifest
 
 
-def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
+def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
     need = {
         Access.CREDENTIALED: f"needs credentials: sign its agreement at {info.source}, download it there",
         Access.GATED: f"has to be downloaded by a person at {info.source}",
@@ -211,7 +214,7 @@ def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
     )
 
 
-def _gather(info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
+def _gather(info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
     documents = DocumentBatches(arrow_schema(recipe.columns))
     causes: list[str] = []
@@ -233,7 +236,9 @@ def _gather(info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]) -> tuple[Doc
     return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 
-def _demonstrations(info: DatasetInfo, recipe: Recipe, source: Path, images: ImageStore) -> tuple[Documents, list[str]]:
+def _demonstrations(
+    info: DatasetInfo, recipe: SourceRecipe, source: Path, images: ImageStore
+) -> tuple[Documents, list[str]]:
     """Return the few-shot examples; a training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
@@ -309,7 +314,9 @@ class TableReader:
 
             yield from in_order(map(storing, rows))
 
-    def recipe(self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()) -> Recipe:
+    def recipe(
+        self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
+    ) -> SourceRecipe:
         """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
-        recipe = Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
+        recipe = SourceRecipe.of_splits(self.columns, self.table, self.rows, layout, splits)
         return dataclasses.replace(recipe, hub_files=hub_files)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medtasks.data.images.decoding import LINEAR, Decoding
-from medtasks.data.prepare.preparation import Recipe, TableReader, UnusableRow
 from medtasks.data.prepare.source_files import SourceFile, file_reader
+from medtasks.data.prepare.source_recipe import SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import SourceRow, Table, check_columns, read_json, records_table
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
-from medtasks.data.sources.multimedeval.visual_questions import open_question
+from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import datasets_folder
 
@@ -38,7 +38,7 @@ class OwnQuestions:
     decoding: Decoding  # what models see of the images
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> SourceRecipe:
         """How the questions are prepared."""
         reader = TableReader(
             CHOICE if self.kind == QA else OPEN_QUESTION,

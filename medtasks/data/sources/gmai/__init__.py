@@ -1,1 +1,0 @@
-"""GMAI-MMBench: its published files, and the names it uses."""

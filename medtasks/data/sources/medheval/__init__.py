@@ -1,1 +1,0 @@
-"""MedHEval: its published files and the images they name."""

@@ -1,0 +1,362 @@
+r"""Radiology reports: to summarise (MIMIC-III), or to write from images (MIMIC-CXR) or volumes (CT-RATE).
+
+Sections of a report are those that the official MIMIC-CXR parser finds and names. A header is a line that begins with a
+blank and goes on in capitals, blanks and ``()/,-`` to a colon with white space behind it. What stands before the first
+header is the ``preamble``. Names are brought to a common spelling: whole names by a table, then by a main section whose
+name they contain; then headers that name a view (``CHEST, PA AND LATERAL``) are called ``findings``. Sections called
+impression or findings that hold white space only are dropped. Where neither is left, the text behind the first empty
+line of the last section becomes the ``last_paragraph``. Texts are never stripped.
+
+Table and views are in ``report_headers.json``. Two entries look like mistakes and are kept: ``ndication`` counts as
+impression, ``pfi`` as history.
+
+Source: ``section_text`` of MultiMedEval at d9ac283, which is ``section_parser.py`` of the MIMIC-CXR authors
+(https://github.com/MIT-LCP/mimic-cxr) without its corrections of single studies.
+
+MIMIC-III 1.4: findings of radiology notes, and the impression a radiologist drew from them.
+
+Notes have the reference's test ids (``croyer/MIMIC-III-split`` on the Hugging Face Hub); group after group, each
+in the order of ``NOTEEVENTS.csv``. That table has two million rows; it is read row by row, and test notes are kept.
+
+The exams are those of 11 groups (``CT_head`` ... ``MR_neck``). A note counts from ``FINAL REPORT`` on, with page breaks
+``(Over) ... (Cont)`` cut out. It must have exactly one impression; its findings are the first section that is not empty
+under the names its group has for them, most frequent name first. White space becomes one blank, a placeholder
+``[**...**]`` becomes ``___``.
+
+Two protocols differ in how a note is cut:
+
+- ``paper`` (ViLMedic's cutter, in the reference until July 2024, and so for the published numbers): lower case, lines
+  joined without a blank of their own, names as written;
+- ``head``: :func:`~medtasks.data.sources.multimedeval.report_sets.report_sections`, case kept.
+
+Both keep a slip of the reference: a section after the impression is given the text of the section before it.
+
+Source: Johnson et al., https://physionet.org/content/mimiciii/1.4/; split of Delbrouck et al. (2022),
+https://github.com/jbdel/vilmedic; ``multimedeval/mimic_iii.py`` at 1873076 (``paper``) and d9ac283 (``head``). The
+names are data of theirs, in ``mimic_iii_groups.json``.
+
+MIMIC-CXR: the studies of the test split whose report has findings, each with all its images. Studies and their images
+come in the order of the split table. The report is the first findings section, the indication the first indication
+section, both with all their white space, as the reference compares them. Images are those of MIMIC-CXR-JPG 2.0.0. Its
+reports are part of MIMIC-CXR: ``s<study>.txt`` beside the study's folder of images, in a tree of their own, or in
+``mimic-cxr-reports.zip``. Source: Johnson et al., https://physionet.org/content/mimic-cxr/2.0.0/;
+``multimedeval/mimic.py`` at d9ac283.
+
+CT-RATE: volumes of the validation split, each with the findings of its report. One row per reconstructed volume, in the
+order of ``validation_reports.csv``; a repeated row counts once. The volumes of one scan share its report. They stay in
+the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrahimhamamci/CT-RATE;
+``multimedeval/ct_rate.py`` at d9ac283.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from tqdm import tqdm
+
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.images.volume_files import ENDING
+from medtasks.data.prepare.source_files import (
+    SourceFile,
+    file_reader,
+    find_file,
+    not_found,
+    physionet_file,
+    required_file,
+)
+from medtasks.data.prepare.source_recipe import Row, SourceRecipe, images_row
+from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
+from medtasks.data.schema import REPORT, new_document
+from medtasks.data.sources.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
+
+_HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
+_EMPTY_LINE = "\n \n"
+FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
+_ESSENTIAL = ("impression", "findings")
+_KNOWN = read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
+_MAIN = ("impression", "findings", "history", "comparison", "addendum")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section."""
+
+    name: str  # its header in lower case, or what the parser calls it
+    text: str  # what stands behind the header, with all white space
+    start: int  # where the text starts in the report
+
+
+def split_at_headers(report: str) -> list[Section]:
+    r"""Cut a report at its headers: the preamble and one section per header, named by it in lower case.
+
+    Without a header it is one section, ``full report``. The search goes on at the new line behind a header and the
+    character that follows its colon. A header right below an empty one is therefore the empty one's text.
+
+    Example:
+        >>> [section.name for section in split_at_headers("CHEST FILM\n FINDINGS: Clear.\n")]
+        ['preamble', 'findings']
+    """
+    header = _HEADER.search(report)
+    if header is None:
+        return [Section(FULL_REPORT, report, 0)]
+    found = [Section(PREAMBLE, report[: header.start(1)], 0)]
+    while header is not None:
+        name, start = header[1].lower(), header.end()
+        header = _HEADER.search(report, max(report.find("\n", start), start))
+        found.append(Section(name, report[start : header.start() if header else len(report)], start))
+    return found
+
+
+def report_sections(report: str) -> list[Section]:
+    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat.
+
+    Example:
+        >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
+        ['preamble', 'findings']
+    """
+    named = [replace(section, name=_common_name(section.name)) for section in split_at_headers(report)]
+    kept = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
+    if any(section.name in _ESSENTIAL for section in kept):
+        return kept
+    last = kept[-1]
+    before, empty_line, behind = last.text.partition(_EMPTY_LINE)
+    if not empty_line:
+        return kept
+    # The start is that of the empty line, as the official parser counts it.
+    return [*kept[:-1], replace(last, text=before), Section(LAST_PARAGRAPH, behind, last.start + len(before))]
+
+
+def first_text(sections: list[Section], name: str) -> str | None:
+    """Return the text of the first section of that name, or None."""
+    return next((section.text for section in sections if section.name == name), None)
+
+
+def _common_name(header: str) -> str:
+    name = header.strip()
+    if name in _CANONICAL:
+        return _CANONICAL[name]
+    contained = next((main for main in _MAIN if main in name), None)
+    if contained is not None:
+        return contained
+    return "findings" if any(view in name for view in _KNOWN["views"]) else name
+
+
+Protocol = Literal["paper", "head"]
+_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
+_IMPRESSION = "impression"
+_PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
+_NOTES = "NOTEEVENTS.csv"
+_COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
+_TEST_IDS = "idsTest.csv"
+_OUTSIDE = "notes of the split without findings and exactly one impression"
+
+
+class Summary(NamedTuple):
+    """What a model is given and what a radiologist made of it."""
+
+    findings: str
+    impression: str
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which exams belong together, and what their sections are called."""
+
+    by_exam: Mapping[str, str]  # name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``
+    findings: Mapping[str, Sequence[str]]  # names of its section, in lower case, by group, the first to look for first
+    spellings: Mapping[str, str]  # common name of a section by other spellings
+
+
+@functools.cache
+def groups() -> Groups:
+    """Read the groups; their order is that of the reference."""
+    known = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+    return Groups(
+        by_exam={exam: name for name, group in known["groups"].items() for exam in group["descriptions"]},
+        findings={name: group["findings"] for name, group in known["groups"].items()},
+        spellings={spelling: name for name, spellings in known["spellings"].items() for spelling in spellings},
+    )
+
+
+def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
+    r"""Return findings and impression of a note of a group of exams (:class:`Groups`).
+
+    None where the note has no final report, no or several impressions, or no findings.
+
+    Example:
+        >>> note = "FINAL REPORT\n FINDINGS: Seen by [**Name**].\n IMPRESSION: Clear.\n"
+        >>> summary_of(note, "CT_head", "paper")
+        Summary(findings='seen by ___.', impression='clear.')
+    """
+    start = note.find(_START)
+    if start < 0:
+        return None
+    report = note[start:]
+    while (cut := report.find(_BREAK)) >= 0 and (end := report.find(_CONTINUED, cut)) >= 0:
+        report = report[:cut] + report[end + len(_CONTINUED) :]
+    sections = split_at_headers(report) if protocol == "paper" else report_sections(report)
+    names = [groups().spellings.get(section.name, section.name) for section in sections]
+    texts = [section.text for section in sections]
+    if protocol == "paper":
+        texts = [re.sub(" +", " ", text.strip().lower().replace("\n", "")) for text in texts]
+    if names.count(_IMPRESSION) != 1:
+        return None
+    impression = texts[names.index(_IMPRESSION)]
+    names.remove(_IMPRESSION)  # and not from the texts: the reference's slip
+    candidates = (texts[names.index(name)] for name in groups().findings[group] if name in names)
+    findings = next(filter(None, candidates), "")
+    return Summary(_plain(findings), _plain(impression)) if findings and impression else None
+
+
+def _plain(text: str) -> str:
+    plain = re.sub(r"\s+", " ", text)
+    # One after the other, because a placeholder may stand within the text of a later one.
+    for placeholder in _PLACEHOLDER.findall(plain):
+        plain = plain.replace(placeholder, "___")
+    return plain
+
+
+def _places_by_id(source: Path) -> dict[str, str]:
+    places = {}
+    file = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
+    table = csv_table(file, ("ids",)) if file else hub_table(source / "split", "test", "default", ("ids",))
+    if table is None:
+        raise not_found(
+            source, f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
+        )
+    for row in table.rows():
+        note = str(row.values["ids"]).strip()
+        if not note.isdecimal():
+            raise row.error("ids is no whole number")
+        places[note] = row.place
+    return places
+
+
+def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row]:
+    places = _places_by_id(source)
+    file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
+    notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    by_group: dict[str, list[Row]] = {group: [] for group in groups().findings}
+    outside = 0
+    found = set()
+    for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
+        found.add(row.text("ROW_ID"))
+        group = groups().by_exam.get(row.text("DESCRIPTION"))
+        summary = summary_of(row.text("TEXT"), group, protocol) if group else None
+        if group and summary:
+            about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
+            document = new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about)
+            by_group[group].append(Row(row.place, document))
+        else:
+            outside += 1
+    for rows in by_group.values():
+        yield from rows
+    yield from [Row(file.name, None, cause=_OUTSIDE, outside=True)] * outside
+    for note, place in places.items():
+        if note not in found:
+            yield Row(place, None, cause=f"its note is not in {file.name}")
+
+
+_NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
+
+
+_UNPACKED = "mimic-cxr-reports"
+_ARCHIVE = f"{_UNPACKED}.zip"
+_PROJECT = "mimic-cxr/*/"
+_PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
+"""Where MIMIC-CXR may lie, seen from the folder of MIMIC-CXR-JPG or from the folder the user names."""
+_CT_REPORTS = "radiology_text_reports/validation_reports.csv"
+_CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
+_CT_FOLDERS = ("valid", "valid_fixed")
+
+
+def _studies(source: Path) -> Iterable[list[SourceRow]]:
+    """Return the images of each study of the test split, in order."""
+    studies: dict[str, list[SourceRow]] = {}
+    for row in split_rows(source, "test"):
+        rows = studies.setdefault(row.text("study_id"), [])
+        image, patient = row.text("dicom_id"), row.text("subject_id")
+        if any(before.text("dicom_id") == image or before.text("subject_id") != patient for before in rows):
+            raise row.error("its image stands in an earlier row, or its study belongs to two patients")
+        rows.append(row)
+    return studies.values()
+
+
+def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
+    split = mimic_cxr_file(source, "split")
+    places = [(root, place) for root in dict.fromkeys([split.path.parent, source]) for place in _PLACES]
+    patterns = [(root, place + below) for root, place in places for below in ("files", f"{_UNPACKED}/files")]
+    folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
+    archives = [path for root, place in places for path in sorted(root.glob(place + _ARCHIVE))]
+    with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
+        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in _studies(source))
+
+
+def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> Row:
+    place, subject_id, study_id = rows[0].place, rows[0].text("subject_id"), rows[0].text("study_id")
+    name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
+    try:
+        report = read(name.as_posix()).decode("utf-8")
+    except FileNotFoundError:
+        return Row(place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
+    except UnicodeDecodeError:
+        return Row(place, None, cause="the report of its study is no UTF-8 text")
+    sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
+    findings = first_text(sections, "findings")
+    if findings is None:
+        return Row(place, None, cause="studies whose report has no findings section", outside=True)
+    document = new_document(
+        REPORT,
+        study_id,
+        report=findings,
+        image_id=f"s{study_id}",
+        patient_id=subject_id,
+        indication=first_text(sections, "indication") or "",
+    )
+    folder = study_folder(files, subject_id, study_id)
+    # No file name in messages: it holds the patient's number, and messages end up in results.
+    adding = {
+        f"{number} of {len(rows)}": functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg")
+        for number, row in enumerate(rows, 1)
+    }
+    return images_row(place, adding.items(), document)
+
+
+def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
+    file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
+    seen: set[tuple[str, str]] = set()
+    for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
+        name, findings = row.text("VolumeName"), row.text("Findings_EN")
+        if (name, findings) in seen:
+            continue
+        seen.add((name, findings))
+        volume = name.removesuffix(ENDING)
+        parts = volume.split("_")  # split, patient, scan, reconstruction
+        if not name.endswith(ENDING) or len(parts) != 4:
+            raise row.error(f"VolumeName is not of the form valid_1_a_1{ENDING}")
+        if not findings.strip():
+            yield Row(row.place, None, cause="its report has no findings")
+            continue
+        patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
+        places = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
+        path = next((place for place in places if place.is_file()), places[0])
+        document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
+        yield images_row(row.place, [(name, functools.partial(images.add_volume, path))], document)
+
+
+_MIMIC_CXR_LAYOUT = (
+    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
+    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
+)
+_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
+
+RECIPES: Mapping[str, SourceRecipe] = {
+    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(_notes, "paper"), _NOTES_LAYOUT),
+    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(_notes, "head"), _NOTES_LAYOUT),
+    "mimic_cxr_report": SourceRecipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
+    "ct_rate_report": SourceRecipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
+}
