@@ -5,7 +5,6 @@ import fnmatch
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +27,6 @@ def extend_task_search(module: ModuleType) -> None:
         if not wrap_once(manager, "match_tasks", _matching_as_meant):
             return
         wrap_once(manager, "initialize_tasks", _indexing_ours)
-        _withhold_without_scoring(module)
         _check_own_documents(module)
 
 
@@ -78,9 +76,11 @@ def _check_own_documents(module: ModuleType) -> None:
     def checking(download: AnyFunction) -> AnyFunction:
         def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
             _guard_evaluation()  # again, for who makes the index before the evaluator is imported
-            made = download(self, *args, **kwargs)
+            from medtasks.tasks.documents import check_loadable
             from medtasks.tasks.own_documents import complete_documents
 
+            check_loadable(str(self.config.task), self.config.dataset_path)
+            made = download(self, *args, **kwargs)
             complete_documents(self)
             return made
 
@@ -138,32 +138,3 @@ def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> li
             fnmatch.fnmatch(name, pattern) and not fnmatch.fnmatch(f"{bases[name]}_\0", pattern) for pattern in patterns
         )
     ]
-
-
-def _withhold_without_scoring(module: ModuleType) -> None:
-    """Wrap what ``--predict_only`` does to a task: it drops our hook, which keeps patients' text out of logs."""
-    task = getattr(module, "ConfigurableTask", None)
-    if task is None:
-        return
-    if getattr(task, "override_metric", None) is None:
-        warnings.warn(
-            "this version of lmms-eval has no ConfigurableTask.override_metric: with --predict_only, text of "
-            "credentialed datasets would reach its samples file; leave that option out",
-            stacklevel=2,
-        )
-        return
-
-    def withholding(override: AnyFunction) -> AnyFunction:
-        def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
-            hook = self.config.process_results
-            override(self, *args, **kwargs)
-            from medtasks.tasks.own_columns import is_our_hook
-
-            if is_our_hook(hook):
-                from medtasks.runs.logged_samples import without_scoring
-
-                self.config.process_results = without_scoring
-
-        return override_metric
-
-    wrap_once(task, "override_metric", withholding)

@@ -12,8 +12,7 @@ from typing import Any
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
-from medtasks.lmms.remote_models import check_model, credentialed
-from medtasks.net.model_places import destinations
+from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, planned_destinations
 from medtasks.running.guarded_run import GuardedRun
 from medtasks.running.row_limits import cut_rows, row_limit, row_offset, row_shard
 from medtasks.runs.harness_options import read_options, seeds
@@ -223,10 +222,10 @@ def _remote_model(run: GuardedRun) -> Iterator[Notice]:
     environment = dict(os.environ)
     for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
         environment[name] = Template(value).safe_substitute(environment)
-    options, model = run.options, run.options.text("model") or "hf"
-    goes_to = destinations(model, options.model_arguments(), environment, force_simple=options.flag("force_simple"))
+    path = class_path_of(run.options.text("model"), force_simple=run.options.flag("force_simple"))
+    goes_to = planned_destinations(path, run.options.model_arguments(), environment) if path else []
     try:
-        check_model(model, goes_to, private, environment)
+        check_model(path, goes_to, private, environment)
     except ModelRefused as error:
         yield refuse(str(error))
 
@@ -235,8 +234,9 @@ def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
     """Warn of the harness's caches, which do not see that an image or a dataset has changed."""
     if run.options.text("use_cache"):
         yield warn(
-            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one; "
-            "leave it out (our models keep a journal that tells images apart), or use a new folder for each dataset"
+            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
+            "and it keeps failed replies; leave it out (our models keep a journal that tells images apart), or use a "
+            "new folder for each dataset"
         )
     if run.options.text("cache_requests") in ("true", "True"):
         yield warn(

@@ -1,7 +1,6 @@
 """The harness's command line as data, without importing it: spellings, abbreviations and ``--config`` files."""
 
 import argparse
-import ast
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,22 @@ from typing import Any, NoReturn
 import yaml
 
 from medtasks.errors import MedTasksError
-from medtasks.tasks.task_index import harness_folder
 
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
-
-
+VALUED = (  # noqa: SIM905 - a list would take a line for each
+    "--config --model --tasks --model_args --launcher_args --num_fewshot --batch_size,-b --max_batch_size --device "
+    "--output_path --limit --offset --use_cache,-c --cache_requests --log_samples_suffix --system_instruction "
+    "--include_path --gen_kwargs --reasoning_tags --verbosity --wandb_args --swanlab_args --timezone --hf_hub_log_args "
+    "--seed --process-docs-parallel,--process_docs_parallel --agentic_trace_mode --repeats,-n,--num_samples --baseline "
+    "--max_tokens --effect-size --alpha --power --correlation --std-a --std-b"
+).split()
+"""Options of lmms-eval 0.7.3 that take a value, each with its other spellings."""
+FLAGS = (  # noqa: SIM905 - as above
+    "--check_integrity --write_out,-w --log_samples --wandb_log_samples --swanlab_log_samples --apply_chat_template "
+    "--fewshot_as_multiturn --show_config --predict_only,-x --trust_remote_code --process_with_media --force_simple "
+    "--tui --power-analysis"
+).split()
+"""Its options that take none."""
 _PARTING = frozenset(",'\"\\{}[]\n")
 
 
@@ -134,20 +144,12 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.cache
 def _parser() -> _Parser:
-    """Return a parser of the installed harness's options, all of them, because it accepts every unique beginning.
-
-    They are read from its source, because importing it takes ten seconds.
-    """
-    folder = harness_folder()
-    if folder is None:
-        raise MedTasksError("lmms-eval is not installed; pip install 'lmms_eval>=0.7.3,<0.8'")
+    """Return a parser of all the harness's options, because it accepts every unique beginning of one."""
     parser = _Parser(add_help=False)
-    for node in ast.walk(ast.parse((folder.parent / "__main__.py").read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            names = [ast.literal_eval(argument) for argument in node.args]
-            is_flag = any(word.arg == "action" for word in node.keywords)
-            kind: dict[str, Any] = {"action": "store_const", "const": True} if is_flag else {}
-            parser.add_argument(*names, **kind)
+    for names in VALUED:
+        parser.add_argument(*names.split(","))
+    for names in FLAGS:
+        parser.add_argument(*names.split(","), action="store_const", const=True)
     return parser
 
 

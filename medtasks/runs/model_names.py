@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from medtasks.net.model_places import PLACES
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 
@@ -18,6 +17,10 @@ TRANSPORT = frozenset(
 _FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
 SERVER = "vlm_server"
 """Name of our adapter for models on servers."""
+_SERVED = (  # lmms-eval's models that are known by the name of what a server runs
+    *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
+    *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
+)
 _WEIGHTS = ("pretrained=", "model=", "model_path=")
 
 
@@ -33,7 +36,7 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
         'org/m (vlm_server)'
     """
     given = HarnessOptions({"model_args": arguments}).model_arguments()
-    if str(name).removesuffix("_compatible") in (SERVER, *PLACES):
+    if str(name).removesuffix("_compatible") in (SERVER, *_SERVED):
         named = [given.pop(key, None) for key in ("model", "model_version")]
         served = served or named[0] or named[1]
     rest = ",".join(f"{key}={value}" for key, value in given.items() if key not in TRANSPORT)

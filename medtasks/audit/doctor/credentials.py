@@ -11,9 +11,8 @@ from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.data.own_datasets import access_of, own_datasets
 from medtasks.errors import ModelRefused, listed
 from medtasks.home import dataset_folder, home, open_to_others
-from medtasks.lmms.remote_models import TRUSTED, credentialed, refusal, trusted_origin
+from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
 from medtasks.net.journal import FOLDER_NAME
-from medtasks.net.model_places import Destination
 from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
 
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
@@ -53,12 +52,12 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
     if not private:
         return
     try:
-        trusted = trusted_origin(os.environ)
+        trusted = trusted_model(os.environ)
     except ModelRefused as error:
         yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
         return
     if trusted:
-        found = f"a model at {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        found = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
         yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")
