@@ -22,6 +22,7 @@ from medtasks.lmms.wrapping import AnyFunction, wrap_once
 from medtasks.runs.logged_samples import without_scoring
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
+from medtasks.runs.saved_replies import SCORED_TASK
 from medtasks.tasks.own_columns import is_our_hook
 from medtasks.tasks.task_files import main_metrics_first
 
@@ -94,13 +95,31 @@ def _withhold_without_scoring(tasks: Iterable[Any]) -> None:
             task.config.process_results = without_scoring
 
 
-def _watching(lm: Any, ours: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
+    """Mark failed replies to our tasks, and name the task whose replies are scored."""
     if not ours:
-        return contextlib.nullcontext()
+        yield
+        return
     from medtasks.lmms.kept_replies import KeptReplies
-    from medtasks.lmms.model_failures import watched
+    from medtasks.lmms.model_failures import replaced, watched
 
-    return watched(lm, ours, KeptReplies.from_environment(ours))
+    def naming(name: str, score: AnyFunction) -> AnyFunction:
+        def process_results(*args: Any, **kwargs: Any) -> Any:
+            before = SCORED_TASK.set(name)
+            try:
+                return score(*args, **kwargs)
+            finally:
+                SCORED_TASK.reset(before)
+
+        return process_results
+
+    with contextlib.ExitStack() as stack:
+        for name, task in ours.items():
+            if hasattr(task, "process_results"):
+                stack.enter_context(replaced(task, "process_results", naming(name, task.process_results)))
+        stack.enter_context(watched(lm, ours, KeptReplies.from_environment(ours)))
+        yield
 
 
 def _datasets(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:

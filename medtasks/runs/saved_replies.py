@@ -9,9 +9,9 @@ import json
 import os
 import re
 import shlex
-import sys
 import threading
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from medtasks.runs.reply_envelope import opened
 from medtasks.tasks.task_files import included_option
 
 FOLDER_NAME = "replies"
-_CONTEXT_MODULE = "lmms_eval.models.model_utils.usage_metrics"
+SCORED_TASK: ContextVar[str] = ContextVar("SCORED_TASK", default="")
+"""Name of the task whose replies are scored in this thread."""
 
 
 def replies_folder(task: str) -> Path:
@@ -39,9 +40,7 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
     if doc.get("doc_id") is None:
         return None
     reply, row = opened(result)
-    # As the harness notes it for judges' token counts; older harnesses do not.
-    scored = getattr(sys.modules.get(_CONTEXT_MODULE), "_CURRENT_TASK_CONTEXT", None)
-    task = scored if isinstance(scored, str) and scored else str(doc.get("dataset") or "unknown")
+    task = SCORED_TASK.get() or str(doc.get("dataset") or "unknown")
     with _lock:
         place = (replies_folder(task), os.getpid())
         run = _runs.get(place)
