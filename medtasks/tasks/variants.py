@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.tasks.task_file import TWIN_ENDING, TaskFile
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import TAG_ENDING, task_files, variants_of
 from medtasks.tasks.task_index import SETTINGS, dumped, read_config, with_image_roots
 
@@ -27,10 +27,10 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
     """
     entries: dict[str, dict[str, Any]] = {}
     for task in task_files().values():
-        listed = index.get(task.name.removesuffix(TWIN_ENDING) if task.twin else task.name, {})
+        listed = index.get(task.origin or task.name, {})
         if os.path.abspath(str(listed.get("yaml_path"))) != str(task.path):
             continue
-        if task.twin and task.name not in index:
+        if task.origin and task.name not in index:
             entries[task.name] = {**listed, "yaml_path": _file(task)}
             for tag in task.tags:
                 known = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}

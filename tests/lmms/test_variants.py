@@ -20,7 +20,7 @@ from medtasks.home import own_tasks_folder
 from medtasks.hooks import submission
 from medtasks.tasks.documents import select, task_documents
 from medtasks.tasks.own_tasks import select_as
-from medtasks.tasks.task_file import TWIN_ENDING, has_images
+from medtasks.tasks.task_file import has_images
 from medtasks.tasks.task_files import (
     include,
     tagged_tasks,
@@ -111,9 +111,8 @@ def read(name: str) -> dict[str, Any]:
     """What the harness reads from the file of a variant."""
     from lmms_eval.utils import load_yaml_config
 
-    base = {
-        str(task_file(name).base).removesuffix(TWIN_ENDING): {"type": "task", "yaml_path": str(task_file(name).path)}
-    }
+    task = task_file(name)
+    base = {task.path.stem: {"type": "task", "yaml_path": str(task.path)}}
     found: dict[str, Any] = load_yaml_config(index_entries(base)[name]["yaml_path"], mode="full")
     return found
 
