@@ -33,9 +33,8 @@ from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rollouts import majority
 from medtasks.running.repeated_runs import repeats_in
-from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.model_names import what_is_asked
-from medtasks.runs.repeat_folders import repeat_folder, repeat_folders, repeat_number
+from medtasks.runs.harness_options import HarnessOptions, what_is_asked
+from medtasks.runs.result_files import repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run
 from medtasks.runs.run_manifest import RunManifest
 from medtasks.stats.intervals import interval

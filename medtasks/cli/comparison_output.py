@@ -15,7 +15,7 @@ from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
 from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
-from medtasks.runs.model_names import model_title
+from medtasks.runs.harness_options import model_title
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 
 

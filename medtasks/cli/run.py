@@ -14,14 +14,14 @@ from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
-from medtasks.lmms.kept_replies import KEPT_VARIABLE, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
 from medtasks.running.repeated_runs import REPEATS, repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
-from medtasks.runs.repeat_folders import repeat_folder
+from medtasks.runs.result_files import repeat_folder
 from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files, warn
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
@@ -223,7 +223,7 @@ def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mappi
 
 def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, str]]:
     # Imported here because it leans on the harness, which other commands do not need.
-    from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices
+    from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
 
     return journal_notices(options), {JOURNAL_VARIABLE: "true"}
 

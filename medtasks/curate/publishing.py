@@ -48,7 +48,7 @@ from medtasks.data.sources.medheval.gold import YES_NO
 from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
+from medtasks.tasks.own_tasks import group_copy, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS
 
 _NO_IMAGE = "an image is missing, changed or broken"

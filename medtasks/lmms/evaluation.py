@@ -18,12 +18,11 @@ from medtasks.errors import listed
 from medtasks.home import dataset_holding
 from medtasks.lmms.harness_process import end_after, say
 from medtasks.lmms.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
-from medtasks.lmms.wrapping import AnyFunction, wrap_once
-from medtasks.runs.logged_samples import without_scoring
+from medtasks.lmms.wrapped_functions import AnyFunction, wrap_once
+from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
-from medtasks.runs.saved_replies import SCORED_TASK
-from medtasks.tasks.own_columns import is_our_hook
+from medtasks.tasks.own_documents import is_our_hook
 from medtasks.tasks.task_files import main_metrics_first
 
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
@@ -53,9 +52,9 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         shard = Shard.from_environment()
         refuse_other_parts(shard, evaluate, call.arguments)
         datasets = _datasets(tasks, ours)
-        from medtasks.lmms.answer_journal import journaled
         from medtasks.lmms.private_calls import private_calls
         from medtasks.lmms.remote_models import refuse_remote_model
+        from medtasks.lmms.server_journal import journaled
 
         refuse_remote_model(lm, datasets)
         if hasattr(lm, "quote_errors"):
@@ -101,7 +100,7 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
     if not ours:
         yield
         return
-    from medtasks.lmms.kept_replies import KeptReplies
+    from medtasks.lmms.earlier_replies import KeptReplies
     from medtasks.lmms.model_failures import replaced, watched
 
     def naming(name: str, score: AnyFunction) -> AnyFunction:

@@ -27,7 +27,7 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.home import packaged_facts
-from medtasks.lmms.kept_replies import KeptReplies
+from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.thinking_variants import THINKING

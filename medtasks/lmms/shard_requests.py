@@ -14,7 +14,7 @@ from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
 from medtasks.home import dataset_holding
 from medtasks.lmms.harness_process import say
-from medtasks.tasks.own_columns import is_our_hook
+from medtasks.tasks.own_documents import is_our_hook
 
 _PADDING = "__padding_only__"  # by which the harness and adapters know a request whose reply nobody wants
 _NO_ROW = -1

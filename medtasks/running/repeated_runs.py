@@ -108,7 +108,7 @@ def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], num
     if not variables:
         return {}
     # Imported here because it leans on the harness, which runs without a journal do not need.
-    from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
+    from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 
     folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
     return {**variables, JOURNAL_VARIABLE: str(folder)}

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import written_whole
-from medtasks.runs.model_names import model_label
+from medtasks.runs.harness_options import model_label
 from medtasks.tasks.task_index import mapping_in
 
 RESULTS = "_results.json"
@@ -39,7 +39,7 @@ class ResultsFile:
 
     @property
     def model(self) -> str:
-        """Identity of its model, see :func:`~medtasks.runs.model_names.model_label`."""
+        """Identity of its model, see :func:`~medtasks.runs.harness_options.model_label`."""
         config, served = mapping_in(self.content, "config"), mapping_in(self.content, SERVED_MODEL)
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 
@@ -175,3 +175,22 @@ def _of_runs(runs: Iterable[Path]) -> Iterator[ResultsFile]:
 def _whole(value: Any) -> int:
     """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+
+
+_FOLDER = "repeat_"
+
+
+def repeat_folder(output: Path, number: int) -> Path:
+    """Return the folder of a repeat."""
+    return output / f"{_FOLDER}{number}"
+
+
+def repeat_folders(output: Path) -> list[Path]:
+    """List the folders of all repeats in order; none where nothing was repeated."""
+    folders = [path for path in output.glob(f"{_FOLDER}*") if path.name.removeprefix(_FOLDER).isdecimal()]
+    return sorted((path for path in folders if path.is_dir()), key=repeat_number)
+
+
+def repeat_number(folder: Path) -> int:
+    """Return the number of a repeat."""
+    return int(folder.name.removeprefix(_FOLDER))

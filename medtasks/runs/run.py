@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.runs.model_names import SERVER, model_label
-from medtasks.runs.repeat_folders import repeat_folders
+from medtasks.runs.harness_options import SERVER, model_label
 from medtasks.runs.result_files import (
     ResultsFile,
     read_results,
+    repeat_folders,
     results_files,
     results_next_to,
     samples_files,

@@ -179,7 +179,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _with_included(path: Path, said: Mapping[str, Any]) -> dict[str, Any]:
-    config, merged = dict(said), {}
+    config = dict(said)
+    merged: dict[str, Any] = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         below = Path(name) if Path(name).is_file() else path.parent / name
         merged |= _with_included(below, _parsed(below, below.stat().st_mtime_ns))

@@ -11,8 +11,8 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.errors import ModelRefused
 from medtasks.hooks import choice
 from medtasks.lmms import evaluation
-from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
 from medtasks.lmms.evaluation import guard_evaluation
+from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
 

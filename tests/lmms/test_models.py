@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from medtasks.extract.failure import cut_reply, failed_reply, failure_cause
 from medtasks.families.family import Reply
-from medtasks.lmms.kept_replies import KeptReplies
+from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.runs.reply_envelope import parse_loglikelihood
 

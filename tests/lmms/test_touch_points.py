@@ -153,7 +153,7 @@ def failures() -> None:
 
 @point("The harness's models for servers with OpenAI's interface ask by self.client.chat.completions.create.")
 def clients() -> None:
-    from medtasks.lmms.answer_journal import CHAT_CLIENTS
+    from medtasks.lmms.server_journal import CHAT_CLIENTS
 
     from .model_sources import model_sources
 

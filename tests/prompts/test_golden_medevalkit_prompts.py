@@ -9,7 +9,7 @@ from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.prompts.template import messages, prompt
-from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 

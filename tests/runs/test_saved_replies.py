@@ -3,24 +3,22 @@
 import errno
 import json
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from medtasks.families.family import Row
-from medtasks.runs import saved_replies
+from medtasks.runs import logged_samples
+from medtasks.runs.logged_samples import SCORED_TASK, replies_folder, save_reply, score_command
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_envelope import enveloped
-from medtasks.runs.saved_replies import SCORED_TASK, replies_folder, save_reply, score_command
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    monkeypatch.setattr(saved_replies, "_runs", {})
-    monkeypatch.delitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", raising=False)
+    monkeypatch.setattr(logged_samples, "_runs", {})
     return tmp_path
 
 

@@ -13,7 +13,7 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row
 from medtasks.home import own_tasks_folder
-from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_file import TWIN_ENDING, task_file_of
 from medtasks.tasks.task_files import main_metrics_first, task_config, task_file, task_files
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder

@@ -13,7 +13,7 @@ from medtasks.errors import ModelRefused, listed
 from medtasks.home import dataset_folder, home, open_to_others
 from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
 from medtasks.net.journal import FOLDER_NAME
-from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
 

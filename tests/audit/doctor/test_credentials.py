@@ -8,8 +8,8 @@ from medtasks.audit.doctor.credentials import hub_token, readable_replies, remot
 from medtasks.audit.doctor.findings import State
 from medtasks.home import home
 from medtasks.net.journal import FOLDER_NAME as JOURNAL
-from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
-from medtasks.runs.saved_replies import save_reply
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
+from medtasks.runs.logged_samples import save_reply
 
 from .conftest import expect, only
 
