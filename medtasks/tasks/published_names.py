@@ -4,8 +4,8 @@ They stand in users' files and in those that this package has written for them, 
 code is that they name.
 
 ``settings_of.<name>`` is for ``lmms_eval_specific_kwargs``. The harness hands over the settings of one model family
-and replaces whole what an included file says of them, so ours stand once, by name, in the ``prompts.yml`` of a benchmark's
-folder. A block among them is for the families that its key names, divided by blanks, on top of the others.
+and replaces whole what an included file says of them, so ours stand once, by name, in the ``prompts.yml`` of each
+benchmark. A block among them is for the families that its key names, divided by blanks, on top of the others.
 """
 
 import copy
