@@ -6,6 +6,7 @@ Prints one line per setting, a table for RESULTS.md, and exits with 1 where a li
 - clustered shares over numbers, sizes and alikeness of clusters: at least 91 %;
 - paired tests of equal models, and equivalence tests of models that differ by the margin, on shared images: at most 6 %
   of runs reject, of which half a point is chance;
+- the score of a judge corrected by people's labels, and its sensitivity and specificity: at least 92 %;
 - the intervals of 25,000 samples and of 176 pairs together: at most 1 s.
 
     python benchmarks/intervals.py DYADIC_JSONL [RUNS_PER_SETTING]
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from medtasks.stats.equivalence import equivalence
 from medtasks.stats.intervals import interval
+from medtasks.stats.judged_share import judged_share
 from medtasks.stats.paired import ALPHA, compare_paired
 from medtasks.stats.standard_error import Dyad, MeanError, clustered_error, dyadic_error
 
@@ -36,6 +38,11 @@ CHANCE = 0.005  # Monte Carlo error allowed on a limit
 LATENT = (0.0, 0.2, 0.4, 0.8)  # part of a pair's latent ability that its two images have; correlations 0 to 0.26
 SHARES = (0.05, 0.15, 0.25, 0.5)
 CLUSTERS = ((30, 33), (176, 6), (176, 2))
+JUDGES = (  # share of right replies, sensitivity, specificity, replies, labels, replies per cluster
+    *((0.5, 0.95, 0.95, 2000, 200, 1), (0.3, 0.95, 0.9, 2000, 200, 1), (0.7, 0.9, 0.8, 2000, 200, 1)),
+    *((0.2, 0.95, 0.85, 2000, 200, 1), (0.5, 0.99, 0.99, 2000, 200, 1), (0.5, 0.9, 0.9, 352, 100, 1)),
+    *((0.5, 0.9, 0.9, 2000, 200, 4), (0.5, 0.9, 0.9, 2000, 200, 20)),
+)
 VARIATION = (0.0, 1.3, 2.9)  # coefficient of variation of cluster sizes
 
 
@@ -124,6 +131,34 @@ def tests_rejecting(graph: Graph, runs: int) -> Iterator[Found]:
                 yield name, float(np.mean(shown)), 0.0, 0.06
 
 
+def judges_covered(runs: int) -> Iterator[Found]:
+    """Yield the coverage of corrected scores and of a judge's sensitivity and specificity.
+
+    As many replies of each verdict are labelled; right replies are beta-binomial in clusters, correlation 0.2.
+    """
+    random = np.random.default_rng(5)
+    for share, sensitivity, specificity, number, labels, size in JUDGES:
+        truths = {"corrected": share, "sensitivity": sensitivity, "specificity": specificity}
+        held: dict[str, list[bool]] = {name: [] for name in truths}
+        cluster = np.arange(number) // size
+        for _ in range(runs):
+            chance = random.beta(share * 4, (1 - share) * 4, number)[cluster] if size > 1 else share
+            right = random.random(number) < chance
+            verdict = random.random(number) < np.where(right, sensitivity, 1 - specificity)
+            told, weights = np.full(number, np.nan), np.ones(number)
+            for members in (np.flatnonzero(verdict), np.flatnonzero(~verdict)):
+                drawn = random.choice(members, min(len(members), labels // 2), replace=False)
+                told[drawn], weights[drawn] = right[drawn], len(members) / len(drawn)
+            found = judged_share(
+                verdict.astype(float).tolist(), told.tolist(), weights.tolist(), [True] * number, cluster.tolist()
+            )
+            for name, truth in truths.items():
+                held[name].append(getattr(found, name).low <= truth <= getattr(found, name).high)
+        for name, inside in held.items():
+            how = f"share {share:.0%}, {sensitivity:.0%} and {specificity:.0%}, {labels} of {number} labelled"
+            yield f"{name}: {how}, clusters of {size}", float(np.mean(inside)), 0.92, 1.0
+
+
 def seconds(graph: Graph) -> float:
     """Return what the intervals of 25,000 samples of 4,000 patients and of all pairs take."""
     random = np.random.default_rng(4)
@@ -144,6 +179,7 @@ def main(path: str, runs: int = 1000) -> int:
         "pairs that share images": pairs_covered(graph, runs),
         "clustered shares": clusters_covered(runs),
         "tests on shared images": tests_rejecting(graph, runs),
+        "judges with people's labels": judges_covered(runs),
     }
     for name, part in parts.items():
         rates = []

@@ -3,13 +3,15 @@
 Runs of one task, or whole runs: every task that two of them answered, corrected for all tests together. With a margin,
 scores are also tested for equivalence, and runs that were not asked the same are refused. Replies that do not fit their
 task, and tasks without a metric that can be compared, raise RepliesError.
+
+The value of a sample in a repeated run is its mean over the repeats in which it has one (Miller, 2024, arXiv
+2411.00640, section 3.1); tests and intervals are then those of single runs.
 """
 
+import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import combinations
 from typing import Any, TypeVar
 
 from medtasks.audit.agreement import Agreement, Overlap, agreement
@@ -29,16 +31,19 @@ from medtasks.runs.sources import (
     check_fingerprints,
     check_is_ours,
     nothing_in_common,
-    replies_to,
+    replies_of_repeats,
     samples_by_task,
 )
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
+from medtasks.stats.standard_error import Dyad
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, variant_of
 
 _Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_REPEAT = ", repeat "
 Names = Sequence[str]
 Values = Mapping[str, tuple[Hashable, float]]
 """Cluster and value by sample."""
@@ -72,31 +77,32 @@ class ComparedTask:
     skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     warnings: Sequence[str] = ()  # about how the runs were asked, one sentence each; none without a margin
+    repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
 
 
 @dataclass(frozen=True)
 class RunValues:
-    """Values of one run."""
+    """Values of one run, or means over its repeats."""
 
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     values: Mapping[tuple[str, str], Values]  # by name of the row and metric
     skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
-    scores: Mapping[str, Mapping[str, Score]]  # by name of the row and sample id
+    scores: Mapping[str, Mapping[str, Score]]  # by name of the row and sample id, which tells the repeat, too
 
 
 def compare_runs(
     task: TaskFile,
     documents: Documents,
-    runs: Mapping[str, Replies],
+    runs: Mapping[str, Replies | Sequence[Replies]],
     metrics: Names = (),
     rules: Names = (),
     margin: float | None = None,
 ) -> ComparedTask:
     """Compare every two runs of a task, under all rows or those with the names of ``rules``.
 
-    The value of a sample is the metric of that sample alone. A metric that is not the mean of these values, such as
-    macro F1 or BLEU-4 of a corpus, is not compared. Clusters are patients, else images, else documents; for paired
-    questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
+    A run is its replies, or those of each of its repeats. The value of a sample is the metric of that sample alone. A
+    metric that is not the mean of these values, such as macro F1 or BLEU-4 of a corpus, is not compared. Clusters are
+    patients, else images, else documents; pairs are dyads of their images.
 
     Failed replies are only counted. Without names of ``metrics`` the task's main ones are compared. With a ``margin``
     equivalence is tested, too.
@@ -106,32 +112,28 @@ def compare_runs(
         UnknownName: There is no such metric or row.
     """
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
-    answered = {name: {id_: reply for id_, reply in run.items() if not reply.failed} for name, run in runs.items()}
-    written_id = partial(hidden_id, "doc") if is_private_task(task, documents) else str
+    repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
+    valid = {
+        name: [{id_: reply for id_, reply in one.items() if not reply.failed} for one in of_run]
+        for name, of_run in repeats.items()
+    }
+    answered = {name: {id_: reply for one in of_run for id_, reply in one.items()} for name, of_run in valid.items()}
+    written_id = _hidden if is_private_task(task, documents) else str
     overlaps, agreements = {}, {}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
     tests: list[Comparison] = []
-    for first, second in combinations(runs, 2):
+    for first, second in itertools.combinations(runs, 2):
         shared = answered[first].keys() & answered[second].keys()
-        if not shared:
-            raise RepliesError(
-                f"{first} and {second} answered no document in common, so that there is nothing to compare"
-            )
-        # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-        replies = [{id_: answered[name][id_] for id_ in answered[name] if id_ in shared} for name in (first, second)]
-        before, after = (run_values(task, documents, of_run, list(chosen.values())) for of_run in replies)
-        if before.rules != after.rules:
-            raise RepliesError(
-                f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
-                f"rules read; compare runs of one kind"
-            )
+        before, after = _both_values(task, documents, {name: valid[name] for name in (first, second)}, shared, chosen)
         if unknown := [rule for rule in rules if rule not in before.rules]:
             raise unknown_name("rule", unknown[0], before.rules)
         versions = {rule: version for rule, version in before.rules.items() if rule in rules or not rules}
         scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
         overlaps[first, second] = Overlap.of(answered[first], answered[second], len(documents))
-        agreements[first, second] = agreement(runs[first], runs[second], len(documents), scores, written_id)
+        number = min(len(repeats[first]), len(repeats[second]))
+        a, b = (_by_repeat(repeats[name][:number]) for name in (first, second))
+        agreements[first, second] = agreement(a, b, number * len(documents), scores, written_id)
         values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
         left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
         for key, (first_values, second_values) in values.items():
@@ -140,7 +142,31 @@ def compare_runs(
         compared = {key: pair for key, pair in values.items() if key not in left_out}
         tests += _tests((first, second), compared, chosen, margin)
         skipped |= left_out
-    return corrected_together({"": ComparedTask(tests, overlaps, agreements, versions, skipped)})[""]
+    numbers = {name: len(of_run) for name, of_run in repeats.items()}
+    found = ComparedTask(tests, overlaps, agreements, versions, skipped, repeats=numbers)
+    return corrected_together({"": found})[""]
+
+
+def _both_values(
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Sequence[Replies]],
+    shared: Collection[str],
+    metrics: Mapping[str, AnyMetric],
+) -> tuple[RunValues, RunValues]:
+    """Return the values of two runs on the samples that both answered; errors as of :func:`compare_runs`."""
+    first, second = runs
+    if not shared:
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+    # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
+    replies = ([{id_: one[id_] for id_ in one if id_ in shared} for one in repeats] for repeats in runs.values())
+    before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in replies)
+    if before.rules != after.rules:
+        raise RepliesError(
+            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different rules "
+            f"read; compare runs of one kind"
+        )
+    return before, after
 
 
 def _tests(
@@ -227,6 +253,53 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
     return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
 
 
+def mean_values(
+    task: TaskFile, documents: Documents, repeats: Sequence[Replies], metrics: Iterable[AnyMetric]
+) -> RunValues:
+    """Return the mean over repeats of each sample's value, of the repeats in which it has one; else as above."""
+    found = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
+    known = [values for values, replies in zip(found, repeats, strict=True) if replies]
+    by_question = {key: values_by_question([one.values[key] for one in known]) for key in known[0].values}
+    values = {
+        key: {question: (cluster, mean(held)) for question, (cluster, held) in questions.items()}
+        for key, questions in by_question.items()
+    }
+    skipped = {key: why for one in known for key, why in one.skipped.items()}
+    scores = {row: _by_repeat([one.scores[row] for one in found]) for row in known[0].scores}
+    return RunValues(known[0].rules, values, skipped, scores)
+
+
+def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, list[float]]]:
+    """Return the cluster of each question, or pair, and its values in the repeats in which it has one.
+
+    Where a repeat lacks an answer to one image of a pair, the dyad of a repeat that has both counts.
+    """
+
+    def members(cluster: Hashable) -> tuple[int, str]:
+        return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
+
+    by_question: dict[str, tuple[Hashable, list[float]]] = {}
+    for question, (cluster, value) in itertools.chain.from_iterable(values.items() for values in repeats):
+        known, held = by_question.get(question, (cluster, []))
+        by_question[question] = (max(known, cluster, key=members), [*held, value])
+    return by_question
+
+
+def _hidden(sample: str) -> str:
+    """Return the hashed id of a sample, with its repeat as it is."""
+    name, mark, number = sample.partition(_REPEAT)
+    return hidden_id("doc", name) + mark + number
+
+
+def _by_repeat(repeats: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
+    """Return replies or scores of all repeats; ids tell the second and later ones."""
+    return {
+        f"{sample}{_REPEAT}{number}" if number > 1 else sample: value
+        for number, one in enumerate(repeats, 1)
+        for sample, value in one.items()
+    }
+
+
 def _values(
     task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
 ) -> Values:
@@ -266,7 +339,7 @@ def compare_task(
 
     Raises:
         RepliesError: The task is a group, replies cannot be read, or were made on other data; with a ``margin``, the
-            runs were asked differently.
+            runs were asked differently, or have different numbers of repeats.
         DatasetNotPrepared: Its dataset is not there.
         UnknownName: The task has no such metric or row.
     """
@@ -274,12 +347,18 @@ def compare_task(
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
-    files = {name: replies_to(task.name, source) for name, source in runs.items()}
+    files = {name: replies_of_repeats(task.name, source) for name, source in runs.items()}
+    firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
     if margin is not None:
-        check_same_task(task.name, list(files.values()))
-    check_fingerprints(list(files.values()), task.name, data["fingerprint"])
-    replies = {name: read_replies(file, documents) for name, file in files.items()}
-    warnings = prompt_warnings(task, documents, list(files.values())) if margin is not None else ()
+        check_same_task(task.name, firsts)
+        if len({len(of_run) for of_run in files.values()}) > 1:
+            raise RepliesError(
+                "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
+                "each, such as FOLDER/repeat_1"
+            )
+    check_fingerprints([file for of_run in files.values() for file in of_run], task.name, data["fingerprint"])
+    replies = {name: [read_replies(file, documents) for file in of_run] for name, of_run in files.items()}
+    warnings = prompt_warnings(task, documents, firsts) if margin is not None else ()
     return replace(compare_runs(task, documents, replies, metrics, rules, margin), data=data, warnings=warnings)
 
 
@@ -292,11 +371,11 @@ def compare_all(
     by task, and why a task of at least two runs was not compared. MedTasksError: a folder holds no run. RepliesError:
     no task is in two of the runs, or none could be compared.
     """
-    files = {name: samples_by_task(source) for name, source in runs.items()}
+    answered = {name: {task for one in run.repeats for task in samples_by_task(one)} for name, run in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
-    for task in sorted({task for by_task in files.values() for task in by_task}):
-        having = {name: Source(by_task[task]) for name, by_task in files.items() if task in by_task}
+    for task in sorted(set().union(*answered.values())):
+        having = {name: runs[name] for name, tasks in answered.items() if task in tasks}
         if len(having) < 2 or (margin is None and variant_of(task)):
             continue
         try:

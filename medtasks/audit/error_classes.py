@@ -118,29 +118,39 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
     """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement.
 
+    Errors are those of :func:`write_replies`.
+    """
+    documents = [one.document for answers in wrong.values() for one in answers]
+    own = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
+    rows = []
+    for name, answers in wrong.items():
+        for one in answers:
+            options = " | ".join(one.document.get("options") or ())
+            kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
+            cells = [one.document["doc_id"], name, one.document.get("question"), options]
+            read = (one.score["target"], one.score["value"], one.score["reason"])
+            known = own_columns(one.document)
+            cells += [*read, kind, "", one.reply, " | ".join(image_names(one.document))]
+            rows.append([*cells, *(known.get(key, "") for key in own)])
+    write_replies(path, private, "--export-errors", (*_EXPORTED, "images", *own), rows)
+
+
+def write_replies(
+    path: Path, private: Sequence[str], writer: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Write a table of questions and replies as CSV, in which no text is a formula; ``writer`` is what was asked for.
+
     MedTasksError: it cannot be written, or the text of ``private`` datasets may not leave their folder.
     """
     if private:
         names = ",".join(private)
         raise MedTasksError(
-            f"'{names}' is credentialed, and --export-errors writes questions and replies in clear; allow it with "
+            f"'{names}' is credentialed, and {writer} writes questions and replies in clear; allow it with "
             f"MEDTASKS_LOG_TEXT={names}"
         )
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:
-            table = csv.writer(stream)
-            documents = [one.document for answers in wrong.values() for one in answers]
-            own = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
-            table.writerow(map(_cell, (*_EXPORTED, "images", *own)))
-            for name, answers in wrong.items():
-                for one in answers:
-                    options = " | ".join(one.document.get("options") or ())
-                    kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
-                    cells = [one.document["doc_id"], name, one.document.get("question"), options]
-                    read = (one.score["target"], one.score["value"], one.score["reason"])
-                    known = own_columns(one.document)
-                    cells += [*read, kind, "", one.reply, " | ".join(image_names(one.document))]
-                    table.writerow(map(_cell, [*cells, *(known.get(key, "") for key in own)]))
+            csv.writer(stream).writerows([_cell(cell) for cell in row] for row in (titles, *rows))
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -17,9 +17,10 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from medtasks.audit.comparing import values_by_question
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.recorded import of_scores, recorded_values
@@ -32,93 +33,65 @@ from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, u
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rollouts import majority
-from medtasks.running.repeated_runs import repeats_in
-from medtasks.runs.harness_options import HarnessOptions, what_is_asked
-from medtasks.runs.result_files import repeat_folder, repeat_folders, repeat_number
-from medtasks.runs.run import Run, read_run
-from medtasks.runs.run_manifest import RunManifest
+from medtasks.runs.repeat_folders import repeat_folders
+from medtasks.runs.run import read_run
+from medtasks.runs.run_repeats import RepeatedRun, read_repeats
 from medtasks.stats.intervals import interval
-from medtasks.stats.standard_error import Dyad, mean_error, mean_standard_error
+from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file
 
 REPEATS_FILE = "repeats.json"
-_SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")
 _MOST_SHOWN = 3  # repeats without results that a message names
 
 
 def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
     """Return what the repeats below a folder for results come to, by task of ours; none where nothing was repeated."""
-    return _joined(_read_repeats(output))
+    repeats = read_repeats(output)
+    return _joined(repeats, _readings(repeats))
 
 
 def collected(folder: Path, model: str | None = None) -> RunReport:
     """Return what a report says about a run or, where it was repeated, about its first repeat and all together."""
     if not repeat_folders(folder):
         return collect_run(read_run(folder, model))
-    repeats = _read_repeats(folder, model)
+    repeats = read_repeats(folder, model)
+    readings = _readings(repeats)
+    repeated = _joined(repeats, readings)
     first = next((run for run in repeats.runs.values() if run.tasks), None)
-    report, repeated = collect_run(first or read_run(repeat_folders(folder)[0], model)), _joined(repeats)
+    report = collect_run(first or read_run(repeat_folders(folder)[0], model), readings)
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
     note = (
-        f"The run was made {len(repeats.counted)} times. Scores, figures and single questions are those of "
+        f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
         f"{first.folder.name if first else 'the first repeat'}; what all of them come to stands under Thinking and "
-        f"repeats."
+        f"repeats. Gains and comparisons with other runs take the mean of each question over all repeats."
     )
     return replace(report, tasks=tasks, notes=(note, *report.notes))
 
 
-@dataclass(frozen=True)
-class _Repeats:
-    runs: Mapping[Path, Run]  # of the newest call, those that can be read
-    counted: Sequence[Path]  # all repeats of the newest call
-    asked: Sequence[Path]  # these, those that it asked for and that are missing, and those of other calls
+def _readings(repeats: RepeatedRun) -> dict[str, dict[Path, TaskReading]]:
+    """Read our tasks in each repeat that has them, by name and folder."""
+    readings: dict[str, dict[Path, TaskReading]] = {}
+    for folder, run in repeats.runs.items():
+        for name, recorded in run.tasks.items():
+            try:
+                task = task_file(name)
+            except MedTasksError:
+                continue
+            if task.kind == "task" and not task.only_harness:
+                readings.setdefault(name, {})[folder] = read_task(recorded, task)
+    return readings
 
 
-def _read_repeats(output: Path, model: str | None = None) -> _Repeats:
-    """Read the repeats below a folder; an earlier call may have left others, of something else or more of the same."""
-    folders = repeat_folders(output)
-    runs = {folder: run for folder in folders if (run := _read(folder, model)) is not None}
-    newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
-    counted, wanted = list(folders), 0
-    if newest:
-        last = max(newest.values(), key=lambda manifest: manifest.started)
-        number = repeats_in(last.command)
-        alike = [folder for folder, manifest in newest.items() if _asked(manifest) == _asked(last)]
-        counted = [folder for folder in alike if number is None or repeat_number(folder) <= number]
-        wanted = number or 0
-    asked = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, wanted + 1))])
-    return _Repeats({folder: runs[folder] for folder in counted if folder in runs}, counted, list(asked))
-
-
-def _read(folder: Path, model: str | None) -> Run | None:
-    try:
-        return read_run(folder, model)
-    except MedTasksError:
-        return None
-
-
-def _joined(repeats: _Repeats) -> dict[str, RepeatedTask]:
-    names = dict.fromkeys(name for run in repeats.runs.values() for name in run.tasks)
+def _joined(repeats: RepeatedRun, readings: Mapping[str, Mapping[Path, TaskReading]]) -> dict[str, RepeatedTask]:
     joined = {}
-    for name in names:
-        try:
-            task = task_file(name)
-        except MedTasksError:
-            continue
-        runs = {folder: run for folder, run in repeats.runs.items() if name in run.tasks}
-        if task.kind == "task" and not task.only_harness and not task.compares_likelihoods:
-            missing = [folder.name for folder in repeats.asked if folder not in runs]
-            readings = [read_task(run.tasks[name], task) for run in runs.values()]
-            seeds = [run.manifests[-1].seeds.torch if run.manifests else None for run in runs.values()]
-            joined[name] = join(readings, seeds, missing)
+    for name, by_folder in readings.items():
+        of_task = list(by_folder.values())
+        if not of_task[0].task.compares_likelihoods:
+            missing = [folder.name for folder in repeats.asked if folder not in by_folder]
+            manifests = [repeats.runs[folder].manifests for folder in by_folder]
+            seeds = [of_run[-1].seeds.torch if of_run else None for of_run in manifests]
+            joined[name] = join(of_task, seeds, missing)
     return joined
-
-
-def _asked(manifest: RunManifest) -> dict[str, str]:
-    """Return what a repeat asked of whom, whatever its seed."""
-    options = HarnessOptions(manifest.options)
-    kept = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
-    return {**kept, **options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
 
 
 def write_repeats(output: Path, found: Mapping[str, RepeatedTask]) -> Path:
@@ -192,9 +165,9 @@ def _values_by_question(
     name: str, readings: Sequence[TaskReading], metric: AnyMetric | None
 ) -> dict[str, tuple[Hashable, list[float]]]:
     """Return the cluster and the values of each question, or pair; none for what is no mean over questions."""
-    found: dict[str, tuple[Hashable, list[float]]] = {}
     if not isinstance(metric, Metric) or not metric.has_error or not _is_told(name, readings):
         return {}
+    repeats = []
     for reading in readings:
         computed = reading.computed.get(name)
         if computed is None:
@@ -206,15 +179,8 @@ def _values_by_question(
         estimate = metric.estimate(list(scores.values())).value
         if not values or not math.isclose(mean([value for _, value in values.values()]), estimate, abs_tol=1e-12):
             return {}
-        for question, (cluster, value) in values.items():
-            known, held = found.get(question, (cluster, []))
-            found[question] = (max(known, cluster, key=_members), [*held, value])
-    return found
-
-
-def _members(cluster: Hashable) -> tuple[int, str]:
-    """Return the order in which a whole pair comes after one of which a repeat lacks an answer."""
-    return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
+        repeats.append(values)
+    return values_by_question(repeats)
 
 
 def _score(

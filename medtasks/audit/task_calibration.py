@@ -13,9 +13,9 @@ calibration.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from medtasks.data.samples import Sample
 from medtasks.families.family import Reply
@@ -45,38 +45,55 @@ def task_calibration(
     questions without a key, and replies that are texts, have another number of losses than the question has options,
     or a loss that is not finite: a failed pass.
     """
-    answered = [Sample(document) for document in documents if document["doc_id"] in replies]
-    if not task.compares_likelihoods or all(replies[one.doc_id].losses is None for one in answered):
+    if (known := _likelihoods(task, documents, replies)) is None:
         return {}
-    clusters = task.family.independent_clusters(answered)
-    probabilities, targets, used = [], [], []
-    for sample, cluster in zip(answered, clusters, strict=True):
-        losses, target = replies[sample.doc_id].losses or (), sample.target
-        if target is None or len(losses) != len(sample.options) or not all(map(math.isfinite, losses)):
-            continue
-        probabilities.append(_softmax(losses))
-        targets.append(target)
-        used.append(cluster)
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
     note = _LETTERS if letters else _TEXTS
-    found = calibration(probabilities, targets, used, note, len(answered) - len(used), letters)
-    options = {tuple(sample.options) for sample in answered}
-    if len(options) == 1 and len(set(targets)) > 1:
-        found = replace(found, classes=_class_areas(next(iter(options)), probabilities, targets, used))
-    return dict.fromkeys(task.rows, found)
+    left_out = sum(document["doc_id"] in replies for document in documents) - len(known)
+    probabilities, targets = [one.probabilities for one in known], [one.target for one in known]
+    found = calibration(probabilities, targets, [one.cluster for one in known], note, left_out, letters)
+    return dict.fromkeys(task.rows, replace(found, classes=class_areas(task, documents, replies)))
 
 
-def _class_areas(
-    names: Sequence[str],
-    probabilities: Sequence[Sequence[float]],
-    targets: Sequence[int],
-    clusters: Sequence[Hashable],
+class _Likelihoods(NamedTuple):
+    """Readable likelihoods of one sample with a target."""
+
+    options: tuple[str, ...]
+    probabilities: list[float]
+    target: int
+    cluster: str
+
+
+def _likelihoods(
+    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
+) -> list[_Likelihoods] | None:
+    """Return the likelihoods that can be read; None where there are none at all."""
+    answered = [Sample(document) for document in documents if document["doc_id"] in replies]
+    if not task.compares_likelihoods or all(replies[one.doc_id].losses is None for one in answered):
+        return None
+    found = []
+    for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
+        losses, target = replies[sample.doc_id].losses or (), sample.target
+        if target is not None and len(losses) == len(sample.options) and all(map(math.isfinite, losses)):
+            found.append(_Likelihoods(tuple(sample.options), _softmax(losses), target, cluster))
+    return found
+
+
+def class_areas(
+    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
 ) -> tuple[ClassArea, ...]:
-    """Return the AUROC of each class against all others; the areas of two classes are the same."""
+    """Return the AUROC of each class against all others; none unless all questions have the same options.
+
+    Source: :func:`medtasks.stats.auroc.roc_area`. The areas of two classes are the same.
+    """
+    known = _likelihoods(task, documents, replies) or []
+    if len({one.options for one in known}) != 1 or len({one.target for one in known}) < 2:
+        return ()
     areas = []
-    for number, name in enumerate(names):
-        positive = [float(target == number) for target in targets]
-        area = roc_area([round(row[number], _ROUNDING) for row in probabilities], positive, clusters)
+    for number, name in enumerate(known[0].options):
+        positive = [float(one.target == number) for one in known]
+        scores = [round(one.probabilities[number], _ROUNDING) for one in known]
+        area = roc_area(scores, positive, [one.cluster for one in known])
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)
 

@@ -31,7 +31,7 @@ _FULFILLED: Mapping[Required, frozenset[Verdict]] = {
     Required.EQUIVALENT: frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
     Required.NOT_DIFFERENT: frozenset(Verdict) - {Verdict.DIFFERENT},
 }
-_RUNS = "Folders of runs (their --output_path) or samples files; recorded replies need their task first."
+_RUNS = "Folders of runs (their --output_path), also with repeats, or samples files; replies need their task first."
 _MARGIN = "largest difference of a score that does not matter; 0.01 is one percentage point."
 _Model = Annotated[
     list[str] | None,

@@ -118,6 +118,9 @@ def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list
 def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, details: bool) -> None:
     for sentence in _sentences(name, task, models):
         say(sentence)
+    repeated = [f"{number} of {label}" for label, number in task.repeats.items() if number > 1]
+    if repeated:
+        say(f"Repeats: {', '.join(repeated)}. Scores are means of each sample over its valid repeats.")
     for (first, second), overlap in task.overlaps.items():
         out.print(
             f"\n{first} and {second}: {overlap.both} of {sum(astuple(overlap))} documents answered in both are "
@@ -274,7 +277,8 @@ def _head(comparisons: ComparedRuns) -> dict[str, Any]:
 
 def _task_as_dict(task: ComparedTask) -> dict[str, Any]:
     left_out = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
-    return {"data": as_json(task.data), "rules": dict(task.rules), "not_compared": left_out}
+    repeats = dict(task.repeats)
+    return {"data": as_json(task.data), "rules": dict(task.rules), "repeats": repeats, "not_compared": left_out}
 
 
 def _test_as_dict(test: Comparison) -> dict[str, Any]:

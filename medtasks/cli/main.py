@@ -21,6 +21,7 @@ from medtasks.cli import (
     demo,
     doctor,
     duplicates,
+    judge,
     merge,
     metrics,
     models,
@@ -64,6 +65,7 @@ app.command("report", rich_help_panel=_LOOK)(report.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)
 app.command("compare", rich_help_panel=_LOOK)(compare.compare)
 app.command("parity", rich_help_panel=_LOOK)(compare.parity)
+app.add_typer(judge.app, name="judge", rich_help_panel=_LOOK)
 app.command("metrics", rich_help_panel=_LOOK)(metrics.metrics)
 app.command("parse", rich_help_panel=_LOOK)(parse.parse)
 app.add_typer(data.app, name="data", rich_help_panel=_BUILD)

@@ -9,7 +9,7 @@ import typer
 from medtasks.audit.report.contents import RunReport
 from medtasks.cli.output import IncludePath, JsonFile, look_into, out, say, write_json, write_text
 from medtasks.errors import RepliesError
-from medtasks.runs.result_files import repeat_folders
+from medtasks.runs.repeat_folders import repeat_folders
 
 _PAGE = "report.html"
 

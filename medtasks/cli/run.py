@@ -18,10 +18,10 @@ from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
-from medtasks.running.repeated_runs import REPEATS, repeat_notices, repeat_seed, repeat_variables, seeded
+from medtasks.running.repeated_runs import repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
-from medtasks.runs.result_files import repeat_folder
+from medtasks.runs.repeat_folders import REPEATS, repeat_folder
 from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files, warn
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select

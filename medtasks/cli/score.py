@@ -10,10 +10,13 @@ import typer
 from medtasks import __version__
 from medtasks.audit.doctor.weights import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
-from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.report.words import number, with_error
+from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels
+from medtasks.audit.report.contents import RuleScores, Score, as_json
+from medtasks.audit.report.task_tables import class_table
+from medtasks.audit.report.words import estimate, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
+from medtasks.audit.task_calibration import class_areas
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
@@ -52,6 +55,10 @@ def score(
     export_errors: Annotated[
         Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
     ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
     max_failed: Annotated[
         str,
@@ -85,11 +92,18 @@ def score(
     if answer_field is not None:
         counted["answer_field"] = answer_field
     summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
-    write_json(json_file, {**summary, "rules": {name: rule_as_dict(chosen, rule) for name, rule in rules.items()}})
+    checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
+    by_rule = {name: rule_as_dict(chosen, rule) for name, rule in rules.items()}
+    for name, one in checked.items():
+        by_rule[name]["judge"] = {"metric": one.metric, "judged": one.judged, **as_json(one.judge)}
+    classes = class_areas(chosen, documents, recorded)
+    areas = {"likelihood_auroc": as_json(classes)} if classes else {}
+    write_json(json_file, {**summary, **areas, "rules": by_rule})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    for table in _tables(title, rules, paired=chosen.family.paired):
+    further_tables = [class_table(task, classes)] * bool(classes) + [_judge_table(checked)] * bool(checked)
+    for table in (*_tables(title, rules, paired=chosen.family.paired), *further_tables):
         show(table)
     _print_notes(rules, data, len(recorded), len(documents))
     if problems := list(_problems(rules, limit)):
@@ -162,6 +176,17 @@ def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Ite
     rows = [(kind, *_numbers(kinds, kind)) for kind in dict.fromkeys(kind for counts in kinds for kind in counts)]
     if rows:
         yield number_table("", ("wrong answers", *scored), rows)
+
+
+def _judge_table(checked: Mapping[str, CheckedScore]) -> Table:
+    """Return the table of a judge against people's labels; rules are columns."""
+    rows = [("labelled replies", *(str(one.judge.labels) for one in checked.values()))]
+    for name in ("sensitivity", "specificity", "kappa", "corrected"):
+        found = [getattr(one.judge, name) for one in checked.values()]
+        if name == "corrected":
+            rows.append(("judged score", *(f"{one.metric} {number(one.judged)}" for one in checked.values())))
+        rows.append((name, *(estimate(one.value, one.low, one.high, name != "kappa") for one in found)))
+    return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 
 def _with_error(score: Score) -> str:

@@ -33,8 +33,8 @@ _OF_PAIRS = (
     "disadvantage, and the set is no sample of images that doctors confuse."
 )
 _SHARED = (
-    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors of set "
-    "accuracy and confusion take each pair for independent and are too small here; '--per-image 1' keeps pairs from "
+    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors "
+    "allow for pairs that share an image, not for several pairs of one patient; '--per-image 1' keeps pairs from "
     "sharing images."
 )
 

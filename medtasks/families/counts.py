@@ -28,13 +28,18 @@ def answered(scores: Scores) -> Scores:
     return [score for score in scores if not is_failed(score)]
 
 
+def was_asked(score: Mapping[str, Any]) -> bool:
+    """Return whether a judge was asked about the reply; replies that say nothing need none."""
+    return bool(score.get("asked", score["reason"] not in _UNASKED))
+
+
 def judged(scores: Scores) -> Scores:
     """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing.
 
     Replies that need no judge, such as empty ones, must not stand for all the others that it was asked about.
     """
     known = answered(scores)
-    asked = [score for score in known if score.get("asked", score["reason"] not in _UNASKED)]
+    asked = [score for score in known if was_asked(score)]
     if asked and all(map(is_unjudged, asked)):
         return []
     return [score for score in known if not is_unjudged(score)]

@@ -7,7 +7,6 @@ repeat is a run of its own, with its own manifest, samples and failures, in the 
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from medtasks.errors import MedTasksError, listed
@@ -19,15 +18,8 @@ from medtasks.runs.run_manifest import Notice, refuse
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
-REPEATS = "--repeats"
 _OUR_MODELS = "medtasks."
 _SENDING_SEEDS = ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm")  # models with a seed per request
-
-
-def repeats_in(command: Sequence[str]) -> int | None:
-    """Return how many repeats a recorded command asked for; None where it says nothing."""
-    said = [after for option, after in pairwise(command) if option == REPEATS]
-    return int(said[-1]) if said else None
 
 
 def repeat_seed(arguments: Sequence[str], number: int) -> int:

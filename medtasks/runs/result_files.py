@@ -175,22 +175,3 @@ def _of_runs(runs: Iterable[Path]) -> Iterator[ResultsFile]:
 def _whole(value: Any) -> int:
     """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
-
-
-_FOLDER = "repeat_"
-
-
-def repeat_folder(output: Path, number: int) -> Path:
-    """Return the folder of a repeat."""
-    return output / f"{_FOLDER}{number}"
-
-
-def repeat_folders(output: Path) -> list[Path]:
-    """List the folders of all repeats in order; none where nothing was repeated."""
-    folders = [path for path in output.glob(f"{_FOLDER}*") if path.name.removeprefix(_FOLDER).isdecimal()]
-    return sorted((path for path in folders if path.is_dir()), key=repeat_number)
-
-
-def repeat_number(folder: Path) -> int:
-    """Return the number of a repeat."""
-    return int(folder.name.removeprefix(_FOLDER))

@@ -11,6 +11,7 @@ from typing import Any
 
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.runs.harness_options import SERVER, model_label
+from medtasks.runs.repeat_folders import repeat_folders
 from medtasks.runs.result_files import (
     ResultsFile,
     read_results,
@@ -133,7 +134,7 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     if repeated := repeat_folders(folder):  # all together they would pass for one run, whose newest results count
         raise MedTasksError(
             f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
-            f"report' alone takes them all)"
+            f"report' and 'medtasks compare' take them all)"
         )
     notes: list[str] = []
     readable = (read_results(path, notes.append) for path in results_files(folder))

@@ -6,8 +6,10 @@ from functools import cached_property
 from pathlib import Path
 
 from medtasks.errors import MedTasksError, RepliesError, warn_once
+from medtasks.runs.repeat_folders import repeat_folders
 from medtasks.runs.result_files import holds_run, results_next_to, task_of
-from medtasks.runs.run import Run, read_run, run_of_file
+from medtasks.runs.run import Run, TaskRun, read_run, run_of_file
+from medtasks.runs.run_repeats import read_repeats
 from medtasks.tasks.task_files import task_files, variant_of
 
 
@@ -36,6 +38,30 @@ class Source:
             warn_once(note)
         return run
 
+    @cached_property
+    def repeats(self) -> list["Source"]:
+        """The run itself or, of a folder with repeats, those of the newest call with results or samples, read once.
+
+        MedTasksError: no repeat can be read.
+        """
+        if not (self.path.is_dir() and repeat_folders(self.path)):
+            return [self]
+        found = [
+            Source(folder, self.model) for folder, run in read_repeats(self.path, self.model).runs.items() if run.tasks
+        ]
+        if not found:
+            raise RepliesError(f"{self.path} holds repeats of a run, and none of them has results")
+        return found
+
+
+def replies_of_repeats(task: str, source: Source) -> list[Path]:
+    """Return the samples file of a task in each repeat of a run that has one, as :func:`replies_to` does.
+
+    RepliesError: none has.
+    """
+    having = [one for one in source.repeats if one is source or one.run.tasks.get(task, TaskRun(task)).samples]
+    return [replies_to(task, one) for one in having or source.repeats]
+
 
 def samples_by_task(source: Source) -> dict[str, Path]:
     """Return the samples files of a run by task, and log what is not there.
@@ -51,7 +77,7 @@ def samples_by_task(source: Source) -> dict[str, Path]:
 def model_of(source: Source) -> str:
     """Return the model of a run; empty where none is recorded, as of a file of replies."""
     try:
-        return source.run.model
+        return source.repeats[0].run.model
     except MedTasksError:
         return ""
 

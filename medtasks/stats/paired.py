@@ -49,7 +49,7 @@ class PairedResult:
     test: str  # DYADIC for dyads that share members, MCNEMAR for right and wrong, one sample per unit, else SIGN_FLIP
     p: float  # two-sided, of that test
     mcnemar: float | None
-    detectable: float  # smallest true difference found with 80 % power at the level of :func:`corrected`, alone at 5 %
+    detectable: float  # smallest true difference found with about 80 % power at the level of :func:`corrected`
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
@@ -107,7 +107,7 @@ def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[
     """Return the results of one family of tests, each with its p-value corrected by Holm's procedure.
 
     The detectable difference is that of a test at ``ALPHA / number of tests``, the level of Holm's first step, so that
-    the power is at least 80 % whatever the other tests find. Signs that were drawn are drawn more often where the test
+    the power is no smaller whatever the other tests find. Signs that were drawn are drawn more often where the test
     alone rejects: with :data:`DRAWS` no p-value could pass among more than 500 tests.
     """
     results = []
@@ -166,7 +166,8 @@ def detectable_by_mcnemar(discordance: float, samples: int, alpha: float = ALPHA
 
     Source: Connor (1987), Biometrics 43, equation for the sample size, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2``
     with discordance ``s``, the share of independent samples that exactly one model got right, solved for the difference
-    ``d``. It takes the observed discordance as the true one; NaN where the difference would be above it.
+    ``d``. It takes the observed discordance as the true one; NaN where the difference would be above it. The formula is
+    of the asymptotic test: the exact one has 2 to 4 points less power.
     """
     level, power = _normal(1 - alpha / 2), _normal(POWER)
     scaled = samples * discordance

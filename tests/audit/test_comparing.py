@@ -15,19 +15,22 @@ from medtasks.audit.comparing import (
     compare_task,
     run_values,
 )
+from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
 from medtasks.audit.report.reading.differences import compare_with
 from medtasks.audit.scoring import score_replies
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.prepared import provenance
+from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
+from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import Source, check_fingerprints
-from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, holm
+from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
@@ -466,3 +469,110 @@ def test_a_row_whose_published_code_stops_is_said_to():
     found = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
     assert "the published code stops" in found.skipped["reference", "accuracy"]
     assert found.values["reference_fixed", "accuracy"]
+
+
+# Repeated runs
+
+
+def test_tests_run_on_the_mean_of_each_question_over_its_valid_repeats(questions):
+    task = choice_task()
+    repeats = [model(questions, 0.5, seed) for seed in range(4)]
+    for document in questions[:3]:
+        repeats[1][document["doc_id"]] = Reply(text=None)  # one repeat failed
+    for replies in repeats:
+        replies[questions[5]["doc_id"]] = Reply(text=None)  # all failed
+    better = [model(questions, 0.9, seed) for seed in (8, 9)]
+    found = compare_runs(task, questions, {"A": repeats, "B": better})
+    assert found.repeats == {"A": 4, "B": 2}
+    (overlap,) = found.overlaps.values()
+    assert (overlap.both, overlap.only_second) == (len(questions) - 1, 1)
+
+    def means(run):
+        said = {d["doc_id"]: [float(r[d["doc_id"]].text == d["answer"]) for r in run if not r[d["doc_id"]].failed]
+                for d in questions}  # fmt: skip
+        return [mean(said[d["doc_id"]]) for d in questions if d is not questions[5]]
+
+    (test,) = found.comparisons
+    patients = [SINGLE_CHOICE.independent_clusters([Sample(d)])[0] for d in questions if d is not questions[5]]
+    expected = compare_paired(means(repeats), means(better), patients)
+    assert (test.result.difference, test.result.p) == pytest.approx((expected.difference, expected.p), abs=0.005)
+    assert test.result.first == pytest.approx(expected.first)
+    assert (test.result.samples, test.result.units) == (expected.samples, expected.units)
+    (agreement,) = found.agreements.values()
+    assert agreement.overlap.both == 2 * len(questions)  # replies of the first two repeats
+
+
+def test_repeats_find_what_one_of_them_does_not(documents):
+    """40 of 100 answers differ from repeat to repeat; the mean over many is nearly without this noise."""
+    task = task_file("mediconfusion")
+    a, b = (
+        [model(documents, share, seed) for seed in range(start, start + 40)] for share, start in ((0.6, 0), (0.8, 50))
+    )
+    once = by_metric(compare_runs(task, documents, {"A": a[0], "B": b[0]}))["individual_accuracy"].result
+    often = by_metric(compare_runs(task, documents, {"A": a, "B": b}))["individual_accuracy"].result
+    assert often.p < 1e-4 < once.p
+    assert often.high - often.low < (once.high - once.low) / 3
+    assert often.difference == pytest.approx(0.2, abs=0.05)
+
+
+def test_pairs_of_a_repeat_without_one_answer_are_averaged_over_the_others(documents):
+    run = [model(documents, 0.7, seed) for seed in range(3)]
+    pair = documents[0]["pair_id"]
+    run[0][documents[0]["doc_id"]] = Reply(text=None)
+    found = by_metric(compare_runs(task_file("mediconfusion"), documents, {"A": run, "B": run[1:]}))["set_accuracy"]
+    single = [
+        by_metric(compare_runs(task_file("mediconfusion"), documents, {"A": one, "B": one}))["set_accuracy"].result
+        for one in run
+    ]
+    assert [one.samples for one in single] == [
+        len({d["pair_id"] for d in documents}) - 1,
+        single[1].samples,
+        single[1].samples,
+    ]
+    assert found.result.samples == single[1].samples
+    solved = [
+        float(all(one[d["doc_id"]].text == d["answer"] for d in documents if d["pair_id"] == pair)) for one in run[1:]
+    ]
+    totals = [result.first * result.samples for result in single]
+    assert found.result.first * found.result.samples == pytest.approx(
+        sum(totals) / 3 + mean(solved) - sum(solved) / 3  # the first pair counts by its two valid repeats
+    )
+
+
+@pytest.fixture
+def repeated(sample, tmp_path):
+    def write(name, share, number):
+        (tmp_path / name).mkdir()
+        for repeat in range(1, number + 1):
+            write_run(tmp_path / name / f"repeat_{repeat}", ("mediconfusion", "mediconfusion_blind"), share, repeat)
+        return tmp_path / name
+
+    return write
+
+
+def test_folders_with_repeats_are_compared_as_their_replies_are(repeated, runs):
+    task, documents = task_file("mediconfusion"), load_documents("mediconfusion")
+    folder = repeated("again", 0.6, 3)
+    replies = [
+        read_replies(next((folder / f"repeat_{n}").glob("*_samples_mediconfusion.jsonl")), documents) for n in (1, 2, 3)
+    ]
+    single = read_replies(next(runs["A"].path.glob("*_samples_mediconfusion.jsonl")), documents)
+    expected = replace(compare_runs(task, documents, {"A": replies, "B": single}), data=provenance("mediconfusion"))
+    sources = {"A": Source(folder), "B": runs["A"]}
+    assert compare_task(task, sources) == compare_all(sources)[0]["mediconfusion"] == expected
+    (comparison,) = compare_with(Source(folder), [runs["A"].path])
+    assert [one.difference for one in comparison.scores] == [one.result.difference for one in expected.comparisons]
+
+
+def test_a_verdict_takes_as_many_repeats_of_each_run(repeated, runs):
+    folder = repeated("again", 0.6, 3)
+    with pytest.raises(RepliesError, match="different numbers of repeats"):
+        compare_task(task_file("mediconfusion"), {"A": Source(folder), "B": runs["A"]}, margin=0.1)
+    same = compare_task(task_file("mediconfusion"), {"A": Source(folder), "B": Source(folder)}, margin=0.1)
+    assert TaskVerdict(same, 0.1).verdict is Verdict.IDENTICAL
+    other = next((folder / "repeat_3").glob("*_samples_mediconfusion.jsonl"))
+    changed = repeated("changed", 0.6, 3) / "repeat_3" / other.name
+    changed.write_text(other.read_text().replace('["A"]', '["B"]', 1))
+    same = compare_task(task_file("mediconfusion"), {"A": Source(folder), "B": Source(changed.parents[1])}, margin=0.1)
+    assert TaskVerdict(same, 0.1).verdict is not Verdict.IDENTICAL
+    assert TaskVerdict(same, 0.1).agreement.examples[0].endswith(", repeat 3")

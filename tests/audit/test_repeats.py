@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.audit.repeats import join, joined_repeats
-from medtasks.audit.report.reading.task_reading import given_replies
+from medtasks.audit.repeats import collected, join, joined_repeats
+from medtasks.audit.report.reading.task_reading import given_replies, read_task
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
@@ -17,11 +17,12 @@ from medtasks.families.family import Reply
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.running.repeated_runs import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
-from medtasks.runs.result_files import repeat_folder, repeat_folders
+from medtasks.runs.repeat_folders import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
 from medtasks.tasks.task_files import task_file
 
+from ..made_up_runs import write_run
 from ..recorded_runs import TINY, in_this_process, medtasks, record
 from ..stats import error_matrices
 
@@ -107,6 +108,26 @@ def test_the_mean_has_an_interval_over_questions_that_were_averaged_first():
     assert found["set_accuracy"].within == pytest.approx(within)
     assert found["set_accuracy"].between == pytest.approx(max(0.0, statistics.variance(means) - within / 4))
     assert math.isnan(found["incomplete_pairs"].error)  # no mean over questions
+
+
+def test_gains_of_a_report_take_the_mean_of_each_question_over_all_repeats(tmp_path):
+    names = ("mediconfusion", "mediconfusion_blind")
+    for number, skill in enumerate((0.6, 0.7, 0.8), 1):
+        write_run(tmp_path / f"repeat_{number}", names, skill, number)
+    report = collected(tmp_path)
+    assert "Gains and comparisons with other runs take the mean of each question over all repeats." in report.notes[0]
+    (task,) = (one for one in report.tasks if one.name == "mediconfusion")
+    gain = next(one for one in task.gains if one.metric == "individual_accuracy")
+    readings = [[read_task(read_run(folder).tasks[name], task_file(name)) for folder in repeat_folders(tmp_path)]
+                for name in names]  # fmt: skip
+    means = [statistics.fmean(one.computed["robust"].report.estimates[gain.metric].value for one in of_task)
+             for of_task in readings]  # fmt: skip
+    assert (gain.score, gain.variant_score) == pytest.approx(tuple(means))
+    first = next(one for one in task.rules if one.name == "robust").estimates[gain.metric]
+    assert first.value != gain.score  # the scores of the page are those of the first repeat
+    alone = collected(tmp_path / "repeat_1").tasks[0]
+    of_first = next(one for one in alone.gains if one.metric == gain.metric)
+    assert gain.high - gain.low < of_first.high - of_first.low
 
 
 def test_failures_and_empty_answers_are_no_votes():

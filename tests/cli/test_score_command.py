@@ -1,15 +1,18 @@
 """``medtasks score``: recorded replies to scores, tables and JSON."""
 
 import json
+import random
 import subprocess
 import sys
 
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 
+from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run
 from ..tiny_medevalkit import put_source
 from .conftest import rows_of
@@ -244,3 +247,17 @@ def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monke
     sizes = {name: counts["images"] for name, counts in summary["rules"]["reference"]["categories"].items()}
     assert sizes == CATEGORIES | {"total": 352}
     assert "DATA:" not in ran.out
+
+
+def test_likelihoods_of_the_same_options_have_an_auroc_per_class(medtasks, tmp_path):
+    with own_tasks(tmp_path / "tasks") as right:
+        chance = random.Random(1)
+        losses = [(chance.random() + (letter == "B"), 0.7) for letter in right]  # "no" is A
+        run = write_replies(tmp_path / "run", "likely", losses)
+        ran = medtasks("score", "likely", run, "--json", tmp_path / "found.json", "--include_path", tmp_path / "tasks")
+    assert ran.code == 0
+    first, second = json.loads((tmp_path / "found.json").read_text())["likelihood_auroc"]
+    expected = roc_auc_score([letter == "A" for letter in right], [-loss for loss, _ in losses])
+    assert first["auroc"]["value"] == pytest.approx(expected) == second["auroc"]["value"]
+    assert (first["name"], first["samples"]) == ("no", 400)
+    assert f"{expected:.3f}" in rows_of(ran.out, "AUROC of each class")["no"][1]

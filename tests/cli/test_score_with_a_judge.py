@@ -1,5 +1,6 @@
 """``medtasks score`` with a judge that fails, wholly or in part, and with replies that speak to it."""
 
+import csv
 import json
 import re
 
@@ -8,6 +9,7 @@ import pytest
 from medtasks.data.store import load_documents
 
 from ..scripted_server import Endpoint, serving
+from .conftest import rows_of
 
 VERDICT = "A: 9\nB: 2\nYour explanation: close to A."
 
@@ -131,3 +133,30 @@ def test_marks_cannot_be_guessed_and_find_verdicts_again(medtasks, judge, replie
     judge.bodies.clear()
     assert medtasks("score", "mediconfusion_ff", replies()).code == 0
     assert judge.bodies == []
+
+
+def test_labels_of_people_correct_the_score(medtasks, fails, judge, constant, tmp_path):
+    file, sheet, written = constant(32, "It lies on side {}."), tmp_path / "labels.csv", tmp_path / "scores.json"
+    ran = medtasks("judge", "sample", "mediconfusion_ff", file, "--out", sheet, "--size", "20")
+    assert (ran.code, "10 that the judge calls right, 10 that it calls wrong" in ran.out) == (0, True), ran.out
+    with sheet.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for place, row in enumerate(rows):
+        row["right"] = "yes" if row["target"] == "A" and place else "no"  # the judge says A; people do once not agree
+    with sheet.open("w", newline="") as stream:
+        table = csv.DictWriter(stream, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    ran = medtasks("score", "mediconfusion_ff", file, "--labels", sheet, "--json", written)
+    assert ran.code == 0
+    assert "judge against people's labels" in ran.out
+    for rule in rules(written).values():
+        found = rule["judge"]
+        assert (found["metric"], found["labels"]) == ("individual_accuracy", 20)
+        assert found["judged"] == rule["categories"]["total"]["individual_accuracy"] == 0.5
+        assert found["corrected"]["value"] == pytest.approx(0.5 - 0.5 / 10 * (rows[0]["target"] == "A"))
+        assert found["corrected"]["low"] < found["corrected"]["value"] < found["corrected"]["high"]
+        assert f"{100 * found['corrected']['value']:.1f}%" in rows_of(ran.out, "judge against")["corrected"][0]
+    medtasks("score", "mediconfusion_ff", file, "--json", written)
+    assert "judge" not in rules(written)["reference"]
+    fails(["score", "mediconfusion", file, "--labels", sheet], "no score of 'mediconfusion' is the share")

@@ -29,6 +29,7 @@ from medtasks.audit.report.words import (
     scored,
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
+from medtasks.stats.calibration import ClassArea
 
 _GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
@@ -67,7 +68,7 @@ def task_tables(task: TaskReport) -> list[Table]:
         published_table(task),
         pairs_table(task),
         calibration_table(task),
-        class_table(task),
+        class_table(task.name, next((one.classes for one in task.calibration.values()), ())),
     ]
     return [*tables, *(table for column in report_rows.group_columns(task) for table in group_tables(task, column))]
 
@@ -324,11 +325,10 @@ def calibration_table(task: TaskReport) -> Table:
     )
 
 
-def class_table(task: TaskReport) -> Table:
-    """Return the AUROC of each class from the likelihoods, which are the same under all rules."""
-    classes = next((one.classes for one in task.calibration.values()), ())
+def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
+    """Return the AUROC of each class from the likelihoods of a task, which are the same under all rules."""
     return Table(
-        label=label(task.name, "classes"),
+        label=label(name, "classes"),
         caption="AUROC of each class against all others, from the likelihoods.",
         columns="lrr",
         headings=cells("Class", "Questions", "Likelihood AUROC"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from medtasks.audit.doctor.weights import fetch_command
@@ -44,15 +45,16 @@ class Section:
     reading: TaskReading | None = None  # what it was made from; None for a group and for a task that is not ours
     notes: Sequence[str] = ()  # what does not agree, one sentence each
     members: Sequence[str] = ()  # of a group, the names of its members
+    repeats: Sequence[TaskReading] = ()  # of a repeated run, the readings of all repeats
 
 
-def collect_run(run: Run) -> RunReport:
-    """Return what a report says about a run.
+def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({})) -> RunReport:
+    """Return what a report says about a run, which may be one of several ``repeats``: readings by task and folder.
 
     Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
     names both and the recorded ones stand. Nothing here loads a model or asks a judge.
     """
-    sections = [section(recorded) for recorded in run.tasks.values()]
+    sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
         model=run.model,
@@ -96,15 +98,18 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def section(recorded: TaskRun) -> Section:
-    """Return the section of a task or group of a run."""
+def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProxyType({})) -> Section:
+    """Return the section of a task or group of a run, with its readings in all repeats."""
     try:
         task = task_file(recorded.name)
     except UnknownName:
         return _foreign(recorded)
     if task.kind == "group":
         return _group(recorded, task)
-    return _foreign(recorded, task.only_harness) if task.only_harness else reading_section(read_task(recorded, task))
+    if task.only_harness:
+        return _foreign(recorded, task.only_harness)
+    known = next((one for one in repeats.values() if one.recorded is recorded), None)
+    return replace(reading_section(known or read_task(recorded, task)), repeats=list(repeats.values()))
 
 
 def reading_section(reading: TaskReading) -> Section:
@@ -295,17 +300,21 @@ def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
     task = one.reading.task
     if task.variant in THINKING:
         base = others.get(str(task.base))
-        over_direct = gains_over(one.reading, one.report, base.reading, base.report) if base and base.reading else []
+        over_direct = gains_over(_readings(one), one.report, _readings(base), base.report) if base else []
         return replace(one.report, thinking=thinking_of(one.reading, over_direct))
     variants = [others[name] for name in (f"{task.name}_{variant}" for variant in OF_IMAGES) if name in others]
-    known = [(other.reading, other.report) for other in variants if other.reading]
     gains = [
         gain
-        for other in known
-        if other[0].task.base == task.name
-        for gain in gains_over(one.reading, one.report, *other)
+        for other in variants
+        if other.reading and other.reading.task.base == task.name
+        for gain in gains_over(_readings(one), one.report, _readings(other), other.report)
     ]
     return replace(one.report, gains=tuple(gains))
+
+
+def _readings(one: Section) -> Sequence[TaskReading]:
+    """Return the readings of all repeats; none for a task that is not ours."""
+    return one.repeats or ([one.reading] if one.reading else [])
 
 
 def _common(values: Sequence[int]) -> int:

@@ -4,18 +4,19 @@ All gains of a report are one family of tests, and so are all differences from o
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from medtasks.audit.comparing import (
     ComparedTask,
+    Values,
     compare_all,
     compare_task,
     corrected_together,
     main_metrics,
+    mean_values,
     paired_values,
-    run_values,
     same_values,
 )
 from medtasks.audit.report.contents import ComparedScore, Gain, RunComparison, TaskReport
@@ -32,26 +33,44 @@ from medtasks.tasks.task_files import task_file
 _DIRECT = "direct"  # what a thinking variant is compared with
 
 
-def gains_over(base: TaskReading, report: TaskReport, variant: TaskReading, variant_report: TaskReport) -> list[Gain]:
+def gains_over(
+    repeats: Sequence[TaskReading],
+    report: TaskReport,
+    variant_repeats: Sequence[TaskReading],
+    variant_report: TaskReport,
+) -> list[Gain]:
     """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
 
-    They are tested sample by sample where the replies are at hand, and else the differences of the recorded scores.
+    They are tested sample by sample where the replies are at hand, with the mean over the repeats of each, at least
+    one; else they are the differences of the recorded scores.
     """
-    return _paired(base, variant) or list(_recorded(base.task, report, variant.task, variant_report))
+    if not (repeats and variant_repeats):
+        return []
+    recorded = _recorded(repeats[0].task, report, variant_repeats[0].task, variant_report)
+    return _paired(repeats, variant_repeats) or list(recorded)
 
 
-def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
+def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading]) -> list[Gain]:
     """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
-    said = [{name for name, reply in one.samples.replies.items() if not reply.failed} for one in (base, variant)]
+    base, variant = repeats[0], variant_repeats[0]
+    said = [
+        {name for one in readings for name, reply in one.samples.replies.items() if not reply.failed}
+        for readings in (repeats, variant_repeats)
+    ]
     shared = set.intersection(*said)
     if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
         return []
+
+    def values_of(readings: Sequence[TaskReading]) -> Mapping[tuple[str, str], Values]:
+        replies = [
+            {name: reply for name, reply in one.samples.replies.items() if name in shared and not reply.failed}
+            for one in readings
+        ]
+        return mean_values(readings[0].task, readings[0].documents, replies, metrics).values
+
     try:
         metrics = main_metrics(base.task)
-        full, reduced = (
-            run_values(one.task, one.documents, {name: one.samples.replies[name] for name in shared}, metrics).values
-            for one in (base, variant)
-        )
+        full, reduced = values_of(repeats), values_of(variant_repeats)
     except MedTasksError:
         return []
     # The difference is the task minus its variant, so that the variant comes first.

@@ -1,0 +1,168 @@
+"""People's labels of judged replies: a sheet of drawn replies, and the judge and its score measured by the labels.
+
+A sheet is a CSV file with a line per drawn reply and an empty column ``right`` to fill in. As many replies of each
+verdict are drawn, so that mistakes of both kinds show; the column ``weight`` tells how many replies a line stands for.
+The verdict itself is not in the sheet, as it would sway people.
+"""
+
+import csv
+import io
+import math
+import random
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medtasks.audit.comparing import run_values
+from medtasks.audit.error_classes import image_names, write_replies
+from medtasks.audit.scoring import Documents, Replies
+from medtasks.data.samples import Sample
+from medtasks.errors import RepliesError, unknown_name
+from medtasks.families.counts import was_asked
+from medtasks.families.family import Asks
+from medtasks.metrics.metric import Metric
+from medtasks.net.journal import digest_of
+from medtasks.stats.judged_share import JudgedShare, judged_share
+from medtasks.tasks.documents import private_datasets
+from medtasks.tasks.task_file import TaskFile
+
+_TITLES = ("doc_id", "question", "options", "target", "reply", "images", "right", "note", "weight", "digest")
+_SEED = 20261123  # of the draw, so that the same replies give the same sheet
+_LABELS = {"yes": 1.0, "no": 0.0, "1": 1.0, "0": 0.0, "true": 1.0, "false": 0.0, "": math.nan}
+
+
+@dataclass(frozen=True)
+class Label:
+    """One line of a sheet."""
+
+    right: float  # 1 or 0; NaN where it is not filled in
+    weight: float  # replies that it stands for
+    digest: str  # of the reply
+
+
+@dataclass(frozen=True)
+class CheckedScore:
+    """A score from a judge's verdicts, next to its correction by people's labels."""
+
+    metric: str
+    judged: float
+    judge: JudgedShare  # ``corrected`` is the metric, corrected
+
+
+@dataclass(frozen=True)
+class _Verdicts:
+    """A judge's verdicts on the replies of one row, of which one metric is the share."""
+
+    metric: str
+    inverted: bool  # whether that is the share of wrong replies
+    right: Mapping[str, tuple[Hashable, float]]  # cluster and verdict by document id
+    asked: frozenset[str]  # ids of replies that the judge read; of others a rule gives the verdict
+
+
+def write_sheet(
+    path: Path, task: TaskFile, documents: Documents, replies: Replies, size: int, rule: str | None
+) -> tuple[int, int]:
+    """Write a sheet of at most ``size`` replies that the judge read; return how many it called right, and wrong.
+
+    Verdicts are those under ``rule``, by default the task's first. Raises:
+        RepliesError: No judge says right or wrong of single replies to the task, or the file exists.
+        UnknownName: There is no such rule.
+        MedTasksError: The file cannot be written, or the replies may not leave their folder.
+    """
+    if path.exists():
+        raise RepliesError(f"{path} exists, and may hold labels; name another file with --out")
+    by_rule = _verdicts(task, documents, replies)
+    if rule is not None and rule not in by_rule:
+        raise unknown_name("rule", rule, by_rule)
+    chosen = by_rule[rule or next(iter(by_rule))]
+    verdicts = {doc_id: verdict for doc_id, (_, verdict) in chosen.right.items() if doc_id in chosen.asked}
+    right, wrong = (sorted(doc_id for doc_id, said in verdicts.items() if said == verdict) for verdict in (1.0, 0.0))
+    number = min(len(right), max((size + 1) // 2, size - len(wrong)))
+    numbers = (number, min(len(wrong), size - number))
+    chance = random.Random(_SEED)
+    weights = {
+        doc_id: len(members) / drawn
+        for members, drawn in zip((right, wrong), numbers, strict=True)
+        for doc_id in chance.sample(members, drawn)
+    }
+    by_id = {document["doc_id"]: document for document in documents}
+    rows = []
+    for doc_id in chance.sample(sorted(weights), len(weights)):
+        document, text = by_id[doc_id], replies[doc_id].text or ""
+        options, target = " | ".join(document.get("options") or ()), task.family.target_text(Sample(document))
+        shown = (doc_id, document.get("question"), options, target, text, " | ".join(image_names(document)))
+        rows.append((*shown, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
+    write_replies(path, private_datasets(task, documents), "a sheet of judged replies", _TITLES, rows)
+    return numbers
+
+
+def read_labels(path: Path) -> dict[str, Label]:
+    """Return the lines of a filled-in sheet by document id, also as spreadsheet programs of other languages save it.
+
+    RepliesError: it cannot be read, or holds anything but yes or no.
+    """
+    labels = {}
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        delimiter = max(",;\t", key=text.partition("\n")[0].count)
+        table = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+        if lost := {"doc_id", "right", "weight", "digest"} - set(table.fieldnames or ()):
+            raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
+        for row in table:
+            said = row["right"].strip().casefold()
+            if said not in _LABELS:
+                raise RepliesError(f"{path} line {table.line_num}: '{said}' under 'right' is neither yes nor no")
+            weight = float(row["weight"].replace(",", "."))
+            labels[row["doc_id"].removeprefix("'")] = Label(_LABELS[said], weight, row["digest"])
+    except (OSError, ValueError, AttributeError, csv.Error) as error:
+        raise RepliesError(f"cannot read labels from {path}: {error}") from error
+    return labels
+
+
+def checked_scores(
+    task: TaskFile, documents: Documents, replies: Replies, labels: Mapping[str, Label]
+) -> dict[str, CheckedScore]:
+    """Return the score of each row that is made of a judge's verdicts, with its correction by people's labels.
+
+    RepliesError: no judge says right or wrong of single replies to the task, or no label is of one of these replies.
+    """
+    known = {
+        doc_id: label
+        for doc_id, label in labels.items()
+        if doc_id in replies and label.digest == digest_of(replies[doc_id].text or "")[:16]
+    }
+    if all(math.isnan(label.right) for label in known.values()):
+        raise RepliesError(f"no reply of this run has a label; {len(known)} of {len(labels)} lines are of its replies")
+    checked = {}
+    for row, verdicts in _verdicts(task, documents, replies).items():
+        clusters, said = zip(*verdicts.right.values(), strict=True)
+        given = [known.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
+        asked = [doc_id in verdicts.asked for doc_id in verdicts.right]
+        judge = judged_share(said, [one.right for one in given], [one.weight for one in given], asked, clusters)
+        judged = math.fsum(said) / len(said)
+        if verdicts.inverted:
+            share = judge.corrected
+            wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
+            judge, judged = replace(judge, corrected=wrong), 1 - judged
+        checked[row] = CheckedScore(verdicts.metric, judged, judge)
+    return checked
+
+
+def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
+    """Return the verdicts by name of the row, without rows of which no score is their share; at least one."""
+    metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
+    found = run_values(task, documents, replies, metrics) if task.family.asks is not Asks.NOBODY else None
+    verdicts: dict[str, _Verdicts] = {}
+    for (row, metric), values in found.values.items() if found else ():
+        scores = found.scores[row] if found else {}
+        if row in verdicts or not values or not values.keys() <= scores.keys():
+            continue
+        right = {doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values}
+        for inverted in (False, True):
+            if right == {doc_id: 1 - value if inverted else value for doc_id, (_, value) in values.items()}:
+                of_replies = {doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()}
+                asked = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
+                verdicts[row] = _Verdicts(metric, inverted, of_replies, asked)
+    if not verdicts:
+        raise RepliesError(f"no score of '{task.name}' is the share of replies that a judge calls right or wrong")
+    return verdicts
