@@ -15,7 +15,6 @@ from medtasks.runs.repeat_folders import repeat_folders
 from medtasks.runs.result_files import (
     ResultsFile,
     read_results,
-    repeat_folders,
     results_files,
     results_next_to,
     samples_files,
