@@ -18,8 +18,8 @@ from torchmetrics.text import BLEUScore
 
 from medtasks.data.samples import Sample
 from medtasks.extract.careful.open_text import multimedeval_vqa_head, robust_vqa
+from medtasks.extract.extractor_registry import Extract, extractor_of
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
-from medtasks.extract.registry import Extract, extractor_of
 from medtasks.metrics.bleu import References
 from medtasks.metrics.set_overlap import token_overlap
 

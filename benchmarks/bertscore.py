@@ -29,8 +29,7 @@ from transformers import RobertaConfig, RobertaModel
 
 from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore.metric import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore
-from medtasks.metrics.neural.bertscore.scores import BertScores
+from medtasks.metrics.neural.bertscore import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore, BertScores
 
 FASTER, FASTER_CACHED = 1.5, 100
 BATCH = 256

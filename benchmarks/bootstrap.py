@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from medtasks.hooks import classification, multilabel
-from medtasks.metrics.classification import count_classes, count_labels, multiclass_metrics, multilabel_metrics
+from medtasks.metrics.class_scores import count_classes, count_labels, multiclass_metrics, multilabel_metrics
 from medtasks.stats.bootstrap import RESAMPLES
 
 SAMPLES, CLASSES, LABELS = 11_820, 8, 14

@@ -20,10 +20,10 @@ import torch
 from transformers import BertConfig, BertTokenizer
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural import encoder_files
-from medtasks.metrics.neural.chexbert.checkpoint import find_files
-from medtasks.metrics.neural.chexbert.network import ChexbertNetwork, load_network, read_config
-from medtasks.metrics.neural.chexbert.reader import Chexbert, Reading
+from medtasks.metrics.neural import text_encoders
+from medtasks.metrics.neural.chexbert import Chexbert, Reading
+from medtasks.metrics.neural.chexbert_checkpoint import find_files
+from medtasks.metrics.neural.chexbert_network import ChexbertNetwork, load_network, read_config
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
 
@@ -106,7 +106,7 @@ def main() -> int:
         if worst > 1e-4 or any(a.classes != b.classes for a, b in zip(first + second, ours, strict=True)):
             raise SystemExit(f"batches read something else than single reports, by {worst:.1e}")
         met = [check(f"{count} reports in batches against one by one", before + after, fast, 1.3)]
-        encoder_files._digest.cache_clear()  # a new process reads the weights once for their name
+        text_encoders._digest.cache_clear()  # a new process reads the weights once for their name
         again, cached = timed(kept, reports)
         if difference(ours, again) != 0:
             raise SystemExit("the cache gave other vectors")

@@ -15,8 +15,7 @@ import time
 
 import numpy as np
 
-from medtasks.curate.pairs.pair_search import EXACT_UP_TO, find_pairs
-from medtasks.curate.pairs.similarity import Limits
+from medtasks.curate.pairs.pair_search import EXACT_UP_TO, Limits, find_pairs
 
 MEDICAL, GENERAL = 512, 768
 MOST_SECONDS, MOST_BYTES, LEAST_RECALL = 20.0, 1.5e9, 0.99

@@ -15,9 +15,9 @@ from gpu_scale import Report, Scale
 from report_metrics import drawn_settings
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore.metric import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore
-from medtasks.metrics.neural.chexbert.reader import Chexbert
-from medtasks.metrics.neural.radgraph.model import RadGraph
+from medtasks.metrics.neural.bertscore import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore
+from medtasks.metrics.neural.chexbert import Chexbert
+from medtasks.metrics.neural.radgraph import RadGraph
 from medtasks.metrics.report_metrics import report_metric
 
 FEW = 8  # texts that are read in order to load a model

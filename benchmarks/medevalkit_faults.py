@@ -18,10 +18,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from medtasks.data.samples import Sample
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families import kit_choice, kit_questions
 from medtasks.families.family import Reply, Row, TaskFamily
-from medtasks.judges.client import Verdict
+from medtasks.judges.judge_client import JudgeVerdict
 from medtasks.metrics.metric import evaluate
 
 PAGE = Path(__file__).parents[1] / "tasks_yaml" / "medevalkit" / "README.md"
@@ -232,9 +232,9 @@ class Scripted:
     def __init__(self, verdict: str) -> None:
         self.verdict = verdict
 
-    def ask(self, system: str, user: str, parse: Callable[[str], Any], *, prompt_version: int = 1) -> Verdict[Any]:
+    def ask(self, system: str, user: str, parse: Callable[[str], Any], *, prompt_version: int = 1) -> JudgeVerdict[Any]:
         """Return what it says, as the family reads it."""
-        return Verdict(parse(self.verdict), None, False, self.verdict)
+        return JudgeVerdict(parse(self.verdict), None, False, self.verdict)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
-from medtasks.model_adapters.base.batching import Encoded, PaddedBatch
-from medtasks.model_adapters.prefix.cuts import Spans
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.prefixes import Spans
 from PIL import Image
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
@@ -49,8 +49,7 @@ class LlavaShaped(MedicalAdapter):
     """LLaVA's parts at a tenth of their width; a token is a byte."""
 
     model_id: ClassVar[str] = "llava_shaped"
-    slot = SLOT
-    pad_id, stop_ids = 0, (2,)
+    pad_id, slot_id, stop_ids = 0, SLOT, (2,)
 
     def load(self) -> None:
         """Draw weights."""
@@ -73,10 +72,10 @@ class LlavaShaped(MedicalAdapter):
         """The Llama."""
         return self.text
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put the image first."""
         pixels = torch.zeros(1, 3, SIDE, SIDE) + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
-        return Encoded([2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in text.encode()], pixels)
+        return Encoded([2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in (text + reply).encode()], pixels)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
         """Return the slots of the image."""
@@ -86,14 +85,6 @@ class LlavaShaped(MedicalAdapter):
         """Return the projected patches."""
         features: torch.Tensor = self.projector(self.tower(pixels).last_hidden_state[:, 1:])
         return features
-
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Put the features in their slots."""
-        embedded = self.text.get_input_embeddings()(batch.ids)
-        features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
-        if features:
-            embedded[batch.ids == self.slot] = torch.cat(features)
-        return batch.inputs(inputs_embeds=embedded)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return bytes as text."""

@@ -33,9 +33,9 @@ from typing import Any, ClassVar
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
-from medtasks.model_adapters.base.batching import Continuation, Encoded, split_continuation
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.prefixes import Spans
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.prefix.cuts import Spans
 from PIL import Image
 from prefix_sharing import LlavaShaped, sharpen
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
@@ -77,20 +77,13 @@ class LlavaBase(LlavaShaped):
         self.text = LlamaForCausalLM(self.model.config.text_config).eval()
         self.text.model, self.text.lm_head = inner.language_model, self.model.lm_head
         self.layers = self.tower.encoder.layers
-        self.slot = self.processor.image_token_id
+        self.slot_id = self.processor.image_token_id
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
-        """Write the prompt of the template."""
-        return self._encoded(f"USER: <image>\n{text} ASSISTANT:", images)
-
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Write the answer behind the prompt."""
-        prompt = f"USER: <image>\n{context} ASSISTANT:"
-        return split_continuation(self._encoded(prompt, images), self._encoded(prompt + continuation, images))
-
-    def _encoded(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+        """Write prompt and reply in the template."""
         slot = self.processor.image_token
-        ids = self.processor.tokenizer(text.replace(slot, slot * PATCHES))["input_ids"]
+        prompt = f"USER: <image>\n{text} ASSISTANT:{reply}"
+        ids = self.processor.tokenizer(prompt.replace(slot, slot * PATCHES))["input_ids"]
         return Encoded(ids, self.prepared(images, self._pixels))
 
     def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
@@ -98,7 +91,7 @@ class LlavaBase(LlavaShaped):
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the slots."""
-        start = prompt.ids.index(self.slot)
+        start = prompt.ids.index(self.slot_id)
         return [(start, start + PATCHES)]
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:

@@ -20,9 +20,9 @@ import torch
 
 from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.archive import open_archive
-from medtasks.metrics.neural.radgraph.model import RadGraph, split_v1
-from medtasks.metrics.neural.radgraph.network import Annotator
+from medtasks.metrics.neural.radgraph import RadGraph, split_v1
+from medtasks.metrics.neural.radgraph_archive import open_archive
+from medtasks.metrics.neural.radgraph_network import Annotator
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "neural" / "radgraph"))
 from random_archive import Size, invented_reports, write_archive

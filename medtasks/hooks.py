@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.lmms.metric_hooks import metric_list, process_results
 from medtasks.tasks.published_names import (
     METRIC_LIST,

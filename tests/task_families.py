@@ -11,19 +11,18 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
+from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labels import labeler
-from medtasks.extract.registry import Kind, extractors
-from medtasks.families import kit_submission, submission, texts
+from medtasks.families import submission, text_metrics
 from medtasks.families.family import Reply, Row, TaskFamily
-from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.hooks import published
-from medtasks.judges.client import Judge, Verdict
+from medtasks.judges.judge_client import Judge, JudgeVerdict
 from medtasks.metrics import metric as metric_module
-from medtasks.metrics.findings import CONDITIONS, Finding
-from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate
-from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
+from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate, mean
+from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
 
@@ -152,7 +151,7 @@ LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A",
 SAID = ["A growth.", "yes", "mass in the lung", "no", "Rest.", "", "No mass.", "B", "", "Edema.", "yes, a mass", "A"]
 NAMED = ["Atelectasis", "Edema, Consolidation", "", "none of them", "Cardiomegaly", *SAID[5:]]
 WORDS = ["yes", "no", "maybe", "entailment", "contradiction", "", "neutral", "It is yes.", "no", "maybe", "yes", "no"]
-OF_WORDS = [rule for rule in extractors(Kind.CHOICE) if "yes_no_maybe" in rule or "nli" in rule]
+OF_WORDS = [rule for rule in extractors(AnswerKind.CHOICE) if "yes_no_maybe" in rule or "nli" in rule]
 PAIRED: dict[str, Callable[[int], Any]] = {
     "doc_id": lambda n: f"{n // 2}/{n % 2 + 1}",
     "pair_id": lambda n: str(n // 2),
@@ -187,7 +186,7 @@ FINDINGS: dict[str, Callable[[int], Any]] = {
     "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],
 }
 FAMILIES = {
-    "choice": made_up("choice", [rule for rule in extractors(Kind.CHOICE) if rule not in OF_WORDS], LETTERS),
+    "choice": made_up("choice", [rule for rule in extractors(AnswerKind.CHOICE) if rule not in OF_WORDS], LETTERS),
     "choice_of_words": made_up(
         "choice", OF_WORDS, WORDS, options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2]
     ),
@@ -195,7 +194,7 @@ FAMILIES = {
     "free_form": made_up("free_form", [None], SAID, **PAIRED),
     "kit_choice": made_up(
         "kit_choice",
-        [rule for rule in extractors(Kind.CHOICE) if rule.startswith("medevalkit") and "mmmu" not in rule],
+        [rule for rule in extractors(AnswerKind.CHOICE) if rule.startswith("medevalkit") and "mmmu" not in rule],
         LETTERS,
     ),
     "kit_submission": made_up("kit_submission", ["robust_mmmu"], LETTERS),
@@ -205,23 +204,25 @@ FAMILIES = {
         "classification", ["multimedeval_class_v0_1_0", "robust_class"], LETTERS, label=lambda n: n % 3
     ),
     "multilabel": made_up(
-        "multilabel", [rule for rule in extractors(Kind.LABELS) if rule != "listed_options"], NAMED, **FINDINGS
+        "multilabel", [rule for rule in extractors(AnswerKind.LABELS) if rule != "listed_options"], NAMED, **FINDINGS
     ),
-    "closed_questions": made_up("closed_questions", list(extractors(Kind.CLOSED)), SAID, **CLOSED),
+    "closed_questions": made_up("closed_questions", list(extractors(AnswerKind.CLOSED)), SAID, **CLOSED),
     "multi_answer": made_up("multi_answer", ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
-    "open_questions": made_up("open_questions", list(extractors(Kind.OPEN)), SAID, **OPEN),
-    "reports": made_up("reports REPORT_METRICS", list(extractors(Kind.REPORT)), SAID, **REPORT),
+    "open_questions": made_up("open_questions", list(extractors(AnswerKind.OPEN)), SAID, **OPEN),
+    "reports": made_up("reports REPORT_METRICS", list(extractors(AnswerKind.REPORT)), SAID, **REPORT),
     "multimedeval_reports": made_up(
-        "reports.multimedeval_process_results MULTIMEDEVAL_METRICS", list(extractors(Kind.REPORT)), SAID, **REPORT
+        "reports.multimedeval_process_results MULTIMEDEVAL_METRICS", list(extractors(AnswerKind.REPORT)), SAID, **REPORT
     ),
-    "knowledge_hallucination": made_up("knowledge_hallucination", list(extractors(Kind.FREE_TEXT)), SAID, **OPEN),
+    "knowledge_hallucination": made_up("knowledge_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **OPEN),
     "visual_hallucination": made_up(
-        "visual_hallucination", list(extractors(Kind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
+        "visual_hallucination", list(extractors(AnswerKind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
     ),
-    "kit_questions": made_up("kit_questions", list(extractors(Kind.KIT_QUESTION)), SAID, **SHORT),
+    "kit_questions": made_up("kit_questions", list(extractors(AnswerKind.KIT_QUESTION)), SAID, **SHORT),
     "judged_questions": made_up(
         "judged_questions",
-        [rule for rule in extractors(Kind.KIT_QUESTION) if "release" not in rule],  # which has empty replies judged
+        [
+            rule for rule in extractors(AnswerKind.KIT_QUESTION) if "release" not in rule
+        ],  # which has empty replies judged
         [said or "nothing" for said in SAID],
         **JUDGED_SHORT,
     ),
@@ -282,13 +283,13 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     compared = TextMetrics()
     asked = compared.compared
 
-    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
+    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
         asked.append(user)
         if UNREADABLE in user:
-            return Verdict(None, "no verdict", False, "")
+            return JudgeVerdict(None, "no verdict", False, "")
         text = _verdict(system, user, zlib.crc32(user.encode()))
         value = parse(text)
-        return Verdict(value, "no verdict" if value is None else None, False, text)
+        return JudgeVerdict(value, "no verdict" if value is None else None, False, text)
 
     def labels(texts: Sequence[str]) -> list[dict[str, Finding]]:
         asked.extend(texts)
@@ -301,9 +302,8 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "scripted")
     monkeypatch.setattr(Judge, "ask", ask)
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
-    monkeypatch.setattr(texts, "report_metric", compared.report_metric)
-    for module in (submission, kit_submission):
-        monkeypatch.setattr(module, "load_documents", lambda name: FAMILIES["submission"].documents)
+    monkeypatch.setattr(text_metrics, "report_metric", compared.report_metric)
+    monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
     metric_module.forget_computed()
     return asked
 

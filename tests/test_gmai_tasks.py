@@ -15,7 +15,7 @@ from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.home import home
 from medtasks.hooks import published
-from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
+from medtasks.metrics.set_overlap import token_overlap
 from medtasks.prompts.template import prompt, target
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -117,8 +117,8 @@ def test_published_test_scores_are_question_weighted():
     [("AB", "AB", 1, 1), ("A", "AB", 1, 0.5), ("ABCD", "AB", 0.5, 1), ("CD", "AB", 0, 0), ("", "AB", 0, 0)],
 )
 def test_equations_2_and_3(listed, right, accuracy, recall):
-    assert multi_answer_accuracy(set(listed), set(right)) == accuracy
-    assert multi_answer_recall(set(listed), set(right)) == recall
+    shares = token_overlap(set(listed), set(right))
+    assert (shares.precision, shares.recall) == (accuracy, recall)
 
 
 def test_several_answers_are_scored_by_case():

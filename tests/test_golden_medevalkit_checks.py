@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 
 from .conftest import reference_folder
 

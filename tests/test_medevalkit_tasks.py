@@ -5,7 +5,7 @@ import re
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.extract.registry import extractors
+from medtasks.extract.extractor_registry import extractors
 from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
 from medtasks.tasks.task_index import resolved, tasks_folder
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertModel
 
-from medtasks.metrics.neural.chexbert.network import CLASS_COUNTS, ChexbertNetwork
+from medtasks.metrics.neural.chexbert_network import CLASS_COUNTS, ChexbertNetwork
 
 WORDS = ["no", "edema", "effusion", "heart", "lungs", "clear", "left", "right", "small", "is", "there", "the"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -14,15 +14,10 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.audit.comparing import compare_all, compare_task
+from medtasks.audit.report.audit_items import audit_items, picture_files
 from medtasks.audit.report.contents import RuleScores, Score
-from medtasks.audit.report.reading.audit_items import audit_items, picture_files
-from medtasks.audit.report.reading.recorded import (
-    rule_reports,
-    scores_by_id,
-    without_metrics,
-)
-from medtasks.audit.report.reading.run_description import run_notes
-from medtasks.audit.report.reading.task_reading import TaskReading, read_task
+from medtasks.audit.report.run_description import run_notes
+from medtasks.audit.report.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
 from medtasks.audit.scoring import score_replies
 from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
@@ -208,7 +203,10 @@ def compare(
         RepliesError: The runs have no task in common, or none that can be compared.
     """
     with _including(include_path):
-        runs = {name: _source(run) for name, run in (("first", first), ("second", second))}
+        runs = {
+            name: Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
+            for name, run in (("first", first), ("second", second))
+        }
         tasks = compare_all(runs, metrics)[0] if task is None else {task: compare_task(task_file(task), runs, metrics)}
     tests = [
         {"task": name, "row": test.rule, "metric": test.metric, "p_holm": test.holm, **asdict(test.result)}
@@ -220,10 +218,6 @@ def compare(
 
 def _including(folders: Folders) -> AbstractContextManager[None]:
     return including([Path(folder) for folder in ([folders] if isinstance(folders, str | Path) else folders)])
-
-
-def _source(run: Run | str | Path) -> Source:
-    return Source(run.folder, run.model) if isinstance(run, Run) else Source(Path(run))
 
 
 def _task_or_none(recorded: TaskRun) -> TaskFile | None:

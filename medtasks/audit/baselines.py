@@ -17,15 +17,14 @@ from medtasks.audit.comparing import Values, compared_values, main_metrics
 from medtasks.audit.report.contents import Baseline
 from medtasks.audit.scoring import Documents, scores_of
 from medtasks.data.samples import Sample
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.constant_replies import Meant, Strategy
 from medtasks.families.counts import is_failed
 from medtasks.families.family import Asks, Reply, Row, needs_labeler
 from medtasks.families.templates import written_options
-from medtasks.families.texts import text_metrics
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate
+from medtasks.families.text_metrics import text_metrics
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate, mean
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult
 from medtasks.tasks.task_file import TaskFile
 
@@ -171,7 +170,7 @@ def _reads(score: Score, value: object) -> bool:
 
 def _metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics that a baseline has: of reports those that count words."""
-    if task.family.kind is Kind.REPORT:
+    if task.family.kind is AnswerKind.REPORT:
         texts = [one.name for one in task.metrics if isinstance(one, CorpusMetric) and one.text_field is not None]
         return list(text_metrics(name for name in texts if metric_info(name).name in ("bleu", "rouge")))
     counted = (one for one in task.metrics if isinstance(one, CorpusMetric) and one.count is not None)
@@ -180,24 +179,18 @@ def _metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
-    if task.family.kind is Kind.CLOSED:
-        scores = _guessed(task, documents)
+    scores: dict[str, dict[str, float]] = {}
+    if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
+        accuracies = [one for one in task.metrics if isinstance(one, Metric) and one.name.startswith("acc")]
+        for name, row in task.rows.items():
+            replies = [
+                Reply(losses=(0.0,) * max(1, len(Sample(one).options))) if task.compares_likelihoods else Reply(text="")
+                for one in documents
+            ]
+            guesses = [{**one, "correct": one["random_choice"]} for one in scores_of(task, row, documents, replies)]
+            scores[name] = {metric: one.value for metric, one in evaluate(accuracies, guesses).items()}
     else:
         expected = task.family.expected_by_chance([Sample(document) for document in documents])
         known = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
         scores = {name: dict(known) for name in task.rows}
     return [Baseline(*_RANDOM, scores)] if any(scores.values()) else []
-
-
-def _guessed(task: TaskFile, documents: Documents) -> dict[str, dict[str, float]]:
-    """Return the accuracies of MedHEval's closed questions with the chance of guessing right for each right answer."""
-    accuracies = [one for one in task.metrics if isinstance(one, Metric) and one.name.startswith("acc")]
-    found = {}
-    for name, row in task.rows.items():
-        replies = [
-            Reply(losses=(0.0,) * max(1, len(Sample(one).options))) if task.compares_likelihoods else Reply(text="")
-            for one in documents
-        ]
-        guesses = [{**one, "correct": one["random_choice"]} for one in scores_of(task, row, documents, replies)]
-        found[name] = {metric: one.value for metric, one in evaluate(accuracies, guesses).items()}
-    return found

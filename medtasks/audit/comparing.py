@@ -14,17 +14,16 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from medtasks.audit.agreement import Agreement, Overlap, agreement
+from medtasks.audit.run_agreement import Agreement, Overlap, agreement
 from medtasks.audit.same_questions import check_same_task, prompt_warnings
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.families.family import compares_texts
-from medtasks.families.texts import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
+from medtasks.families.text_metrics import NO_MEAN, NotComparable
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
-from medtasks.metrics.report_scores import mean
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import (
     Source,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from medtasks.audit.agreement import Agreement
 from medtasks.audit.comparing import ComparedTask, Comparison
+from medtasks.audit.run_agreement import Agreement
 from medtasks.stats.paired import ALPHA
 
 

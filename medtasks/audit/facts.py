@@ -20,7 +20,8 @@ import psutil
 import medtasks
 from medtasks.data.dataset_manifest import Manifest, file_sha256
 from medtasks.errors import MedTasksError
-from medtasks.home import dataset_folder, home, written_whole
+from medtasks.home import dataset_folder, home
+from medtasks.net.disk_cache import SqliteCache
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.redaction import redacted
 from medtasks.runs.run_manifest import Gpu, Hardware, ModelFacts
@@ -80,9 +81,13 @@ def commit() -> str | None:
 
 def hardware() -> Hardware:
     """Return the machine this process runs on."""
+    lines = []  # neither the standard library nor psutil tells the name of the processor on Linux
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return Hardware(
         system=f"{platform.system()} {platform.machine()}",
-        cpu=_cpu(),
+        cpu=next(models, "") or platform.processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=psutil.virtual_memory().total,
         gpus=gpus(),
@@ -109,15 +114,6 @@ def data_fingerprints(datasets: Iterable[str]) -> Mapping[str, str]:
         with contextlib.suppress(OSError, MedTasksError):
             fingerprints[name] = Manifest.read(dataset_folder(name)).fingerprint
     return fingerprints
-
-
-def _cpu() -> str:
-    """Return the name of the processor, which neither the standard library nor psutil tells on Linux."""
-    lines = []
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, "") or platform.processor()
 
 
 def _output(command: list[str]) -> str | None:
@@ -209,26 +205,17 @@ def _shown(value: str) -> str:
 
 def _contents(files: Iterable[Path]) -> dict[Path, str]:
     """Return the digest of each file, from the store where it has not changed."""
-    store = home() / "weights_digests.json"
-    known, keys = _read_store(store), {file: _key(file) for file in files}
+    warning = "Digests of weights are not kept in {path} ({error}), so that the next run reads the files again."
+    store = SqliteCache(home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True)
+    keys = {}
+    for file in files:
+        real = file.resolve()
+        facts = real.stat()
+        keys[file] = json.dumps([str(real), facts.st_size, facts.st_mtime_ns]).encode()
+    known = dict(store.get(keys.values()))
     new = [file for file, key in keys.items() if key not in known]
     with ThreadPoolExecutor(_READERS) as pool:
-        known |= dict(zip([keys[file] for file in new], pool.map(file_sha256, new), strict=True))
-    if new:
-        with contextlib.suppress(OSError), written_whole(store) as whole:  # else the next run reads the files again
-            whole.write_text(json.dumps(known, indent=0), encoding="utf-8")
-    return {file: known[key] for file, key in keys.items()}
-
-
-def _key(file: Path) -> str:
-    real = file.resolve()
-    facts = real.stat()
-    return json.dumps([str(real), facts.st_size, facts.st_mtime_ns])
-
-
-def _read_store(store: Path) -> dict[str, str]:
-    try:
-        known = json.loads(store.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
+        computed = {keys[file]: digest.encode() for file, digest in zip(new, pool.map(file_sha256, new), strict=True)}
+    store.put(computed)
+    known |= computed
+    return {file: known[key].decode() for file, key in keys.items()}

@@ -16,7 +16,7 @@ from medtasks.data.selecting import values
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.paired_choice import mean_over_answers, mean_over_pairs
 from medtasks.metrics.metric import Declaration, Estimate, Score
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, answers_by_pair, complete_pairs
+from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, answers_by_pair, complete_pairs
 from medtasks.stats.intervals import LEVEL, difference_of_shares, interval
 from medtasks.stats.paired import holm
 from medtasks.tasks.task_file import TaskFile
@@ -71,7 +71,7 @@ def by_group(
     return by_column
 
 
-def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, Counts]) -> tuple[Group, ...]:
+def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts]) -> tuple[Group, ...]:
     """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
     pairs = complete_pairs(answers)
 

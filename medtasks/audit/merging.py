@@ -50,10 +50,19 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     if manifest_files(output) or results_files(output):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
     runs = read_shards(folders)
-    tasks = {name: _scored_task(name) for name in runs[0].tasks}
+    tasks = {name: task_file(name) for name in runs[0].tasks}
+    if unscored := next((task for task in tasks.values() if task.only_harness), None):
+        raise MedTasksError(
+            f"'{unscored.name}' {unscored.only_harness}, so that its shards cannot be merged; run it once without "
+            f"--shard, and the shards without it"
+        )
     _check_code_here(runs[0])
     made = datetime.now(UTC)
-    samples = {name: _samples(name, runs) for name in tasks}
+    samples: dict[str, list[SampleLine]] = {}
+    for name in tasks:  # in the order of one process: by filter, and by row
+        rows = dict(sorted((row, lines) for run in runs for row, lines in run.tasks[name].lines.items()))
+        filters = range(len(runs[0].tasks[name].filters))
+        samples[name] = [lines[index] for index in filters for lines in rows.values()]
     content = _content(runs, samples, {name: _task_row(task, runs) for name, task in tasks.items()})
     content["date"] = f"{made:%Y%m%d_%H%M%S}"
     content["config"]["resolved_cli_args"] |= {"output_path": str(output), "timezone": "UTC"}
@@ -74,16 +83,6 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
     return manifest, lost
 
 
-def _scored_task(name: str) -> TaskFile:
-    task = task_file(name)
-    if task.only_harness:
-        raise MedTasksError(
-            f"'{name}' {task.only_harness}, so that its shards cannot be merged; run it once without --shard, and "
-            f"the shards without it"
-        )
-    return task
-
-
 def _check_code_here(run: ShardRun) -> None:
     """Refuse to compute results with other code, or other models for metrics, than the runs would have."""
     here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
@@ -95,15 +94,6 @@ def _check_code_here(run: ShardRun) -> None:
             f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they are "
             f"the same"
         )
-
-
-def _samples(name: str, runs: Sequence[ShardRun]) -> list[SampleLine]:
-    """Return the lines of a task's samples in the order of one process: by filter, and by row."""
-    lines = {row: by_filter for run in runs for row, by_filter in run.tasks[name].lines.items()}
-    return [lines[row][index] for index in range(len(runs[0].tasks[name].filters)) for row in sorted(lines)]
-
-
-# ---- results ----
 
 
 def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:

@@ -103,7 +103,8 @@ class RunRecording:
             why = "Ctrl-C"
             raise
         except SystemExit as leaving:
-            why = _signal_name(leaving.code)
+            number = leaving.code - 128 if isinstance(leaving.code, int) else 0
+            why = Signals(number).name if number in set(Signals) else f"it left with {leaving.code}"
             raise
         except BaseException as error:
             why = f"{type(error).__name__}: {without_home(redacted(str(error)))}"
@@ -120,7 +121,15 @@ class RunRecording:
     def note(self, outcome: Outcome) -> None:
         """Write down what has become of the tasks so far."""
         folder = self.path.parent
-        tasks = {name: _after(name, record, outcome, folder) for name, record in self.manifest.tasks.items()}
+        tasks = dict(self.manifest.tasks)
+        for name, record in tasks.items():
+            if name in outcome.files:
+                done = with_results(name, record, outcome.files[name], outcome.rows.get(name, {}), folder)
+                reason = without_home(outcome.reasons.get(name, ""))
+                tasks[name] = done.model_copy(update={"outcome": TaskOutcome.DONE, "reason": reason})
+            elif name in outcome.failed:
+                changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
+                tasks[name] = record.model_copy(update=changes)
         if self.manifest.shard:
             tasks = {name: one.model_copy(update={"rows": outcome.asked.get(name)}) for name, one in tasks.items()}
         self._change(tasks=tasks, processes=tuple(outcome.processes))
@@ -163,16 +172,6 @@ def _before(asked: Sequence[str], selection: Selection) -> Mapping[str, TaskReco
     }
 
 
-def _after(name: str, record: TaskRecord, outcome: Outcome, folder: Path) -> TaskRecord:
-    if name in outcome.files:
-        done = with_results(name, record, outcome.files[name], outcome.rows.get(name, {}), folder)
-        reason = without_home(outcome.reasons.get(name, ""))
-        return done.model_copy(update={"outcome": TaskOutcome.DONE, "reason": reason})
-    if name in outcome.failed:
-        return record.model_copy(update={"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]})
-    return record
-
-
 def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str, Any], folder: Path) -> TaskRecord:
     """Return a task's record with the location of its results below a folder, and the counts in their row."""
     samples = samples_file(results, name)
@@ -183,8 +182,3 @@ def with_results(name: str, record: TaskRecord, results: Path, row: Mapping[str,
     if counts := counts_of(row):
         changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
     return record.model_copy(update=changes)
-
-
-def _signal_name(code: Any) -> str:
-    number = code - 128 if isinstance(code, int) else 0
-    return Signals(number).name if number in set(Signals) else f"it left with {code}"

@@ -21,18 +21,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from medtasks.audit.comparing import values_by_question
+from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
-from medtasks.audit.report.reading.collecting import collect_run
-from medtasks.audit.report.reading.recorded import of_scores, recorded_values
-from medtasks.audit.report.reading.task_reading import TaskReading, read_task
+from medtasks.audit.report.task_reading import TaskReading, of_scores, read_task, recorded_values
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
-from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, undeclared
+from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.metrics.report_scores import mean
-from medtasks.metrics.rollouts import majority
 from medtasks.runs.repeat_folders import repeat_folders
 from medtasks.runs.run import read_run
 from medtasks.runs.run_repeats import RepeatedRun, read_repeats
@@ -236,7 +233,7 @@ def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[s
         most = max(counts.values(), default=0)
         ties += sum(count == most for count in counts.values()) > 1
         ballots = sorted((vote for vote, _ in votes if vote is not None), key=_draw(doc_id))
-        winner = majority(ballots) if ballots else None
+        winner = Counter(ballots).most_common(1)[0][0] if ballots else None
         valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
         chosen[doc_id] = min(valid or [score for _, score in votes], key=_canonical)
     return chosen, ties, sum(is_failed(score) for votes in said.values() for _, score in votes)

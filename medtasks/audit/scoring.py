@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from medtasks.audit.error_classes import count_kinds, wrong_answers
@@ -13,11 +13,11 @@ from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.variants import WITHOUT_IMAGE
 from medtasks.errors import RepliesError, warn_once
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import mean_over_pairs, paired_answers
-from medtasks.families.texts import text_metrics
+from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -53,7 +53,7 @@ def score_replies(
     RepliesError: replies are likelihoods and the task reads texts, or the other way round; or ``report_metrics`` are
     asked of a task without reports. JudgeNotConfigured: it needs a judge. UnknownName: there is no such metric.
     """
-    compares_reports = task.family.kind is Kind.REPORT  # of a group, which has no family, this raises
+    compares_reports = task.family.kind is AnswerKind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
         raise RepliesError(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
@@ -80,13 +80,13 @@ def score_replies(
 
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     """Return scored replies as JSON values; NaN becomes None."""
-    lists_all = task.family.kind is Kind.REPORT  # metrics without a standard error, too
+    lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
     errors = {one.metric: one.error for one in rule.scores if one.has_error or (lists_all and one.metric not in COUNTS)}
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
         categories = {
-            name: {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **counts.as_dict()}
+            name: {**{metric: getattr(counts, metric) for metric in PAIR_METRICS}, **asdict(counts)}
             for name, counts in rule.categories.items()
         }
         counted = {"possible_injection": int(injections.value)} if injections else {}

@@ -195,16 +195,14 @@ def _markdown_table(table: Table, number: int) -> Iterator[str]:
     for position, note in enumerate(table.notes, 1):
         if position == 1:
             yield ""
-        yield f"- {_mark(position)} {_plain(note)}" if table.marked else f"- {_block(note)}"
+        opening = re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", _plain(note))  # begins no heading or list of its own
+        yield f"- {_mark(position)} {_plain(note)}" if table.marked else f"- {opening}"
 
 
 def _markdown_row(row: tuple[Cell, ...]) -> str:
-    return "| " + " | ".join(map(_markdown_cell, row)) + " |"
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = _code(cell.text) if cell.code and cell.text != NOT_DEFINED else _plain(cell.text)
-    return text + "".join(map(_mark, cell.marks))
+    texts = (_code(cell.text) if cell.code and cell.text != NOT_DEFINED else _plain(cell.text) for cell in row)
+    marked = (text + "".join(map(_mark, cell.marks)) for text, cell in zip(texts, row, strict=True))
+    return "| " + " | ".join(marked) + " |"
 
 
 def _mark(number: int) -> str:
@@ -222,11 +220,6 @@ def _plain(text: str) -> str:
     """Return a text in which Markdown sees no markup; an underscore inside a word is none."""
     escaped = re.sub(r"([\\`*\[\]|~$])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])", r"\\\1\2\3", _one_line(text))
     return re.sub("&(?=[#A-Za-z])", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _block(text: str) -> str:
-    """Return a text that begins no heading or list of its own."""
-    return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", _plain(text))
 
 
 def _one_line(text: str) -> str:

@@ -75,7 +75,10 @@ def _likelihoods(
     for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
         losses, target = replies[sample.doc_id].losses or (), sample.target
         if target is not None and len(losses) == len(sample.options) and all(map(math.isfinite, losses)):
-            found.append(_Likelihoods(tuple(sample.options), _softmax(losses), target, cluster))
+            weights = [math.exp(min(losses) - loss) for loss in losses]
+            total = math.fsum(weights)
+            shares = [weight / total for weight in weights]
+            found.append(_Likelihoods(tuple(sample.options), shares, target, cluster))
     return found
 
 
@@ -96,10 +99,3 @@ def class_areas(
         area = roc_area(scores, positive, [one.cluster for one in known])
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)
-
-
-def _softmax(losses: Sequence[float]) -> list[float]:
-    least = min(losses)
-    weights = [math.exp(least - loss) for loss in losses]
-    total = math.fsum(weights)
-    return [weight / total for weight in weights]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.agreement import NEAR_TIE, Agreement
 from medtasks.audit.comparing import ComparedTask, Comparison
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, is_equivalent, overall
-from medtasks.audit.report import words
+from medtasks.audit.report import wording
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.words import p_value
+from medtasks.audit.report.wording import p_value
+from medtasks.audit.run_agreement import NEAR_TIE, Agreement
 from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
 from medtasks.runs.harness_options import model_title
@@ -103,13 +103,13 @@ def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list
     sentences = []
     for test in firsts.values():
         result = test.result
-        on = f"{name} ({words.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
-        first, second = (words.number(mean, test.share) for mean in (result.first, result.second))
+        on = f"{name} ({wording.counted(result.samples, 'pair' if test.metric == 'set_accuracy' else 'sample')})"
+        first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
         verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
         sentences.append(
             f"On {on}, {named[test.second]} has {test.metric} {second} and {named[test.first]} {first} "
-            f"under {test.rule}: difference {words.signed(result.difference, test.share)}, 95 % interval "
-            f"{words.difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
+            f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
+            f"{wording.difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
             f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
         )
     return sentences
@@ -178,7 +178,7 @@ def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool)
 
 
 def _share(part: int, total: int) -> str:
-    return f"{part} of {total}" + (f" ({words.number(part / total)})" if total else "")
+    return f"{part} of {total}" + (f" ({wording.number(part / total)})" if total else "")
 
 
 def _table(metric: str, tests: Sequence[Comparison]) -> Table:
@@ -187,18 +187,18 @@ def _table(metric: str, tests: Sequence[Comparison]) -> Table:
     results = [test.result for test in tests]
     rows: list[tuple[str, ...]] = []
     rows.append(("samples (independent units)", *(f"{result.samples} ({result.units})" for result in results)))
-    rows.append((first, *(words.number(test.result.first, test.share) for test in tests)))
-    rows.append((second, *(words.number(test.result.second, test.share) for test in tests)))
-    rows.append((f"{second} - {first}", *(words.signed(test.result.difference, test.share) for test in tests)))
-    intervals = (words.difference_interval(test.result.low, test.result.high, test.share) for test in tests)
+    rows.append((first, *(wording.number(test.result.first, test.share) for test in tests)))
+    rows.append((second, *(wording.number(test.result.second, test.share) for test in tests)))
+    rows.append((f"{second} - {first}", *(wording.signed(test.result.difference, test.share) for test in tests)))
+    intervals = (wording.difference_interval(test.result.low, test.result.high, test.share) for test in tests)
     rows.append(("95 % interval", *intervals))
     rows.append(("test", *(result.test for result in results)))
     rows.append(("p", *(p_value(result.p) for result in results)))
     rows.append(("p, Holm", *(p_value(test.holm) for test in tests)))
-    rows.append(("detectable difference", *(words.points(test.result.detectable, test.share) for test in tests)))
+    rows.append(("detectable difference", *(wording.points(test.result.detectable, test.share) for test in tests)))
     tested = [(test.equivalence, test.share) for test in tests if test.equivalence]
     if tested:
-        ends = (words.difference_interval(result.low, result.high, share) for result, share in tested)
+        ends = (wording.difference_interval(result.low, result.high, share) for result, share in tested)
         rows.append(("90 % interval", *ends))
         rows.append(("p, equivalence", *(p_value(result.p) for result, _ in tested)))
     return number_table(metric, (f"{second} compared with {first}", *(test.rule for test in tests)), rows)

@@ -1,16 +1,33 @@
 """``medtasks curate``: build a benchmark from own images and reports, step by step."""
 
+import contextlib
+import enum
+import getpass
+import re
+import signal
+import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from medtasks.audit.tables import number_table
+from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
-from medtasks.curate.drafts import Outcome, check_not_all_failed, read_drafts, tally
-from medtasks.curate.review.reviews import current, read_reviews
+from medtasks.cli.output import show as print_table
+from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, read_drafts, tally
+from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
+from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
+from medtasks.curate.llm import open_llm
+from medtasks.curate.pairs.categories import categorize, found_categories, given_categories
+from medtasks.curate.pairs.pair_drafts import draft_pairs
+from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
+from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, ReviewerFile, current, opened, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
 from medtasks.data.catalogue import Access
+from medtasks.errors import MedTasksError
+from medtasks.judges.judge_client import Judge
 
 app = typer.Typer(help="Build a benchmark of your own from your images and reports.", no_args_is_help=True)
 
@@ -46,11 +63,220 @@ def say_outcomes(folder: Path) -> None:
     say_columns([("number", "of", "outcome", "why"), *rows])
 
 
-def say_drafted(folder: Path, counts: Counter[Outcome]) -> None:
+def say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
     """Print that likewise after drafting, and what to do about requests that failed; an error where all of them did."""
     say_outcomes(folder)
     check_not_all_failed(folder, counts)
-    if counts[Outcome.FAILED] or counts[Outcome.NOT_ASKED]:
+    if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
         say("Some requests failed or were not sent; run the same command again to go on.")
     if read_drafts(folder):
         say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")
+
+
+class HallucinationKind(enum.StrEnum):
+    """Kinds of questions on reports."""
+
+    VISUAL_CLOSED = StudyKind.VISUAL_CLOSED
+    VISUAL_OPEN = StudyKind.VISUAL_OPEN
+    KNOWLEDGE_CLOSED = StudyKind.KNOWLEDGE_CLOSED
+    KNOWLEDGE_OPEN = StudyKind.KNOWLEDGE_OPEN
+    CONTEXTUAL = StudyKind.CONTEXTUAL
+
+
+def hallucination(
+    reports: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REPORTS.jsonl",
+            help="One image per line: id, image, report; notes, metadata, qa_pairs, bounding_boxes as the kind needs.",
+        ),
+    ],
+    kind: Annotated[HallucinationKind, typer.Option(help="What the questions are about.")],
+    out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study; one begun before goes on.")],
+    name: StudyName = None,
+    access: AccessLevel = Access.CREDENTIALED,
+    knowledge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE_OR_FOLDER",
+            help="Texts to retrieve from (.txt, .md, .jsonl with text), for knowledge_open; may be repeated.",
+        ),
+    ] = None,
+    passages: Annotated[int, typer.Option(min=1, help="How many passages are retrieved for a report.")] = 5,
+    max_requests: MaxRequests = None,
+) -> None:
+    """Draft hallucination questions from reports; an interrupted run goes on where it stopped.
+
+    The LLM is an OpenAI-compatible endpoint, named as judges are: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
+    """
+    texts = Knowledge(tuple(knowledge or ()), passages)
+    planned = planned_study(reports, out, StudyKind(kind), name, access, texts)
+    llm = open_llm(planned, max_requests)
+    study = made_study(out, planned, texts)
+    images = read_images(out).values()
+    asked = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
+    say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {asked}")
+    for reason, count in study.made_with["counts"].items():
+        say(f"{count} left out: {reason}")
+    draft_and_say(out, study.kind, llm)
+
+
+def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
+    """Draft what a study lacks, and print by type the number of drafts and of their right answers."""
+    counts = draft_hallucination(folder, kind, llm)
+    drafts = read_drafts(folder)
+    rows = [("type", "drafts", "yes", "no", "letters of other options")]
+    for about in sorted({draft.hallucination or "" for draft in drafts.values()}):
+        chosen = {item: draft for item, draft in drafts.items() if (draft.hallucination or "") == about}
+        decided = dict(yes_no(chosen.items()))
+        words = Counter(draft.options[ord(draft.answers[0]) - ord("A")] for draft in decided.values())
+        letters = Counter(draft.answers[0] for item, draft in chosen.items() if draft.options and item not in decided)
+        shown = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
+        rows.append((about or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), shown))
+    if any(draft.options for draft in drafts.values()):
+        say_columns(rows)
+    for reason, count in balanced(drafts)[1].items():
+        say(f"{reason}: {count} questions, which publishing leaves out to have as many of both")
+    say_drafted(folder, counts)
+
+
+_FIND = "find"
+
+
+def draft(
+    folder: StudyFolder,
+    categories: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...|find",
+            help="Medical areas to sort images into, or 'find' to have the LLM find them in 100 captions first. "
+            "Default: the paper's list.",
+        ),
+    ] = None,
+    no_categories: Annotated[bool, typer.Option("--no-categories", help="Do not ask for the area of images.")] = False,
+    max_requests: MaxRequests = None,
+) -> None:
+    """Let the LLM that MEDTASKS_JUDGE_* name draft a question for each pair, and sort the images into medical areas.
+
+    In a study of hallucination questions it drafts what is missing. Run it again to go on where it stopped: what was
+    answered is not asked for again.
+    """
+    if no_categories and categories is not None:
+        raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
+    own = None if categories in (None, _FIND) else given_categories(str(categories))
+    study = read_study(folder)
+    llm = open_llm(study, max_requests)
+    if study.kind is not StudyKind.PAIRS:
+        if categories is not None:
+            raise MedTasksError(f"--categories is for studies of pairs, and {folder} is one of {study.kind}")
+        draft_and_say(folder, study.kind, llm)
+        return
+    counts = draft_pairs(folder, llm)
+    if not no_categories and counts[DraftOutcome.DRAFTED]:
+        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else own)
+    say_drafted(folder, counts)
+
+
+def review(
+    folder: StudyFolder,
+    reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer; default: your login name.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; default: any free one.")] = None,
+    shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in a random order.")] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    spreadsheet: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a spreadsheet (.xlsx) to fill in instead of the page.")
+    ] = None,
+    read: Annotated[Path | None, typer.Option(metavar="FILE", help="Read a filled-in spreadsheet back.")] = None,
+    agreement: Annotated[bool, typer.Option("--agreement", help="Only print how far reviewers agree.")] = False,
+) -> None:
+    """Judge and mend the drafts of a study on a page of this machine: correctness, relevance, language, score 1-10.
+
+    Nothing leaves the machine. Each reviewer has a file of their own, written after every key.
+    """
+    from medtasks.curate.drafts import read_drafts
+    from medtasks.curate.review.review_sheet import read_sheet, write_sheet
+    from medtasks.curate.review.reviewer_agreement import agreements
+
+    if spreadsheet and read:
+        raise MedTasksError("--spreadsheet writes and --read reads; take one of them")
+    study = read_study(folder)
+    if not agreement:
+        try:
+            name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
+        except (KeyError, OSError):
+            raise MedTasksError("your login name is not known here; say with --reviewer whose file it is") from None
+        with opened(folder, name) as file:
+            if spreadsheet:
+                write_sheet(file, spreadsheet)
+                say(f"drafts in {spreadsheet}: {len(file.drafts)}; keep it as safe as the study")
+                say(f"Its reviewer is {file.reviewer}; --reviewer NAME writes one for somebody else.")
+            elif read:
+                say(f"drafts changed by {read}: {read_sheet(file, read)}")
+            else:
+                _serve(file, port, shuffle, open_page)
+            say(f"{file.summary()}; {file.path}")
+    found = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
+    if not found and agreement:
+        say("There are no two reviewers yet whose agreement could be told.")
+    for pair in dict.fromkeys(one.reviewers for one in found):
+        of_pair = [one for one in found if one.reviewers == pair]
+        rows = [(one.what, str(one.questions), *one.figures) for one in of_pair]
+        print_table(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
+        for sentence in dict.fromkeys(one.remark for one in of_pair if one.remark):
+            say(sentence)
+
+
+def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
+    from medtasks.curate.review.review_server import doorway, listening
+
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
+    with listening(file, port, seed) as server, doorway(server) as door, contextlib.suppress(KeyboardInterrupt):
+        say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
+        say("Open it in a browser on this machine; Ctrl-C ends the review.")
+        if open_page:
+            webbrowser.open(door.as_uri())
+        server.serve_forever(poll_interval=0.2)
+
+
+def publish(
+    folder: StudyFolder,
+    min_score: Annotated[
+        int, typer.Option(min=LOWEST, max=HIGHEST, help="What every question needs from every reviewer who scored it.")
+    ] = PASSING,
+    name: Annotated[
+        str | None, typer.Option("--as", help="What to call dataset and tasks, if not as the study.")
+    ] = None,
+    wording: Annotated[
+        str | None, typer.Option(metavar="REVIEWER", help="Whose words count where reviewers differ.")
+    ] = None,
+    balance: Annotated[
+        bool, typer.Option(help="Hallucination studies: leave out yes/no questions until both answers are as frequent.")
+    ] = True,
+    allow_incomplete: Annotated[
+        bool, typer.Option("--allow-incomplete", help="Leave out questions whose image is gone; results will say so.")
+    ] = False,
+) -> None:
+    """Make the questions that reviewers let through a dataset and tasks; the same again after more reviews."""
+    from medtasks.curate.datasheet import shared_by_pairs
+    from medtasks.curate.publishing import publish_study
+
+    made = publish_study(
+        folder, min_score, name=name, wording=wording, balance=balance, allow_incomplete=allow_incomplete
+    )
+    report_prepared(made.manifest)
+    sheet = made.sheet
+    rows = [("published", str(sheet["published"])), *((why, str(count)) for why, count in sheet["left_out"].items())]
+    say_columns([(f"of {sheet['drafts']} drafts", "number"), *rows])
+    if DISAGREED in sheet["left_out"]:
+        say("Where reviewers differ in the wording, --wording REVIEWER says whose words count.")
+    if sheet["labels"]:
+        say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
+    if shared := shared_by_pairs(sheet["kind"], sheet["published"], sheet["clusters"]):
+        say(shared)
+    say(f"Datasheet: {folder / 'datasheet.md'}")
+    for task in (*made.tasks, *made.groups):
+        say(f"  {task}")
+    if made.manifest.access == Access.CREDENTIALED:
+        say("It counts as credentialed, as its study: models and judges on other machines may not see it.")
+    say(f"Run it with 'lmms_eval --tasks {','.join(made.groups or made.tasks)}'")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from medtasks.audit.report.words import with_error
+from medtasks.audit.report.wording import with_error
 from medtasks.audit.tables import number_table
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import out, say, show
@@ -41,8 +41,22 @@ def demo(
     ]
     say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
     newest = _run(arguments, home, results, folder / "lmms_eval.log")
-    _show(newest)
-    page = _report(results, home)
+    for task, scores in newest.rows().items():
+        metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
+        filters = sorted({name for _, name in metrics})
+        names = main_metrics_first(task, (metric for metric, _ in metrics))
+        rows = [(metric, *(_cell(task, scores, metric, name) for name in filters)) for metric in names]
+        show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
+    page = results / "report.html"
+    with out.status("Writing the report ..."):
+        made = _python(
+            *("medtasks.cli.main", "report", str(results), "--html", str(page)),
+            home=home,
+            capture_output=True,
+            text=True,
+        )
+    if made.returncode:
+        raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
         "Drawn pictures and a random model: these scores say nothing about medicine.\n"
         f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {folder / 'lmms_eval.log'}\n"
@@ -63,29 +77,9 @@ def _run(arguments: list[str], home: Path, results: Path, log: Path) -> ResultsF
     return newest
 
 
-def _report(results: Path, home: Path) -> Path:
-    """Write the report in a process of its own, which has the drawn sample as its data folder."""
-    page = results / "report.html"
-    arguments = ("medtasks.cli.main", "report", str(results), "--html", str(page))
-    with out.status("Writing the report ..."):
-        made = _python(*arguments, home=home, capture_output=True, text=True)
-    if made.returncode:
-        raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
-    return page
-
-
 def _python(*arguments: str, home: Path, **options: Any) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, HOME_VARIABLE: str(home)}
     return subprocess.run([sys.executable, "-m", *arguments], env=environment, check=False, **options)
-
-
-def _show(results: ResultsFile) -> None:
-    for task, scores in results.rows().items():
-        metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
-        filters = sorted({name for _, name in metrics})
-        names = main_metrics_first(task, (metric for metric, _ in metrics))
-        rows = [(metric, *(_cell(task, scores, metric, name) for name in filters)) for metric in names]
-        show(number_table(scores["alias"], ("score ± standard error", *filters), rows))
 
 
 def _cell(task: str, scores: Mapping[str, Any], metric: str, name: str) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from medtasks import __version__
-from medtasks.audit.doctor.findings import Finding, State
+from medtasks.audit.doctor.check_results import Finding, State
 from medtasks.audit.tables import plain
 from medtasks.cli.output import IncludePath, look_into, out, say, write_json
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from medtasks import __version__
-from medtasks.audit.report.words import counted, number
+from medtasks.audit.report.wording import counted, number
 from medtasks.cli.output import JsonFile, out, say, show, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError
@@ -47,7 +47,7 @@ def duplicates(
     Copies are found that were re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
-    from medtasks.audit.report.duplicates import Names, duplicates_as_dict, write_duplicates_page
+    from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict, write_duplicates_page
     from medtasks.data.duplicates.benchmark_images import dataset_images, other_images
     from medtasks.data.duplicates.finding import find_duplicates
 
@@ -71,7 +71,7 @@ def duplicates(
 
 
 def _print_tables(contents: Mapping[str, Any]) -> None:
-    from medtasks.audit.report.duplicates import duplicate_tables
+    from medtasks.audit.report.duplicates_page import duplicate_tables
 
     name, against = contents["dataset"], contents["against"]
     say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct picture')}")
@@ -89,7 +89,7 @@ def _print_tables(contents: Mapping[str, Any]) -> None:
 
 
 def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
-    from medtasks.audit.report.duplicates import not_compared
+    from medtasks.audit.report.duplicates_page import not_compared
 
     settings, groups, left_out = contents["settings"], contents["groups"], contents["left_out"]
     for sentence in not_compared(contents):

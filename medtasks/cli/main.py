@@ -11,12 +11,7 @@ from medtasks.audit.tables import plain
 from medtasks.cli import (
     compare,
     curate,
-    curate_draft,
-    curate_hallucination,
     curate_pairs,
-    curate_patterns,
-    curate_publish,
-    curate_review,
     data,
     demo,
     doctor,
@@ -28,13 +23,12 @@ from medtasks.cli import (
     parse,
     plan,
     report,
-    run,
     score,
     select,
     tasks,
-    tree,
-    weights,
+    weights_command,
 )
+from medtasks.cli.run_command import PASSES_ON, RunCommand, run
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -43,23 +37,23 @@ app = typer.Typer(
 )
 _START, _RUN, _LOOK, _BUILD = "Start here", "Run", "Look", "Build"
 data.app.command("select")(select.select)
-data.app.command("tree")(tree.tree)
+data.app.command("tree")(select.tree)
 data.app.command("duplicates")(duplicates.duplicates)
 curate.app.command("pairs")(curate_pairs.pairs)
-curate.app.command("hallucination")(curate_hallucination.hallucination)
-curate.app.command("draft")(curate_draft.draft)
-curate.app.command("review")(curate_review.review)
-curate.app.command("publish")(curate_publish.publish)
-curate.app.command("patterns")(curate_patterns.patterns)
+curate.app.command("hallucination")(curate.hallucination)
+curate.app.command("draft")(curate.draft)
+curate.app.command("review")(curate.review)
+curate.app.command("publish")(curate.publish)
+curate.app.command("patterns")(curate_pairs.patterns)
 curate.app.command("show")(curate.show)
 app.command("demo", rich_help_panel=_START)(demo.demo)
 app.command("doctor", rich_help_panel=_START)(doctor.doctor)
 app.command("tasks", rich_help_panel=_START)(tasks.list_tasks)
 app.command("plan", rich_help_panel=_START)(plan.plan)
-app.command("run", rich_help_panel=_RUN, cls=run.RunCommand, context_settings=run.PASSES_ON)(run.run)
+app.command("run", rich_help_panel=_RUN, cls=RunCommand, context_settings=PASSES_ON)(run)
 app.command("merge", rich_help_panel=_RUN)(merge.merge)
 app.add_typer(models.app, name="models", rich_help_panel=_RUN)
-app.add_typer(weights.app, name="weights", rich_help_panel=_RUN)
+app.add_typer(weights_command.app, name="weights", rich_help_panel=_RUN)
 app.command("path", rich_help_panel=_RUN)(tasks.show_path)
 app.command("report", rich_help_panel=_LOOK)(report.report)
 app.command("score", rich_help_panel=_LOOK)(score.score)

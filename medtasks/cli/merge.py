@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from medtasks.cli.output import IncludePath, look_into, out, say
+from medtasks.cli.output import IncludePath, MaxFailed, look_into, out, say
 from medtasks.errors import MedTasksError
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.task_files import included_option
@@ -16,10 +16,7 @@ def merge(
     context: typer.Context,
     output: Annotated[Path, typer.Argument(help="New folder for what one run would have left.")],
     shards: Annotated[list[Path], typer.Argument(help="Folders (--output_path) of 'medtasks run --shard'.")],
-    max_failed: Annotated[
-        str,
-        typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply."),
-    ] = DEFAULT_LIMIT,
+    max_failed: MaxFailed = DEFAULT_LIMIT,
     include_path: IncludePath = None,
 ) -> None:
     """Join the runs of all shards; samples and results are those of one run of everything, to the last digit.

@@ -11,19 +11,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 from medtasks import __version__
-from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
-from medtasks.audit.report.words import number
+from medtasks.audit.report.wording import number
 from medtasks.audit.tables import number_table
 from medtasks.cli.output import say, say_columns, show, write_json
 from medtasks.errors import MedTasksError, listed
-from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
+from medtasks.metrics.cross_check import ORACLES, TOLERANCE, PackageComparison
 from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.metric import Scale
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
-from medtasks.metrics.report_scores import ReportScores
+from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, keys_of, metric_info, report_metric
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 
 _ALL = "all"
@@ -164,7 +163,7 @@ def _cross_check(
     settings: ModelSettings,
     json_file: Path | None,
 ) -> None:
-    compared: dict[str, Comparison] = {}
+    compared: dict[str, PackageComparison] = {}
     for name, ours in scores.items():
         try:
             comparisons = compare_with_package(name, ours, pairs.references, pairs.hypotheses, settings)
@@ -183,9 +182,15 @@ def _cross_check(
     alone = [name for name in chosen if name not in ORACLES]
     if alone:
         say(f"Not compared, because no package computes them in the same way: {', '.join(alone)}.")
-    write_json(
-        json_file, {**_as_dict(pairs, scores, failures), "cross_check": as_json(_comparisons(compared, pairs.ids))}
-    )
+    of_keys = {
+        key: {
+            **asdict(one),
+            "id": pairs.ids[one.pair] if pairs.ids and one.pair is not None else None,
+            "differs": one.differs,
+        }
+        for key, one in compared.items()
+    }
+    write_json(json_file, {**_as_dict(pairs, scores, failures), "cross_check": as_json(of_keys)})
     sentences = _sentences(failures)
     differing = [key for key, one in compared.items() if one.differs]
     if differing:
@@ -194,14 +199,6 @@ def _cross_check(
     if failures:
         typer.echo("\n".join(f"medtasks: {sentence}" for sentence in sentences), err=True)
         raise typer.Exit(_NOT_COMPARED)
-
-
-def _comparisons(compared: Mapping[str, Comparison], ids: Sequence[str] | None) -> Mapping[str, Any]:
-    """Return the comparisons with the id of the pair that differs most, where pairs have ids."""
-    return {
-        key: {**asdict(one), "id": ids[one.pair] if ids and one.pair is not None else None, "differs": one.differs}
-        for key, one in compared.items()
-    }
 
 
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> dict[str, Any]:

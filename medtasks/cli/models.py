@@ -33,37 +33,27 @@ def show_model(
     """Show one recipe: every fact with its source, traps, what is not known, published scores, and its commands."""
     one = recipe(name, include_path or ())
     say(f"{one.recipe}: {one.title} ({one.digest})")
-    _show_facts(one)
-    _show("Known traps", one.traps)
-    _show("Not known", one.unknown)
-    _show("Published scores, beside which the report sets yours", _in_tables(one))
-    _show("Published scores of other protocols than those of tasks here", _elsewhere(one))
-    _show_commands(one)
-
-
-def _show_facts(one: Recipe) -> None:
+    in_tables = (
+        f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
+        + (f" ({score.remark})" if score.remark else "")
+        for task, score in published_of(one.published_as)
+    )
+    elsewhere = (
+        f"{', '.join(f'{name} {value}' for name, value in some.values.items())}"
+        f"{f' ({some.remark})' if some.remark else ''}; source: {some.source}"
+        for some in one.scores
+    )
     _head("Facts")
     for name, fact in one.facts.items():
         _line(f"{name}: {one.fact(name)}")
         _line(f"source: {fact.source}", 4)
         if fact.quotation:
             _line(f'it says: "{fact.quotation}"', 4)
-
-
-def _in_tables(one: Recipe) -> list[str]:
-    return [
-        f"{task} {score.metric}: {score.printed}, as {score.model} in {score.source}"
-        + (f" ({score.remark})" if score.remark else "")
-        for task, score in published_of(one.published_as)
-    ]
-
-
-def _elsewhere(one: Recipe) -> list[str]:
-    return [
-        f"{', '.join(f'{name} {value}' for name, value in some.values.items())}"
-        f"{f' ({some.remark})' if some.remark else ''}; source: {some.source}"
-        for some in one.scores
-    ]
+    _show("Known traps", one.traps)
+    _show("Not known", one.unknown)
+    _show("Published scores, beside which the report sets yours", in_tables)
+    _show("Published scores of other protocols than those of tasks here", elsewhere)
+    _show_commands(one)
 
 
 def _show_commands(one: Recipe) -> None:

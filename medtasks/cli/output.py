@@ -13,6 +13,10 @@ from medtasks.errors import MedTasksError
 from medtasks.runs.result_files import recorded_folders
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
+ModelName = Annotated[str | None, typer.Option("--model", help="Of a folder with runs of several models, this one.")]
+MaxFailed = Annotated[
+    str, typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), without a reply or verdict.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
 out = Console(soft_wrap=True, highlight=False)
 IncludePath = Annotated[

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -10,23 +9,18 @@ import typer
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError
-from medtasks.extract.registry import Kind, extractor_of, extractors
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 
 
-def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(extractors(Kind.CHOICE))}.")]) -> None:
+def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(extractors(AnswerKind.CHOICE))}.")]) -> None:
     """Read {"reply", "options"} per line from standard input; print value and reason per line."""
-    extract = extractor_of(rule, Kind.CHOICE).extract
-    for number, line in enumerate(_lines(), start=1):
-        if not line.strip():
-            continue
-        reply, options = _fields(line, number)
-        answer = extract(reply, Sample({"options": options}))
-        print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
-
-
-def _lines() -> Iterator[str]:
+    extract = extractor_of(rule, AnswerKind.CHOICE).extract
     try:
-        yield from sys.stdin
+        for number, line in enumerate(sys.stdin, start=1):
+            if line.strip():
+                reply, options = _fields(line, number)
+                answer = extract(reply, Sample({"options": options}))
+                print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
     except UnicodeDecodeError as error:
         raise RepliesError(f"standard input is not UTF-8 text: {error}") from error
 
@@ -36,17 +30,13 @@ def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
         item: Any = parse_json(line)
         reply, options = item["reply"], item.get("options", [])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        cause = "'reply' is missing" if isinstance(error, KeyError) else "it is no object"
         raise RepliesError(
             f"standard input line {number} is not an object like "
-            f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: {_cause(error)}'
+            f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: '
+            f"{error if isinstance(error, ValueError) else cause}"
         ) from error
     listed = isinstance(options, list) and all(isinstance(option, str) for option in options)
     if not (reply is None or isinstance(reply, str)) or not listed:
         raise RepliesError(f"standard input line {number}: 'reply' must be text or null, 'options' a list of texts")
     return reply, options
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, ValueError):
-        return str(error)
-    return "'reply' is missing" if isinstance(error, KeyError) else "it is no object"

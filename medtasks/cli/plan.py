@@ -9,7 +9,7 @@ import typer
 
 from medtasks.audit.planning import Plan, assumptions
 from medtasks.audit.planning import plan as planned
-from medtasks.audit.report.words import number
+from medtasks.audit.report.wording import number
 from medtasks.cli.output import IncludePath, JsonFile, look_into, print_state_of_data, say, write_json
 from medtasks.runs.sources import Source
 from medtasks.stats.paired import POWER

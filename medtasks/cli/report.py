@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from medtasks.audit.report.contents import RunReport
-from medtasks.cli.output import IncludePath, JsonFile, look_into, out, say, write_json, write_text
+from medtasks.cli.output import IncludePath, JsonFile, ModelName, look_into, out, say, write_json, write_text
 from medtasks.errors import RepliesError
 from medtasks.runs.repeat_folders import repeat_folders
 
@@ -23,7 +23,7 @@ def report(
         Path | None, typer.Option(help=f"The page; default: {_PAGE} in the run's folder, beside a file of replies.")
     ] = None,
     task: Annotated[str | None, typer.Option(help="RUN holds recorded replies to this task of ours.")] = None,
-    model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
+    model: ModelName = None,
     against: Annotated[
         list[Path] | None, typer.Option(help="Compare with another run: its folder, or a file of replies; repeatable.")
     ] = None,
@@ -38,12 +38,12 @@ def report(
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
     from medtasks.audit.repeats import collected
+    from medtasks.audit.report.collecting import collect_replies
     from medtasks.audit.report.contents import report_as_dict
+    from medtasks.audit.report.differences import compare_with
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
-    from medtasks.audit.report.page.writing import write_page
-    from medtasks.audit.report.reading.collecting import collect_replies
-    from medtasks.audit.report.reading.differences import compare_with
+    from medtasks.audit.report.page import write_page
     from medtasks.audit.report.report_tables import report_tables
     from medtasks.audit.tables import latex as latex_tables
     from medtasks.audit.tables import markdown as markdown_tables

@@ -8,18 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from medtasks import __version__
-from medtasks.audit.doctor.weights import fetch_command
+from medtasks.audit.doctor.metric_weights import fetch_command
 from medtasks.audit.error_classes import OF_ANSWERS, count_kinds, export_wrong_answers
 from medtasks.audit.judge_labels import CheckedScore, checked_scores, read_labels
 from medtasks.audit.report.contents import RuleScores, Score, as_json
 from medtasks.audit.report.task_tables import class_table
-from medtasks.audit.report.words import estimate, number, with_error
+from medtasks.audit.report.wording import estimate, number, with_error
 from medtasks.audit.scoring import PAIR_METRICS, rule_as_dict, score_replies
 from medtasks.audit.tables import Table, number_table
 from medtasks.audit.task_calibration import class_areas
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
+    MaxFailed,
+    ModelName,
     look_into,
     out,
     print_state_of_data,
@@ -59,11 +61,8 @@ def score(
         Path | None,
         typer.Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
-    max_failed: Annotated[
-        str,
-        typer.Option("--max-failed", help="Samples (5), or share of them (1%), that may be without reply or verdict."),
-    ] = DEFAULT_LIMIT,
+    model: ModelName = None,
+    max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:

@@ -1,7 +1,9 @@
-"""``medtasks data select``: a part of a dataset as a task of its own."""
+"""``medtasks data select`` and ``tree``: a part of a dataset as a task of its own."""
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -9,9 +11,8 @@ from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import out, say
 from medtasks.cli.output import show as print_table
-from medtasks.data.selecting import Criteria, choose, described, selectable
+from medtasks.data.selecting import SELECTABLE, Criteria, choose, described, selectable
 from medtasks.data.store import load_documents
-from medtasks.tasks.own_tasks import select_as, whole_dataset
 
 Values = Annotated[list[str] | None, typer.Option()]
 
@@ -37,6 +38,8 @@ def select(
     Values of one option are alternatives, options must all fit. A value is a full name, its abbreviation in the paper,
     or a pattern with * and ?.
     """
+    from medtasks.tasks.own_tasks import select_as, whole_dataset  # which import what downloads
+
     dataset = whole_dataset(name)
     options = {
         "department": department,
@@ -53,7 +56,9 @@ def select(
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
     say(f"{dataset}: {len(chosen)} of {len(documents)} questions{which}{pairs}")
     if show or not criteria:
-        _show(chosen)
+        for column, counts in selectable(chosen).items():
+            rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
+            print_table(number_table("", (column, "questions"), rows))
     if "keyword" in criteria:
         out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
     if new is None:
@@ -73,7 +78,28 @@ def _criteria(options: Mapping[str, list[str] | None], where: Sequence[str]) -> 
     return criteria
 
 
-def _show(documents: Sequence[Mapping[str, Any]]) -> None:
-    for column, counts in selectable(documents).items():
-        rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
-        print_table(number_table("", (column, "questions"), rows))
+def tree(
+    name: Annotated[str, typer.Argument(help="A prepared dataset, see 'medtasks data list'.")],
+    page: Annotated[Path | None, typer.Option("--out", help="The page; by default NAME_tree.html here.")] = None,
+) -> None:
+    """Write a self-contained page with a dataset's groups: counts, search, tick boxes and the command they make.
+
+    The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
+    """
+    from medtasks.audit.report.selection_tree import write_tree_page
+    from medtasks.data.dataset_manifest import Manifest
+    from medtasks.data.store import load_documents
+    from medtasks.home import dataset_folder
+    from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
+
+    dataset = whole_dataset(name)
+    documents = load_documents(dataset)
+    path = page or Path(f"{name}_tree.html")
+    sample = Manifest.read(dataset_folder(dataset)).sample
+    write_tree_page(dataset, documents, options(), path, selects=bool(tasks_of_part(dataset, dataset)), sample=sample)
+    say(f"Page: {path} ({len(documents)} questions)")
+
+
+def options() -> dict[str, str]:
+    """Return the options of ``medtasks data select`` by the column they choose by; other columns go with --where."""
+    return {name: f"--{name.replace('_', '-')}" for name in inspect.signature(select).parameters if name in SELECTABLE}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.drafts import Draft, Outcome, read_drafted, tally
-from medtasks.curate.review.agreement import agreements, clusters_of
+from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, tally
+from medtasks.curate.review.reviewer_agreement import agreements, clusters_of
 from medtasks.curate.review.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.dataset_manifest import Manifest
@@ -71,7 +71,7 @@ def datasheet(
     folder: Path, study: Study, about: Publication, manifest: Manifest, images: Mapping[str, StudyImage]
 ) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
-    asked = [line for line in read_drafted(folder).values() if line.outcome is not Outcome.SKIPPED]
+    sent = [line for line in read_drafted(folder).values() if line.outcome is not DraftOutcome.SKIPPED]
     shown = [images[image_id] for image_id in {name for draft in about.kept.values() for name in draft.images}]
     clusters = len(set(clusters_of(about.kept, images).values()))
     licences = Counter(image.licence or _UNSTATED for image in shown)
@@ -99,8 +99,8 @@ def datasheet(
         "complete": manifest.complete,
         "licences": dict(sorted(licences.items())),
         "made_with": json.loads(json.dumps(study.made_with)),
-        "llm": sorted({line.llm for line in asked} - {""}),
-        "prompts": sorted({line.prompt for line in asked} - {""}),
+        "llm": sorted({line.llm for line in sent} - {""}),
+        "prompts": sorted({line.prompt for line in sent} - {""}),
         "requests": [
             {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
             for (of, outcome, reason), number in sorted(tally(folder, study.kind).items())

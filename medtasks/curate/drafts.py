@@ -24,7 +24,7 @@ LONGEST = 10_000
 """Most characters of a question, option or answer; longer ones come from a model that broke."""
 
 
-class Outcome(enum.StrEnum):
+class DraftOutcome(enum.StrEnum):
     """Outcome of a request or of one draft."""
 
     DRAFTED = "drafted"
@@ -44,7 +44,7 @@ class Draft(Record):
     question: str
     options: tuple[str, ...] = ()  # texts without letters; none for an open question
     answers: tuple[str, ...]  # one per image: letter of an option, or a text
-    outcome: Outcome = Outcome.DRAFTED  # DRAFTED or REJECTED
+    outcome: DraftOutcome = DraftOutcome.DRAFTED  # DRAFTED or REJECTED
     reason: str = ""  # why it was rejected, one phrase without text of the draft
     categories: tuple[tuple[str, ...], ...] = ()  # per image; empty where nobody asked
     hallucination: str | None = None  # anatomy, measurement, symptom or technique
@@ -61,7 +61,7 @@ class Drafted(Record):
 
     request: str  # id of the image or pair
     asked: str  # digest of what decides about the reply: prompts, model
-    outcome: Outcome
+    outcome: DraftOutcome
     reason: str = ""  # one phrase without sample text
     llm: str = ""  # model and temperature
     prompt: str = ""  # name and version of the prompt
@@ -87,7 +87,7 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     """Return the questions of a study that no rule rejected, by item id, with the categories of their images."""
     lines = read_drafted(folder)
     drafts = {draft.item_id: draft for line in lines.values() for draft in line.drafts}
-    drafts = {item: draft for item, draft in drafts.items() if draft.outcome is Outcome.DRAFTED}
+    drafts = {item: draft for item, draft in drafts.items() if draft.outcome is DraftOutcome.DRAFTED}
     categories = {request: line.categories for request, line in lines.items() if line.categories}
     for item, draft in drafts.items() if categories else ():
         areas = tuple(categories.get(category_request(image), ()) for image in draft.images)
@@ -95,7 +95,7 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
     return drafts
 
 
-def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Outcome]:
+def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[DraftOutcome]:
     """Do the jobs that the journal of a study does not hold yet, several at a time, and count all outcomes.
 
     Drafts of another LLM or prompt stay, with a warning: reviews may rest on them. At the end the journal is in the
@@ -103,7 +103,7 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Ou
     under way are on disk; a MedTasksError says that the journal cannot be written or that another process drafts.
     """
     path = folder / DRAFTS
-    counts: Counter[Outcome] = Counter()
+    counts: Counter[DraftOutcome] = Counter()
     todo, others = {}, 0
     try:
         with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
@@ -112,7 +112,9 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Ou
             known = read_drafted(folder)
             for request, (asked, job) in jobs.items():
                 line = known.get(request)
-                if line is not None and (line.drafts or (line.asked == asked and line.outcome is not Outcome.FAILED)):
+                if line is not None and (
+                    line.drafts or (line.asked == asked and line.outcome is not DraftOutcome.FAILED)
+                ):
                     counts[line.outcome] += 1
                     others += line.asked != asked
                 else:
@@ -135,14 +137,14 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Ou
     return counts
 
 
-def _run(folder: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, counts: Counter[Outcome]) -> None:
+def _run(folder: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, counts: Counter[DraftOutcome]) -> None:
     """Do jobs in threads, and journal and count their lines as they come."""
     with ThreadPoolExecutor(threads) as workers:
         running = [workers.submit(job) for job in jobs.values()]
         try:
             for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
                 counts[done.result().outcome] += 1
-                if done.result().outcome is not Outcome.NOT_ASKED:
+                if done.result().outcome is not DraftOutcome.NOT_ASKED:
                     append_line(folder, done.result())
         except KeyboardInterrupt:
             logger.warning("Finishing the requests that are under way; their replies are kept.")
@@ -171,16 +173,20 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
     pairs = kind is StudyKind.PAIRS
     requests = {pair.pair_id for pair in read_pairs(folder)} if pairs else set(read_images(folder))
     of, lines = "pairs" if pairs else "images", read_drafted(folder)
-    counts = Counter({(of, str(Outcome.NOT_ASKED), ""): len(requests - lines.keys())})
+    counts = Counter({(of, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
     for line in lines.values():
         counts[of if line.request in requests else "categories", line.outcome, line.reason] += 1
         counts.update(("questions", draft.outcome, draft.reason) for draft in line.drafts)
     return +counts
 
 
-def check_not_all_failed(folder: Path, counts: Counter[Outcome]) -> None:
+def check_not_all_failed(folder: Path, counts: Counter[DraftOutcome]) -> None:
     """Raise a MedTasksError with the first cause if every request that was sent failed."""
-    if not counts[Outcome.FAILED] or counts.keys() - {Outcome.FAILED, Outcome.NOT_ASKED, Outcome.SKIPPED}:
+    if not counts[DraftOutcome.FAILED] or counts.keys() - {
+        DraftOutcome.FAILED,
+        DraftOutcome.NOT_ASKED,
+        DraftOutcome.SKIPPED,
+    }:
         return
-    cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is Outcome.FAILED)
+    cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
     raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")

@@ -1,8 +1,7 @@
 """Asking an LLM for drafts: prompts, captions and the endpoint, which ``MEDTASKS_JUDGE_*`` name as they do judges.
 
-The prompts are in TOML files of this package: those of the papers letter by letter, and corrected wordings. A prompt
-has ``version``, ``source``, ``system`` and ``user``, with the marks of its paper (``**CAPTION OF IMAGE 1**``,
-``{report}``) for the texts of an image or pair. A prompt on several of them has a ``block``, repeated for each.
+The prompts are in TOML files of this package: those of the papers letter by letter, and corrected wordings, with the
+marks of the paper (``**CAPTION OF IMAGE 1**``, ``{report}``) for the texts of an image or pair.
 
 The published prompts do not fence off captions. A caption is therefore sent as one line, and not at all if it seems to
 give orders or to bring a draft of its own; and no draft counts before an expert has read it.
@@ -14,13 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Generic, TypeVar
 
-from medtasks.curate.drafts import Drafted, Job, Outcome
+from medtasks.curate.drafts import Drafted, DraftOutcome, Job
 from medtasks.curate.study import Study
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
-from medtasks.judges.cache import VerdictCache, default_cache_folder
-from medtasks.judges.client import BAD_FORMAT, Judge, Role, Verdict
 from medtasks.judges.fence import addresses_judge
+from medtasks.judges.judge_client import BAD_FORMAT, Judge, JudgeRole, JudgeVerdict, VerdictCache, default_cache_folder
 from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
 from medtasks.net.journal import digest_of
 
@@ -34,7 +32,7 @@ _REFUSAL = re.compile(
     r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
     re.IGNORECASE,
 )
-_DRAFTING = Role(
+_DRAFTING = JudgeRole(
     "LLM",
     "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
     "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
@@ -44,7 +42,7 @@ _DRAFTING = Role(
 
 
 @dataclass(frozen=True)
-class Prompt:
+class DraftingPrompt:
     """One prompt with its marks."""
 
     name: str
@@ -52,7 +50,7 @@ class Prompt:
     source: str  # where it is published
     system: str
     user: str
-    block: str = ""
+    block: str = ""  # repeated for each of several images or pairs
 
     @property
     def label(self) -> str:
@@ -60,21 +58,11 @@ class Prompt:
         return f"{self.name} v{self.version}"
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Return the user's part with the value of each mark; KeyError for a mark that the prompt does not have.
-
-        Example:
-            >>> Prompt("p", 1, "", "", "Report: {report}").filled({"{report}": "No {report}."})
-            'Report: No {report}.'
-        """
+        """Return the user's part with the value of each mark; KeyError for a mark that the prompt does not have."""
         return _filled(self.user, values)
 
     def with_blocks(self, blocks: Sequence[Mapping[str, str]]) -> str:
-        """Return the user's part, followed by the block filled from each mapping.
-
-        Example:
-            >>> Prompt("p", 1, "", "", "Categorize:", " Caption 0;").with_blocks([{"0": "0"}, {"0": "1"}])
-            'Categorize: Caption 0; Caption 1;'
-        """
+        """Return the user's part, followed by the block filled from each mapping."""
         return self.user + "".join(_filled(self.block, values) for values in blocks)
 
     def asked(self, values: Mapping[str, str], llm: str) -> str:
@@ -91,9 +79,9 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 @cache
-def prompts_in(file: str) -> Mapping[str, Prompt]:
+def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
     """Return the prompts of ``<file>.toml`` of this package by name."""
-    return {name: Prompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
+    return {name: DraftingPrompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
 
 
 def one_line(text: str) -> str:
@@ -102,12 +90,7 @@ def one_line(text: str) -> str:
 
 
 def why_not_sent(text: str) -> str:
-    """Return the reason to draft no question from a caption; empty if there is none.
-
-    Example:
-        >>> why_not_sent("Axial CT.")
-        'a caption is shorter than 100 characters'
-    """
+    """Return the reason to draft no question from a caption; empty if there is none."""
     shown = one_line(text)
     if len(shown) < SHORTEST:
         return f"a caption is shorter than {SHORTEST} characters"
@@ -117,12 +100,7 @@ def why_not_sent(text: str) -> str:
 
 
 def refuses(reply: str) -> bool:
-    """Return whether a reply begins with a refusal, after its reasoning.
-
-    Example:
-        >>> refuses("I'm sorry, but I can't help with that."), refuses("Question: Is there a mass?")
-        (True, False)
-    """
+    """Return whether a reply begins with a refusal, after its reasoning."""
     return bool(_REFUSAL.match(without_thoughts(reply) or ""))
 
 
@@ -137,11 +115,11 @@ class Asked(Generic[T]):
     """Result of one request."""
 
     value: T | None  # read from the reply; not None exactly if the outcome is DRAFTED
-    outcome: Outcome
+    outcome: DraftOutcome
     reason: str = ""  # for no value: one phrase or sentence without sample text
 
 
-def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) -> Asked[T]:
+def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]) -> Asked[T]:
     """Ask for a reply that ``read`` can read, again if it cannot and it is no refusal; nothing raises.
 
     ``user`` is the prompt's user part with its marks filled.
@@ -152,18 +130,24 @@ def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) 
         value = read(text)
         return None if value is None and not refuses(text) else (value,)
 
-    verdict: Verdict[tuple[T | None]] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
+    verdict: JudgeVerdict[tuple[T | None]] = llm.ask(
+        prompt.system, user, read_or_refused, prompt_version=prompt.version
+    )
     if verdict.value is not None:
         (value,) = verdict.value
-        return Asked(None, Outcome.REFUSED, "the LLM would not") if value is None else Asked(value, Outcome.DRAFTED)
-    outcome = Outcome.MALFORMED if verdict.failure == BAD_FORMAT else Outcome.FAILED
-    return Asked(None, outcome if verdict.sent else Outcome.NOT_ASKED, verdict.failure or "")
+        return (
+            Asked(None, DraftOutcome.REFUSED, "the LLM would not")
+            if value is None
+            else Asked(value, DraftOutcome.DRAFTED)
+        )
+    outcome = DraftOutcome.MALFORMED if verdict.failure == BAD_FORMAT else DraftOutcome.FAILED
+    return Asked(None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or "")
 
 
 def job_of(
     llm: Judge,
     request: str,
-    prompt: Prompt,
+    prompt: DraftingPrompt,
     values: Mapping[str, str],
     read: Callable[[str], Mapping[str, Any] | None],
 ) -> Job:
@@ -173,15 +157,8 @@ def job_of(
 
     def job() -> Drafted:
         asked = ask(llm, prompt, prompt.filled(values), read)
-        return Drafted(
-            request=request,
-            asked=digest,
-            outcome=asked.outcome,
-            reason=asked.reason,
-            llm=label,
-            prompt=prompt.label,
-            **(asked.value or {}),
-        )
+        about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
+        return Drafted(outcome=asked.outcome, reason=asked.reason, **about, **(asked.value or {}))
 
     return digest, job
 

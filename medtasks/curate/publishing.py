@@ -3,6 +3,7 @@
 Publishing a study again replaces what it was published as before; the dataset's fingerprint tells the two apart.
 """
 
+import contextlib
 import functools
 import json
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import Any
 
 from medtasks.curate.datasheet import MARKDOWN, Publication, Settings, as_markdown, datasheet
 from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.review.acceptance import UNSCORED, accepted, balanced
+from medtasks.curate.review.reviewer_agreement import UNSCORED, accepted, balanced
 from medtasks.curate.review.reviews import read_reviews
 from medtasks.curate.study import (
     IMAGES,
@@ -89,7 +90,7 @@ FORMS: Mapping[StudyKind, Form] = {
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedStudy:
     """A published study."""
 
     manifest: Manifest
@@ -106,7 +107,7 @@ def publish_study(
     wording: str | None = None,
     balance: bool = True,
     allow_incomplete: bool = False,
-) -> Published:
+) -> PublishedStudy:
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
 
     ``wording`` is the reviewer whose words count where reviewers differ; ``balance`` leaves out the surplus of one
@@ -119,7 +120,14 @@ def publish_study(
     groups = {f"{chosen}_all": form.group} if form.group else {}
     for one in (*tasks, *groups):
         refuse_taken(one, chosen, _COMMAND, _OPTION)
-    _refuse_other_data(chosen, folder, study)
+    with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
+        there = Manifest.read(dataset_folder(chosen))
+        own = there.selected_from is None and study.digest == there.revision
+        if not own and there.source != str(folder.resolve()):
+            raise MedTasksError(
+                f"there is a dataset '{chosen}' from {there.source} already; choose another name with {_OPTION}, or "
+                f"delete {dataset_folder(chosen)}"
+            )
     about = _reviewed(folder, study, Settings(chosen, min_score, wording, balance))
     manifest, sheet = _prepare(folder, study, about, allow_incomplete)
     for one, model in tasks.items():
@@ -132,21 +140,7 @@ def publish_study(
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
         copy = group_copy(model, one, [chosen + ending for ending in form.grouped], description)
         write_task_file(one, copy, _COMMAND)
-    return Published(manifest, tuple(tasks), tuple(groups), sheet)
-
-
-def _refuse_other_data(name: str, folder: Path, study: Study) -> None:
-    """Refuse the name of another dataset of the user's; a damaged one may be replaced."""
-    try:
-        there = Manifest.read(dataset_folder(name))
-    except (FileNotFoundError, SourceError):
-        return
-    own = there.selected_from is None and study.digest == there.revision
-    if not own and there.source != str(folder.resolve()):
-        raise MedTasksError(
-            f"there is a dataset '{name}' from {there.source} already; choose another name with {_OPTION}, or delete "
-            f"{dataset_folder(name)}"
-        )
+    return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
 
 
 def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
@@ -239,12 +233,11 @@ def _rows(
 
     for draft in sorted(kept.values(), key=place):
         shown = [stored(image_id) for image_id in draft.images]
-        causes = [one for one in shown if isinstance(one, str)]
-        if causes:
+        if cause := next((image for image in shown if isinstance(image, str)), None):
             lost.append(draft.item_id)
-            yield Row("", None, cause=causes[0])
+            yield Row("", None, cause=cause)
             continue
-        for position, image in enumerate(one for one in shown if isinstance(one, StoredImage)):
+        for position, image in enumerate(image for image in shown if isinstance(image, StoredImage)):
             about = known[draft.images[position]]
             yield Row(IMAGES, document(study, draft, position, about, pairs.get(draft.item_id)), [image])
 

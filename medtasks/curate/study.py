@@ -14,6 +14,7 @@ owner says otherwise.
 
 import enum
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medtasks.data.catalogue import Access
+from medtasks.data.images.decoding import LINEAR, DecodedImage, decoded
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import SourceRow, json_lines
@@ -79,6 +81,10 @@ class StudyImage(Record):
             raise UnreadableImage("its file has changed since the study was made")
         return data
 
+    def decoded(self, side: int | None = None) -> DecodedImage:
+        """Return the image as models see it, coarser if ``side`` pixels suffice; UnreadableImage as above."""
+        return decoded(io.BytesIO(self.read()), LINEAR, side)
+
 
 class ImagePair(Record):
     """Two images that one encoder takes for alike and another does not."""
@@ -125,7 +131,7 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
             f"'medtasks curate hallucination'"
         ) from None
     except ValueError as error:
-        raise SourceError(f"{path} is damaged ({_first(error)}); make the study again in another folder") from None
+        raise SourceError(f"{path} is damaged ({problem_of(error)}); make the study again in another folder") from None
     if kinds and study.kind not in kinds:
         raise MedTasksError(f"{folder} is a study of {study.kind}, and this needs one of {' or '.join(kinds)}")
     return study
@@ -148,15 +154,15 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
     """
     if not path.is_file():
         return []
-    found = []
+    records = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            found.append(kind.model_validate_json(line))
+            records.append(kind.model_validate_json(line))
         except ValidationError as error:
             raise SourceError(
-                f"{path} line {number} is damaged ({_first(error)}); delete that line, what it held is made again"
+                f"{path} line {number} is damaged ({problem_of(error)}); delete that line, what it held is made again"
             ) from None
-    return found
+    return records
 
 
 def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
@@ -176,14 +182,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def checked_name(text: str, option: str = "--name") -> str:
-    """Return the name of a study, which names its tasks; MedTasksError where no task can have it.
-
-    ``option`` is what gives another one, for the message.
-
-    Example:
-        >>> checked_name("our_chest_pairs")
-        'our_chest_pairs'
-    """
+    """Return the name of a study and its tasks; MedTasksError if no task can have it (``option`` gives another)."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
         raise MedTasksError(
             f"'{text}' cannot be a task's name; take small letters, digits and underscores, with {option} if not with "
@@ -197,10 +196,10 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 
     If ``id`` is among the columns, each row needs one of its own.
     """
-    places: dict[str, str] = {}
+    places: dict[str, str] = {"": ""}
     for row in json_lines(SourceFile(path), columns).rows():
         name = row.name("id") if "id" in columns else row.place
-        if not name or name in places:
+        if name in places:
             raise row.error(f"it has the id of {places[name]}; ids are unique" if name else "its id is empty")
         places[name] = row.place
         try:
@@ -244,9 +243,9 @@ def check_own_folder(folder: Path, source: Path) -> None:
         raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
 
 
-def _first(error: ValueError) -> str:
+def problem_of(error: ValueError) -> str:
     """Describe an error without the text it is about, which may be a patient's."""
-    if isinstance(error, ValidationError):
-        found = error.errors(include_input=False, include_url=False)[0]
-        return f"{'.'.join(map(str, found['loc'])) or 'no JSON'}: {found['type']}"
-    return type(error).__name__ if not isinstance(error, json.JSONDecodeError) else "no JSON"
+    if not isinstance(error, ValidationError):
+        return type(error).__name__
+    problem = error.errors(include_input=False, include_url=False)[0]
+    return f"{'.'.join(map(str, problem['loc'])) or 'no JSON'}: {problem['type']}"

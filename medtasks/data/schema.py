@@ -62,6 +62,7 @@ from medtasks.data.samples import letter
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
+DEMONSTRATIONS_FOLDER = "few_shot_prompts"  # of images in a prepared dataset
 
 Columns = Mapping[str, str | list[str]]
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -194,13 +195,18 @@ def open_documents(name: str) -> Any:
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
     """Return the documents of a prepared dataset in order, of a split it does not have none; errors as above."""
-    tables = open_documents(name)
-    with _damage_named(name, dataset_folder(name)):
-        if split not in tables:
-            return []
-        # Row by row the library takes six times as long.
-        batches = tables[split].with_format("arrow").iter(BATCH)
-        return [row for batch in batches for row in batch.to_pylist()]
+    import pyarrow  # as the ``datasets`` library takes a second to import, and six times as long per row
+
+    folder = prepared_folder(name)
+    if split != SPLIT and not (folder / split).exists():
+        return []
+    rows: list[dict[str, Any]] = []
+    with _damage_named(name, folder):
+        for file in json.loads((folder / split / "state.json").read_text())["_data_files"]:
+            with pyarrow.memory_map(str(folder / split / file["filename"])) as content:
+                for batch in pyarrow.ipc.open_stream(content):
+                    rows += batch.to_pylist()
+    return rows
 
 
 @contextlib.contextmanager

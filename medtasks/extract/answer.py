@@ -21,7 +21,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """Value and facts read from a reply; see :class:`medtasks.extract.registry.Kind`.
+    """Value and facts read from a reply; see :class:`medtasks.extract.extractor_registry.AnswerKind`.
 
     ``value`` is ``None``, and ``reason`` is not ``Reason.OK``, if the reply has no valid answer, which is not the same
     as wrong, nor as no label at all; labels are a tuple of 0 and 1. An invalid answer has facts, too.

@@ -47,12 +47,7 @@ def cut_reply(text: str) -> str:
 
 
 def without_cut_mark(reply: str) -> tuple[str, bool]:
-    """Return the model's own text, and whether it was cut at a length limit.
-
-    Example:
-        >>> without_cut_mark(cut_reply(" The answer"))
-        (' The answer', True)
-    """
+    """Return the model's own text, and whether it was cut at a length limit."""
     return (reply.removeprefix(f"{_CUT} "), True) if reply.startswith(f"{_CUT} ") else (reply, False)
 
 

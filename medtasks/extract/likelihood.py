@@ -10,17 +10,13 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:
     """Return the indices of the options with the smallest loss; none if a loss is NaN.
 
     The published code counts NaN, a failed forward pass, as option B.
-
-    Example:
-        >>> most_likely([0.7, 0.5, 0.5]), most_likely([0.5, math.nan])
-        ([1, 2], [])
     """
     if not losses or any(math.isnan(loss) for loss in losses):
         return []
@@ -32,19 +28,19 @@ def _chosen(best: Sequence[int], position: int) -> Answer:
     return Answer.ok(letter(best[position])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
 
 
-@extractor("greedy_reference", kind=Kind.LIKELIHOODS, summary="most likely option, a tie goes to the first")
+@extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first")
 def greedy_reference(losses: Sequence[float], sample: Sample) -> Answer:
     """Choose the most likely option; a tie goes to the first."""
     return _chosen(most_likely(losses), 0)
 
 
-@extractor("prefix_reference", kind=Kind.LIKELIHOODS, summary="most likely option, a tie goes to the last")
+@extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last")
 def prefix_reference(losses: Sequence[float], sample: Sample) -> Answer:
     """Choose the most likely option; a tie goes to the last."""
     return _chosen(most_likely(losses), -1)
 
 
-@extractor("untied", kind=Kind.LIKELIHOODS, summary="most likely option, a tie is no answer")
+@extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer")
 def untied(losses: Sequence[float], sample: Sample) -> Answer:
     """Choose the most likely option; a tie is ``ambiguous``."""
     best = most_likely(losses)

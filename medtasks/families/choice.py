@@ -6,10 +6,9 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import ClassVar
 
-from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -20,12 +19,11 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import NO_OPTION, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.gmai import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection
-from medtasks.metrics.report_scores import mean
-from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
+from medtasks.judges.gmai_judge import match_reply
+from medtasks.judges.judge_client import judge_for
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, mean
+from medtasks.metrics.set_overlap import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")
 """What a question is about. Their spelling in the file is not documented; the word decides."""
@@ -60,13 +58,7 @@ class SingleChoice(TaskFamily):
         return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the expected accuracy of one guess, over all questions and over those of each level.
-
-        Example:
-            >>> questions = [Sample({"options": list(options), "answer": "A"}) for options in ("ab", "abcd")]
-            >>> SINGLE_CHOICE.expected_by_chance(questions)
-            {'invalid_rate': 0.0, 'accuracy': 0.375}
-        """
+        """Return the expected accuracy of one guess, over all questions and over those of each level."""
         if any(sample.target is None for sample in samples):
             return {}
         parts: dict[str, list[float]] = defaultdict(list)
@@ -78,12 +70,7 @@ class SingleChoice(TaskFamily):
 
 
 def level_of(sample: Sample) -> str | None:
-    """Return which of :data:`LEVELS` a question's granularity names.
-
-    Example:
-        >>> level_of(Sample({"granularity": "Contour Level"})), level_of(Sample({}))
-        ('contour', None)
-    """
+    """Return which of :data:`LEVELS` a question's granularity names."""
     words = str(sample.document.get("granularity") or "").casefold()
     return next((level for level in LEVELS if level in words), None)
 
@@ -149,7 +136,7 @@ class JudgedChoice(GroupedChoice):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         rule, text = row.extractor or str(self.extractor), reply.text or ""
-        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
+        judge = judge_for(sample.dataset)
         matched = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
         failed = matched.answer.reason is Reason.JUDGE_FAILED
         return {
@@ -158,7 +145,7 @@ class JudgedChoice(GroupedChoice):
             **({} if failed else {"value": matched.answer.value}),  # the reply is neither right nor wrong
             "reason": matched.answer.reason,
             "asked": matched.asked,
-            "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge": judge.settings.label,
             "possible_injection": addresses_judge(text),
             "rule": rule,
         }
@@ -174,7 +161,7 @@ class MultiSelect(TaskFamily):
 
     name = "several answers"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
-    kind = Kind.LABELS
+    kind = AnswerKind.LABELS
     extractor = "listed_options"
     rotated = "medtasks.hooks.rotations.process_listed"
     metrics: Sequence[AnyMetric] = (
@@ -191,12 +178,9 @@ class MultiSelect(TaskFamily):
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         listed, target = letters_of(answer.value), list(sample.document["answers"])
-        return {
-            "target": target,
-            "value": None if answer.value is None else listed,
-            "accuracy": multi_answer_accuracy(set(listed), set(target)),
-            "recall": multi_answer_recall(set(listed), set(target)),
-        }
+        shares = token_overlap(set(listed), set(target))
+        value = None if answer.value is None else listed
+        return {"target": target, "value": value, "accuracy": shares.precision, "recall": shares.recall}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the letters that were read."""

@@ -4,14 +4,14 @@ Balanced accuracy has the posterior of the mean recall instead (:mod:`medtasks.s
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.labels.chexbert_labels import from_labels
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
+from medtasks.extract.labels.labeler import from_labels
 from medtasks.families.choice import ACCURACY, is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
@@ -24,10 +24,9 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.metrics.classification import (
+from medtasks.metrics.class_scores import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
-    Counts,
     count_classes,
     count_labels,
     multiclass_metrics,
@@ -45,6 +44,7 @@ from medtasks.metrics.metric import (
     Role,
     Score,
     Scores,
+    Selection,
 )
 from medtasks.stats.recall import mean_recall_posterior
 
@@ -68,26 +68,24 @@ LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are 
 
 
 def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
-    """Return each value with its error, which has the same name with ``_stderr`` behind it."""
+    """Return each value with its error, which has the same name with ``_stderr`` after it."""
     return {
         name: Estimate(value, values[f"{name}{STDERR}"]) for name, value in values.items() if not name.endswith(STDERR)
     }
-
-
-def _estimates(counts: Counts, clusters: Sequence[str], metrics: Callable[[Counts], Mapping[str, Any]]) -> PanelResult:
-    return PanelResult(estimates_of(values_with_errors(counts, clusters, metrics)))
 
 
 def _of_classes(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
-    found = _estimates(count_classes(targets, values, max(classes)), clusters, multiclass_metrics)
-    value = found.estimates["balanced_accuracy"].value
+    counts = count_classes(targets, values, max(classes))
+    estimates = estimates_of(values_with_errors(counts, clusters, multiclass_metrics))
+    value = estimates["balanced_accuracy"].value
     right = [float(target == read) for target, read in zip(targets, values, strict=True)]
     error, low, high = mean_recall_posterior(right, targets, clusters)
-    balanced = Estimate(value, error, ends=(min(low, value), max(high, value)))
-    return PanelResult({**found.estimates, "balanced_accuracy": balanced})
+    return PanelResult(
+        {**estimates, "balanced_accuracy": Estimate(value, error, ends=(min(low, value), max(high, value)))}
+    )
 
 
 def _of_labels(rows: Sequence[LabelRow]) -> PanelResult:
@@ -95,7 +93,8 @@ def _of_labels(rows: Sequence[LabelRow]) -> PanelResult:
         return PanelResult()
     targets = [list(target) for _, target, _ in rows]
     values = [None if value is None else list(value) for *_, value in rows]
-    return _estimates(count_labels(targets, values, len(targets[0])), [row[0] for row in rows], multilabel_metrics)
+    counts = count_labels(targets, values, len(targets[0]))
+    return PanelResult(estimates_of(values_with_errors(counts, [row[0] for row in rows], multilabel_metrics)))
 
 
 _CLASSES = Panel(lambda one: (one["cluster_id"], one["target"], one["value"], one["classes"]), _of_classes)
@@ -108,26 +107,26 @@ FEW_IMAGES = 10
 """Images of a class below which values and intervals of means over classes depend on single images."""
 
 
-def _numbers(scores: Scores) -> dict[str, int]:
+def _images_by_class(scores: Scores) -> dict[str, int]:
     """Return the number of images of each class or finding in the target, by its letter."""
+    known = [score for score in scores if not is_failed(score)]
     numbers: Counter[int] = Counter()
-    for score in scores:
+    for score in known:
         target = score["target"]
         numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
-    classes = max((one.get("classes") or len(one["target"]) for one in scores), default=0)
+    classes = max((score.get("classes") or len(score["target"]) for score in known), default=0)
     return {letter(number): numbers[number] for number in range(classes)}
 
 
 def images_per_class(scores: Scores) -> str:
     """Return the number of images per class or finding, in one sentence; empty without scores."""
-    numbers = _numbers([score for score in scores if not is_failed(score)])
-    return f"Images per class: {', '.join(f'{name} {number}' for name, number in numbers.items())}." if numbers else ""
+    listed = ", ".join(f"{name} {number}" for name, number in _images_by_class(scores).items())
+    return f"Images per class: {listed}." if listed else ""
 
 
 def rare_classes(scores: Scores) -> str:
     """Return a warning of classes with few images, but not of those without any; empty if there are none."""
-    numbers = _numbers([score for score in scores if not is_failed(score)])
-    rare = {name: number for name, number in numbers.items() if 0 < number < FEW_IMAGES}
+    rare = {name: number for name, number in _images_by_class(scores).items() if 0 < number < FEW_IMAGES}
     if not rare:
         return ""
     return (
@@ -137,9 +136,15 @@ def rare_classes(scores: Scores) -> str:
     )
 
 
-def _of_numbers(name: str) -> dict[str, Any]:
-    """Return what macro F1 says of the number of images per class, for all metrics of its task."""
-    return {"warning": rare_classes, "remark": images_per_class} if name == "macro_f1" else {}
+def _panel_metrics(
+    names: Sequence[str], descriptions: Sequence[str], panel: Panel[Any], selection: Selection
+) -> tuple[CorpusMetric, ...]:
+    metrics = [
+        CorpusMetric(name, selection=selection, panel=panel, description=description)
+        for name, description in zip(names, descriptions, strict=True)
+    ]
+    # Macro F1 says it of all of them.
+    return replace(metrics[0], warning=rare_classes, remark=images_per_class), *metrics[1:]
 
 
 class Classification(TaskFamily):
@@ -150,10 +155,7 @@ class Classification(TaskFamily):
     extractor = "robust_class"
     rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
-        *(
-            CorpusMetric(name, selection=answered, panel=_CLASSES, description=description, **_of_numbers(name))
-            for name, description in zip(MULTICLASS_METRICS, _MULTICLASS, strict=True)
-        ),
+        *_panel_metrics(MULTICLASS_METRICS, _MULTICLASS, _CLASSES, answered),
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )
@@ -194,19 +196,16 @@ class MultiLabel(TaskFamily):
     """Several findings per image; scores hold 0 or 1 per finding.
 
     A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out, and
-    ``judge_failed_rate`` stands beside them. Any other invalid reply is wrong. Where the labeler read none, metrics are
-    NaN: empty replies, which need no labeler, would stand for all.
+    ``judge_failed_rate`` is shown next to them. Any other invalid reply is wrong. Where the labeler read none, metrics
+    are NaN: empty replies, which need no labeler, would stand for all.
     """
 
     name = "several findings"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "labels": Column.LABELS}
-    kind = Kind.LABELS
+    kind = AnswerKind.LABELS
     extractor = "robust_labels"
     metrics: Sequence[AnyMetric] = (
-        *(
-            CorpusMetric(name, selection=judged, panel=_LABELS, description=description, **_of_numbers(name))
-            for name, description in zip(MULTILABEL_METRICS, _MULTILABEL, strict=True)
-        ),
+        *_panel_metrics(MULTILABEL_METRICS, _MULTILABEL, _LABELS, judged),
         replace(INVALID_RATE, selection=judged),
         judge_failed_rate(
             "The labeler failed for {share} of {answered} replies; they are left out of the other metrics.",

@@ -1,6 +1,6 @@
 """MedHEval's closed questions: yes/no and options mixed.
 
-Beside the model's scores stand those of three blind models under the same rule and on the same questions: one that
+Next to the model's scores are those of three blind models under the same rule and on the same questions: one that
 always says "Yes", one that always says "No", and the expected score of one that names an option at random.
 
 MedHEval's released evaluator averages per source of images and type of hallucination, and weights each average by all
@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.published.medheval_closed import Counted, judged, listed_options
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.choice import ACCURACY
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
@@ -32,13 +32,8 @@ YES = "A"
 _BINARY = "binary"
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _BLIND = ("always_yes", "always_no", "random_choice")
-_TYPES = ("anatomy", "measurement", "symptom", "technique")
 _CELL = ("source", "hallucination", "kind")
 _QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # what its blind scores depend on
-
-
-def _cell(score: Score) -> tuple[Any, ...]:
-    return tuple(score[name] for name in _CELL)
 
 
 def _weights(scores: Scores) -> list[float]:
@@ -46,10 +41,11 @@ def _weights(scores: Scores) -> list[float]:
 
     Averaged questions of a cell without any scored one do not count.
     """
-    scored = Counter(_cell(one) for one in scores if one["counted"] == Counted.SCORED)
-    averaged = Counter(_cell(one) for one in scores if one["counted"] == Counted.AVERAGED)
+    cells = [(score["counted"], tuple(score[name] for name in _CELL)) for score in scores]
+    sizes = Counter(cells)
     return [
-        1.0 + averaged[_cell(one)] / scored[_cell(one)] if one["counted"] == Counted.SCORED else 0.0 for one in scores
+        1.0 + sizes[Counted.AVERAGED, cell] / sizes[Counted.SCORED, cell] if counted == Counted.SCORED else 0.0
+        for counted, cell in cells
     ]
 
 
@@ -61,14 +57,9 @@ def _scored(field: str, about: str | None = None) -> Callable[[Score], float | N
     return of
 
 
-def _accuracy(name: str, about: str | None = None, role: Role = Role.PART) -> Metric[Score]:
-    description = f"Accuracy of questions about {about}." if about else ACCURACY
-    of = _scored("correct", about)
-    return Metric(name, selection=answered, role=role, description=description, of=of, weights=_weights)
-
-
-_ACCURACY = (_accuracy("accuracy", role=Role.MAIN),)
-_BY_TYPE = tuple(_accuracy(f"acc_{about}", about) for about in _TYPES)
+_ACCURACY = Metric(
+    "accuracy", selection=answered, role=Role.MAIN, description=ACCURACY, of=_scored("correct"), weights=_weights
+)
 _RATES: tuple[AnyMetric, ...] = (
     INVALID_RATE,
     Metric(
@@ -105,7 +96,7 @@ _RATES: tuple[AnyMetric, ...] = (
     ),
     *SAMPLE_COUNTS,
 )
-YES_NO_METRICS = (*_ACCURACY, *_RATES)
+YES_NO_METRICS = (_ACCURACY, *_RATES)
 """Metrics of sets that have no types of hallucination."""
 
 
@@ -125,10 +116,23 @@ class ClosedQuestions(TaskFamily):
         "gold": Column.TEXT,
     }
     short: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.YES_NO}
-    kind = Kind.CLOSED
+    kind = AnswerKind.CLOSED
     asked_for = AskedFor.LETTER_OR_YES_NO
     extractor = _STRICT
-    metrics: Sequence[AnyMetric] = (*_ACCURACY, *_BY_TYPE, *_RATES)
+    metrics: Sequence[AnyMetric] = (
+        _ACCURACY,
+        *(
+            Metric(
+                f"acc_{about}",
+                selection=answered,
+                description=f"Accuracy of questions about {about}.",
+                of=_scored("correct", about),
+                weights=_weights,
+            )
+            for about in ("anatomy", "measurement", "symptom", "technique")
+        ),
+        *_RATES,
+    )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
@@ -160,20 +164,32 @@ class ClosedQuestions(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
-        keyed = [sample for sample in samples if sample.target is not None]
-        frequent = most_frequent((_form(sample), sample.document["answer"]) for sample in keyed)
-        found = [
+        forms = [(sample.document["kind"], len(sample.options)) for sample in samples]
+        frequent = most_frequent(
+            (form, sample.document["answer"])
+            for form, sample in zip(forms, samples, strict=True)
+            if sample.target is not None
+        )
+
+        def verdict(sample: Sample, word: str) -> Meant:
+            letter_read = extractor_of(_STRICT).extract(word, sample).value
+            value = letter(("Yes", "No").index(word)) if sample.document["kind"] == _BINARY else None
+            return Meant((word,), value, None if letter_read is None else option_index(letter_read), whole=True)
+
+        strategies = [
             Strategy(
                 f"always {word.lower()}",
                 f"Answers {word} to every question, also where options are asked for.",
-                tuple(_verdict(sample, word) for sample in samples),
+                tuple(verdict(sample, word) for sample in samples),
             )
             for word in ("Yes", "No")
             if any(sample.document["kind"] == _BINARY for sample in samples)
         ]
-        most = tuple(_listed_option(sample, frequent.get(_form(sample), YES)) for sample in samples)
+        most = tuple(
+            _listed_option(sample, frequent.get(form, YES)) for form, sample in zip(forms, samples, strict=True)
+        )
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
-        return [*found, Strategy("most frequent answer", describes, most)]
+        return [*strategies, Strategy("most frequent answer", describes, most)]
 
 
 @lru_cache(maxsize=16384)
@@ -183,7 +199,7 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     The last is the mean over the replies "Yes" and "No", or "A. text" for every option.
     """
     sample = Sample(json.loads(question))
-    read = extractor_of(rule, Kind.CLOSED).extract
+    read = extractor_of(rule, AnswerKind.CLOSED).extract
     random = ["Yes", "No"]
     if sample.document["kind"] != _BINARY:
         random = [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
@@ -195,10 +211,6 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
     }
 
 
-def _form(sample: Sample) -> tuple[str, int]:
-    return sample.document["kind"], len(sample.options)
-
-
 def _listed_option(sample: Sample, name: str) -> Meant:
     """Mean an option; what is read where no option can be told or none is the target is without consequence."""
     if not sample.options:
@@ -208,12 +220,6 @@ def _listed_option(sample: Sample, name: str) -> Meant:
     meant = Meant((text,) if binary else (f"{name}. {text}", name, text), name, index)
     told = binary or listed_options(sample.document["choices"])
     return meant if told and sample.target is not None else replace(meant, value=None)
-
-
-def _verdict(sample: Sample, word: str) -> Meant:
-    read = extractor_of(_STRICT).extract(word, sample).value
-    value = letter(("Yes", "No").index(word)) if sample.document["kind"] == _BINARY else None
-    return Meant((word,), value, None if read is None else option_index(read), whole=True)
 
 
 CLOSED_QUESTIONS = ClosedQuestions()

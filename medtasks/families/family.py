@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeGuard
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.failure import (
     NO_TEXT,
     cut_reply,
@@ -22,14 +23,12 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
-from medtasks.extract.labels.chexbert_labels import NAME as CHEXBERT_LABELS
-from medtasks.extract.labels.chexbert_labels import label_replies
-from medtasks.extract.labels.labeler import Labels
+from medtasks.extract.labels.labeler import NAME as CHEXBERT_LABELS
+from medtasks.extract.labels.labeler import Labels, label_replies
 from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
-from medtasks.families.texts import text_values
+from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import PATIENT_IMAGE, AnyMetric, CorpusMetric, Metric, Score, Scores
 from medtasks.stats.standard_error import joined_clusters
 
@@ -165,7 +164,7 @@ class TaskFamily(ABC):
     name: ClassVar[str]
     columns: ClassVar[Mapping[str, Column]]  # what its documents need, besides those of its prompt
     short: ClassVar[Mapping[str, Column] | None] = None  # those that are enough in their place, if any
-    kind: ClassVar[Kind | None] = Kind.CHOICE  # which extractors read its replies
+    kind: ClassVar[AnswerKind | None] = AnswerKind.CHOICE  # which extractors read its replies
     extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
     scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
@@ -249,7 +248,7 @@ class TaskFamily(ABC):
         """Return what a rule reads from a reply, and its name."""
         if reply.losses is not None:
             rule = row.extractor or LIKELIHOOD_EXTRACTOR
-            return extractor_of(rule, Kind.LIKELIHOODS).extract(reply.losses, sample), rule
+            return extractor_of(rule, AnswerKind.LIKELIHOODS).extract(reply.losses, sample), rule
         rule = row.extractor or self.extractor or ""
         written = Sample(sample.document, written_options(row.option_form, sample.options))
         return extractor_of(rule, self.kind).extract(reply.text, written), rule

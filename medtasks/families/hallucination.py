@@ -4,8 +4,8 @@ Knowledge questions: ``knowledge_rate`` is the paper's K, the share of answers t
 ``hallucination_score`` is the repository's, from 0 to 5. An empty answer is not right and gets 5 without asking.
 
 Reports: ``chair_judge_*`` is the paper's CHAIR, from the components that a judge counts; ``chair_label`` the
-repository's, from labels (:mod:`medtasks.metrics.chair`). A model that says nothing mentions nothing wrong: read them
-beside ``mentions_*``. A report without text mentions nothing, without asking.
+repository's, from labels (:mod:`medtasks.metrics.chest_findings`). A model that says nothing mentions nothing wrong:
+read them next to ``mentions_*``. A report without text mentions nothing, without asking.
 
 For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out, is
 NaN where none is left, and ``judge_failed_rate`` stands beside it. A labeler that is missing or fails costs its own
@@ -23,18 +23,24 @@ from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.labels.labeler import chosen_findings, label_texts
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.texts import TextRow, text_metrics, text_row
-from medtasks.judges.client import Judge, scoring_judge
+from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
-from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
-from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
-from medtasks.metrics.findings import CONDITIONS, Finding
+from medtasks.judges.judge_client import Judge, scoring_judge
+from medtasks.judges.medheval_judges import (
+    ASPECTS,
+    WORDINGS,
+    WORST_SEVERITY,
+    JudgePrompt,
+    judge_components,
+    judge_correctness,
+    judge_severity,
+)
+from medtasks.metrics.chest_findings import CONDITIONS, LABEL_CELLS, Finding, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -92,7 +98,7 @@ class JudgedText(TaskFamily):
     ``wording`` names prompts for one model (``single``), or the reference's for eleven (``eleven``).
     """
 
-    kind = Kind.FREE_TEXT
+    kind = AnswerKind.FREE_TEXT
     extractor = "medheval_open_strict"
     asks = Asks.JUDGE_IF_THERE
     scores_suffice = False
@@ -112,7 +118,7 @@ class JudgedText(TaskFamily):
             **self._texts(sample, answer),
             "asked": asked,  # there is nothing to ask about an empty reply
             "judge_failed": failed,
-            "judge": None if judge is None else f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge": None if judge is None else judge.settings.label,
             "judge_prompts": [prompt.label for prompt in prompts],
             "possible_injection": addresses_judge(said),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
@@ -134,7 +140,7 @@ class JudgedText(TaskFamily):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the text that the judge read."""
         rule = str(score["rule"]).removesuffix("_fenced")
-        said = extractor_of(rule, Kind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
+        said = extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
         verdict = score.get("correct")
         valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
         return ReadAnswer(said if valid else None, score["reason"], None if verdict is None else bool(verdict))
@@ -189,7 +195,9 @@ class KnowledgeQuestions(JudgedText):
         }
 
 
-def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
+def _chair(aspect: str) -> tuple[AnyMetric, ...]:
+    chosen = _with_verdict("components")
+
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
         found = values_with_errors(
             np.asarray([counts for _, counts in rows], dtype=np.int64),
@@ -198,26 +206,17 @@ def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
         )
         return PanelResult(estimates_of(found))
 
-    return Panel(lambda one: (one["cluster_id"], tuple(one["components"][aspect])), compute)
-
-
-def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
-    def of(score: Score) -> float | None:
+    def ratio(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
         return wrong / (right + wrong) if right + wrong else None
 
-    return of
-
-
-def _chair(aspect: str) -> tuple[AnyMetric, ...]:
-    chosen = _with_verdict("components")
     return (
         CorpusMetric(
             f"chair_judge_{aspect}",
             False,
             chosen,
-            panel=_judged_panel(aspect),
-            of=_judged_ratio(aspect),
+            panel=Panel(lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute),
+            of=ratio,
             description=f"Share of mentions of {aspect} that the judge counts as wrong.",
         ),
         counting(
@@ -319,8 +318,7 @@ class ComponentReports(JudgedText):
             return [prompt], {"components": None}
         if not said:
             return [prompt], {"components": {aspect: [0, 0] for aspect in ASPECTS}}
-        counts = judge_components(judge, prompt, sample.document, said, fenced=fenced).value
-        return [prompt], {"components": None if counts is None else counts.counts()}
+        return [prompt], {"components": judge_components(judge, prompt, sample.document, said, fenced=fenced).value}
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         return {

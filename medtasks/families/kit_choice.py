@@ -18,8 +18,7 @@ from medtasks.families.choice import ACCURACY, SingleChoice, is_right
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Column, Reply, Row
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
-from medtasks.metrics.report_scores import mean
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, mean
 
 SEED = 42
 """Of the draws, as MedEvalKit sets it before each dataset."""
@@ -33,7 +32,13 @@ def settled(scores: Scores) -> Scores:
 
     Source: ``parse_multi_choice_response`` of MMMU, with Python's generator seeded as MedEvalKit does.
     """
-    waiting = sorted((score for score in scores if _DRAWS in score), key=_place)
+
+    def place(score: Score) -> list[tuple[bool, int, str]]:
+        """Return the order among all samples: by subject and number, as in ``validation_Pharmacy_12``."""
+        parts = _NUMBERS.split(str(score["sample"]))
+        return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+    waiting = sorted((score for score in scores if _DRAWS in score), key=place)
     if not waiting:
         return scores
     chance = random.Random(SEED)
@@ -46,12 +51,6 @@ def settled(scores: Scores) -> Scores:
     ]
 
 
-def _place(score: Score) -> list[tuple[bool, int, str]]:
-    """Return where a sample stands among all: by subject and number, as in ``validation_Pharmacy_12``."""
-    parts = _NUMBERS.split(str(score["sample"]))
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
-
-
 def _answered(scores: Scores) -> Scores:
     """Return the scores of answered samples, with their draws."""
     return _asked(settled(answered(scores)))
@@ -59,10 +58,6 @@ def _answered(scores: Scores) -> Scores:
 
 def _asked(scores: Scores) -> Scores:
     return [score for score in scores if score["reason"] != _NO_OPTIONS]
-
-
-def _right(score: Score) -> float | None:
-    return None if score["target"] is None else is_right(score)
 
 
 def _warning(scores: Scores) -> str:
@@ -78,14 +73,17 @@ def _warning(scores: Scores) -> str:
     )
 
 
-def _fallback(score: Score) -> float | None:
-    return None if "fallback" not in score else float(score["fallback"])
-
-
 _NO_OPTIONS = "no_options"
 """Why a question is in no score where options are compared by likelihood."""
 _COUNTED = unstopped(_answered)
-_ACCURACY = Metric("accuracy", selection=_COUNTED, role=Role.MAIN, warning=_warning, description=ACCURACY, of=_right)
+_ACCURACY: Metric[Score] = Metric(
+    "accuracy",
+    selection=_COUNTED,
+    role=Role.MAIN,
+    warning=_warning,
+    description=ACCURACY,
+    of=lambda score: None if score["target"] is None else is_right(score),
+)
 _INVALID_RATE = replace(INVALID_RATE, selection=_COUNTED)
 
 
@@ -102,7 +100,7 @@ class KitChoice(SingleChoice):
             _COUNTED,
             role=Role.RATE,
             description="Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
-            of=_fallback,
+            of=lambda score: float(score["fallback"]) if "fallback" in score else None,
         ),
         _INVALID_RATE,
         *SAMPLE_COUNTS,

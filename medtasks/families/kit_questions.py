@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.extract.published.medevalkit_vqa import is_closed_question
-from medtasks.extract.registry import Kind
 from medtasks.families.choice import ACCURACY, CLOSED_ACCURACY
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import (
@@ -33,9 +32,9 @@ from medtasks.families.counts import (
     unstopped,
 )
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medevalkit import judge_answer
+from medtasks.judges.judge_client import judge_for
+from medtasks.judges.medevalkit_judge import judge_answer
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Scores
 
@@ -138,7 +137,7 @@ class KitQuestions(TaskFamily):
 
     name = "closed and open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
-    kind = Kind.KIT_QUESTION
+    kind = AnswerKind.KIT_QUESTION
     asked_for = AskedFor.PHRASE
     extractor = "robust_kit_vqa"
     metrics: Sequence[AnyMetric] = (*_METRICS, *SAMPLE_COUNTS)
@@ -168,7 +167,11 @@ class KitQuestions(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
-        return answer_strategies(samples, lambda target: target.strip().lower(), _kind_of)
+
+        def kind_of(sample: Sample) -> tuple[bool, str]:
+            return is_closed_question(sample.document), str(sample.document.get("language"))
+
+        return answer_strategies(samples, lambda target: target.strip().lower(), kind_of)
 
 
 class JudgedKitQuestions(KitQuestions):
@@ -193,8 +196,14 @@ class JudgedKitQuestions(KitQuestions):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
-        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
-        asked = _needs_judge(answer, protocol)
+        judge = judge_for(sample.dataset)
+        # Nothing to ask about a failure; a closed answer is right or wrong by rule, unless the published code asks.
+        possible = answer.reason is not Reason.ADAPTER_FAILED and not answer.facts["stops"]
+        asked = (
+            possible
+            and (protocol.adds_verdicts or not answer.facts["closed"])
+            and (protocol.published or answer.value is not None)
+        )
         verdict = None
         if asked:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
@@ -204,19 +213,11 @@ class JudgedKitQuestions(KitQuestions):
             **fields,
             **_counted(fields, verdict, asked, protocol),
             "asked": asked,
-            "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge": judge.settings.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,
         }
-
-
-def _needs_judge(answer: Answer, protocol: Protocol) -> bool:
-    if answer.reason is Reason.ADAPTER_FAILED or answer.facts["stops"]:
-        return False
-    if answer.facts["closed"] and not protocol.adds_verdicts:
-        return False
-    return protocol.published or answer.value is not None
 
 
 def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protocol) -> Score:
@@ -229,10 +230,6 @@ def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protoco
     if fields["closed"]:
         return {"right": 0.0 if protocol.voids_closed else fields["right"]}
     return {"correct": False, "right": 0.0}
-
-
-def _kind_of(sample: Sample) -> tuple[bool, str]:
-    return is_closed_question(sample.document), str(sample.document.get("language"))
 
 
 FAMILY, JUDGED_QUESTIONS = KitQuestions(), JudgedKitQuestions()

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import AskedFor, Column, ReadAnswer, Reply, TaskFamily
@@ -27,7 +27,7 @@ class OpenQuestions(TaskFamily):
 
     name = "open questions"
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
-    kind = Kind.OPEN
+    kind = AnswerKind.OPEN
     asked_for = AskedFor.PHRASE
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (

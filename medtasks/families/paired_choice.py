@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
 from medtasks.families.constant_replies import Strategy, option_strategies
@@ -22,12 +21,22 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import FENCED, AskedFor, Asks, Column, Reply, Row, TaskFamily
-from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, clustered, counting
+from medtasks.judges.judge_client import judge_for
+from medtasks.judges.mediconfusion_judge import RULE_NAME, RULE_VERSION, judge_reply
+from medtasks.metrics.metric import (
+    AnyMetric,
+    CorpusMetric,
+    Metric,
+    Role,
+    Score,
+    Scores,
+    Selection,
+    clustered,
+    counting,
+    mean,
+)
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, answers_by_pair, complete_pairs, distinct_answers
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.standard_error import Dyad, connected_components
 
 
@@ -226,7 +235,7 @@ class FreeForm(PairedChoice):
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        judge, text = judge_for(str(sample.dataset), str(access_of(sample.dataset))), reply.text or ""
+        judge, text = judge_for(sample.dataset), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
         return {**self._fields(sample, answer), **how}

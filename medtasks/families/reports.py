@@ -6,11 +6,11 @@ from typing import ClassVar
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS
 from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.texts import text_metrics
+from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score
 
 _MULTIMEDEVAL_KEYS = (
@@ -54,7 +54,7 @@ class Reports(TaskFamily):
 
     name = "reports"
     columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
-    kind = Kind.REPORT
+    kind = AnswerKind.REPORT
     extractor = "report_text"
     scores_suffice = False
     saves_replies = True
@@ -69,7 +69,7 @@ class Reports(TaskFamily):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the text that was compared."""
-        said = extractor_of(score["rule"], Kind.REPORT).extract(reply.text, Sample({})).value or ""
+        said = extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value or ""
         return ReadAnswer(said if score["reason"] == Reason.OK else None, score["reason"], None, value)
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:

@@ -6,54 +6,78 @@ question may be answered on different ranks, so nothing is decided about a quest
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.answer import Answer
-from medtasks.extract.registry import Kind
+from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
-from medtasks.metrics.report_scores import mean
-from medtasks.metrics.rotations import RotatedQuestion, RotatedReply, rotated_questions
-from medtasks.metrics.set_overlap import multi_answer_accuracy
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting, mean
+from medtasks.metrics.set_overlap import token_overlap
+
+
+@dataclass(frozen=True)
+class RotatedQuestion:
+    """One question, of which all rotations were asked or not; a metric without a value for it is not in ``values``."""
+
+    cluster: str
+    complete: bool
+    values: Mapping[str, float]
+
+
+def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
+    """Return the questions of rotated replies, whatever the order of their scores.
+
+    Each question counts once, however many options it has.
+
+    =================  ================================================================================================
+    metric             value of a question
+    =================  ================================================================================================
+    mean_accuracy      mean score over the rotations that were asked
+    published_order    score in the published order
+    worst_case         lowest score over all rotations: right in every one
+    flip_rate          1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
+                       another answer than any option. A question without a valid reply has no value, or a model that
+                       never answers would look like one that never changes its mind
+    invalid_rate       share of invalid replies
+    =================  ================================================================================================
+
+    Example:
+        >>> facts = {"rotation_of": "q", "cluster_id": "patient", "rotations": 2}
+        >>> first = {**facts, "rotation": 0, "right": 1.0, "value": "A"}
+        >>> second = {**facts, "rotation": 1, "right": 0.0, "value": "B"}
+        >>> rotated_questions([first, second])[0].values["worst_case"]
+        0.0
+    """
+    by_question: dict[str, dict[int, Score]] = defaultdict(dict)
+    for score in scores:
+        by_question[str(score["rotation_of"])][score["rotation"]] = score
+    questions = []
+    for _, rotations in sorted(by_question.items()):
+        ordered = [rotations[rotation] for rotation in sorted(rotations)]
+        shares = [float(score["right"]) for score in ordered]
+        choices = [score["value"] for score in ordered]
+        complete = len(ordered) == ordered[0]["rotations"]
+        values = {"mean_accuracy": mean(shares), "invalid_rate": choices.count(None) / len(choices)}
+        if 0 in rotations:
+            values["published_order"] = float(rotations[0]["right"])
+        if complete:
+            values["worst_case"] = min(shares)
+            if any(choice is not None for choice in choices):
+                values["flip_rate"] = float(any(choice != choices[0] for choice in choices))
+        questions.append(RotatedQuestion(ordered[0]["cluster_id"], complete, values))
+    return questions
 
 
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
     """Return the letters that options have in the published order."""
     rotation, options = sample.document["rotation"], len(sample.options)
     return sorted(letter(published_position(index, rotation, options)) for index in indices)
-
-
-def _questions(scores: Scores) -> list[RotatedQuestion]:
-    replies = {
-        RotatedReply(
-            question=str(one["rotation_of"]),
-            cluster=one["cluster_id"],
-            rotation=one["rotation"],
-            rotations=one["rotations"],
-            score=float(one["right"]),
-            choice=tuple(one["value"]) if isinstance(one["value"], list) else one["value"],
-        )
-        for one in scores
-    }
-    return rotated_questions(list(replies))
-
-
-def _incomplete(scores: Scores) -> int:
-    return sum(not question.complete for question in _questions(scores))
-
-
-def _incomplete_warning(scores: Scores) -> str:
-    if not (number := _incomplete(answered(scores))):
-        return ""
-    return (
-        f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
-        f"and are left out of the worst case and of flips."
-    )
 
 
 def _mean_over_questions(name: str, description: str, *, higher_is_better: bool = True) -> Metric[RotatedQuestion]:
@@ -65,7 +89,7 @@ def _mean_over_questions(name: str, description: str, *, higher_is_better: bool 
         warning=stop_warning if name == "mean_accuracy" else None,
         description=description,
         of=lambda question: question.values.get(name),
-        units=_questions,
+        units=rotated_questions,
         clusters=(lambda question: question.cluster,),
     )
 
@@ -86,7 +110,7 @@ class RotatedChoice(TaskFamily):
         _mean_over_questions("invalid_rate", INVALID_RATE.description, higher_is_better=False),
         counting(
             "incomplete_rotations",
-            _incomplete,
+            lambda scores: sum(not question.complete for question in rotated_questions(scores)),
             higher_is_better=False,
             selection=answered,
             description="Questions that lack a rotation; not in the worst case or the flip rate.",
@@ -124,7 +148,11 @@ class RotatedChoice(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has; every letter is right equally often."""
-        return each_option(samples, _mean_published)
+
+        def meant(sample: Sample, index: int) -> Meant:
+            return Meant(lettered(sample, index).said, _published(sample, [index])[0], index)
+
+        return each_option(samples, meant)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return what it is worth to guess each rotation of a question independently of the others."""
@@ -144,18 +172,12 @@ class RotatedChoice(TaskFamily):
 
 
 def _rotation(sample: Sample) -> dict[str, Any]:
-    document = sample.document
-    names = ("rotation_of", "rotation")
-    return {**{name: document[name] for name in names}, "rotations": len(sample.options)}
+    facts = {name: sample.document[name] for name in ("rotation_of", "rotation")}
+    return {**facts, "rotations": len(sample.options)}
 
 
 def _chance(sample: Sample) -> float:
     return len(sample.document.get("answers", "?")) / len(sample.options)
-
-
-def _mean_published(sample: Sample, index: int) -> Meant:
-    meant = lettered(sample, index)
-    return Meant(meant.said, _published(sample, [index])[0], index)
 
 
 class RotatedClasses(RotatedChoice):
@@ -173,7 +195,7 @@ class RotatedMultiSelect(RotatedChoice):
     """Several right options; the score is the share of listed options that are right."""
 
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
-    kind = Kind.LABELS
+    kind = AnswerKind.LABELS
     extractor = "listed_options"
 
     def _fields(self, sample: Sample, answer: Answer) -> Score:
@@ -183,7 +205,7 @@ class RotatedMultiSelect(RotatedChoice):
             **_rotation(sample),
             "target": target,
             "value": None if answer.value is None else listed,
-            "right": multi_answer_accuracy(set(listed), set(target)),
+            "right": token_overlap(set(listed), set(target)).precision,
         }
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:

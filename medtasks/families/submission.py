@@ -1,13 +1,20 @@
 """Tasks whose targets only the benchmark's authors have: no score, but the file that they score.
 
-The file is a spreadsheet with the columns of the questions and ``prediction``, the reply as the model gave it, as
-VLMEvalKit writes it and GMAI-MMBench's authors ask for by mail; ``option`` is what the rule read from it.
+GMAI-MMBench: a spreadsheet with the columns of the questions and ``prediction``, the reply as the model gave it, as
+VLMEvalKit writes it and the authors ask for by mail; ``option`` is what the rule read from it.
+
+MMMU: one JSON object of answers by the questions' ids: the letter of the option, or the text of an answer to an open
+question, which the authors parse themselves. Their evaluator divides by the number of ids in the file, so that a
+question that failed, or whose reply names no option, has an empty answer, which is wrong. Source: ``mmmu/README.md``
+("Evaluation Only") and ``mmmu/main_eval_only.py`` of https://github.com/MMMU-Benchmark/MMMU.
 """
 
 import datetime
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +25,8 @@ from medtasks.data.store import load_documents
 from medtasks.data.variants import COLUMN
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
+from medtasks.extract.published.medevalkit_mmmu import is_open
+from medtasks.extract.reading.reply_text import own_words
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, is_failed
 from medtasks.families.family import Column, Reply, Row, TaskFamily
 from medtasks.home import home, written_whole
@@ -27,22 +36,68 @@ _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", 
 _CELL = 32_767  # characters, more do not fit into one
 
 
-def submission_rows(scores: Scores, write: Callable[[Scores], Path] | None = None) -> float:
-    """Write the file, by default a spreadsheet, and return how many rows it has; NaN when it cannot be written."""
+def write_spreadsheet(scores: Scores, path: Path) -> None:
+    """Write the questions with their predictions, in the order of the questions.
+
+    Raises OSError, or MedTasksError where the questions are not there any more.
+    """
+    from openpyxl import Workbook
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    def cell(text: str | None) -> str:
+        plain = ILLEGAL_CHARACTERS_RE.sub(" ", text or "")[:_CELL]
+        return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
+
+    by_sample = {score["sample"]: score for score in scores}
+    documents = [one for one in load_documents(str(scores[0]["dataset"])) if one["doc_id"] in by_sample]
+    letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("predictions")
+    sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
+    for document in documents:
+        score, options = by_sample[document["doc_id"]], document["options"]
+        texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
+        cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
+        sheet.append([cell(text) for text in cells])
+    with written_whole(path) as partial_file:
+        book.save(partial_file)
+
+
+def write_answers(scores: Scores, path: Path) -> None:
+    """Write the answers by id, in the order of the questions; raises what :func:`write_spreadsheet` does."""
+    by_sample = {score["sample"]: score for score in scores}
+    names = [document["doc_id"] for document in load_documents(str(scores[0]["dataset"]))]
+    answers = {name: by_sample[name]["reply"] or "" for name in names if name in by_sample}
+    with written_whole(path) as partial_file:
+        partial_file.write_text(f"{json.dumps(answers, ensure_ascii=False, indent=2)}\n", encoding="utf-8")
+
+
+def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], ending: str) -> float:
+    """Write a new file below ``$MEDTASKS_HOME/submissions`` and return its number of rows; NaN if that fails.
+
+    Files of a sanity variant lie apart, lest they are sent in for the task's.
+    """
     if not scores:
         return math.nan
+    dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
+    folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
+    path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
     try:
-        path = (write or write_submission)(scores)
+        write(scores, path)
     except (OSError, MedTasksError) as error:
-        logger.error("The submission cannot be written ({}); mend that and use 'medtasks score' on the replies.", error)
+        logger.error("The submission cannot be written ({}); fix that and use 'medtasks score' on the replies.", error)
         return math.nan
     if failed := sum(map(is_failed, scores)):
         logger.warning(
             "{} of {} rows of the submission are blank, because the model failed there.", failed, len(scores)
         )
-    dataset = scores[0]["dataset"]
     logger.info("'{}' has no published key, so there is no score: send {} to the benchmark's authors.", dataset, path)
     return float(len(scores))
+
+
+def _metrics(write: Callable[[Scores, Path], None], ending: str) -> tuple[AnyMetric, ...]:
+    count = partial(submission_rows, write=write, ending=ending)
+    return (counting("submission_rows", count, description="Rows of the file to submit."), INVALID_RATE, *SAMPLE_COUNTS)
 
 
 class Submission(TaskFamily):
@@ -52,11 +107,7 @@ class Submission(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.OPTIONS}
     extractor = "robust_choice"
     scores_suffice = False
-    metrics: Sequence[AnyMetric] = (
-        counting("submission_rows", submission_rows, description="Rows of the file to submit."),
-        INVALID_RATE,
-        *SAMPLE_COUNTS,
-    )
+    metrics: Sequence[AnyMetric] = _metrics(write_spreadsheet, "xlsx")
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
@@ -71,42 +122,18 @@ class Submission(TaskFamily):
         }
 
 
-def write_submission(scores: Scores) -> Path:
-    """Write the spreadsheet below ``$MEDTASKS_HOME/submissions``, rows in the order of the questions; return its path.
+class AnswersToSubmit(Submission):
+    """Questions with lettered options, and open ones."""
 
-    Raises OSError, or MedTasksError where the questions are not there any more.
-    """
-    from openpyxl import Workbook
+    name = "answers to submit by id"
+    columns: ClassVar[Mapping[str, Column]] = {"dataset": Column.TEXT, "options": Column.TEXTS}
+    extractor = "robust_mmmu"
+    metrics: Sequence[AnyMetric] = _metrics(write_answers, "json")
 
-    by_sample = {score["sample"]: score for score in scores}
-    documents = [one for one in load_documents(str(scores[0]["dataset"])) if one["doc_id"] in by_sample]
-    letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("predictions")
-    sheet.append(["index", "question", *letters, *_GROUPS, "prediction", "option"])
-    for document in documents:
-        score, options = by_sample[document["doc_id"]], document["options"]
-        texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
-        cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
-        sheet.append([_cell(text) for text in cells])
-    path = submission_file(scores, "xlsx")
-    with written_whole(path) as partial:
-        book.save(partial)
-    return path
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        score = super()._score(sample, reply, row)
+        text = own_words(reply.text)
+        return {**score, "reply": (text if isinstance(text, str) else "") if is_open(sample) else score["value"]}
 
 
-def submission_file(scores: Scores, ending: str) -> Path:
-    """Return the path of a new file; those of a sanity variant lie apart, lest they are sent in for the task's."""
-    dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
-    folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
-    return folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
-
-
-def _cell(text: str | None) -> str:
-    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-
-    plain = ILLEGAL_CHARACTERS_RE.sub(" ", text or "")[:_CELL]
-    return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
-
-
-SUBMISSION = Submission()
+SUBMISSION, ANSWERS_TO_SUBMIT = Submission(), AnswersToSubmit()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 IMAGE = "image"
 """The name of an image's place."""
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
-_IMAGE_MARK = "<img>"  # of another template language
 _OPTION_FIELDS = ("text", "letter", "lower", "number")
 
 
@@ -41,8 +40,6 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
     try:
         if single:
             raise ValueError(f"'{single[0]}' is in single braces, write {{{{ {single[0]} }}}}")
-        if IMAGE in fields and _IMAGE_MARK in template:
-            raise ValueError(f"the place of an image is {{{{ {IMAGE} }}}} and not {_IMAGE_MARK}")
         return _compiled(template).render(values)
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         hint = near_match(min({*single, *names_in_template(template)} - known, default=""), known).replace(";", ",")

@@ -66,6 +66,11 @@ class JudgeSettings:
                 raise JudgeNotConfigured(f"{sentence}.")
 
     @property
+    def label(self) -> str:
+        """Model and temperature, as scores record them."""
+        return f"{self.model}, temperature {self.temperature:g}"
+
+    @property
     def host(self) -> str:
         """The endpoint's host name or address, lower case, without port and brackets."""
         return endpoints.host(self.base_url)

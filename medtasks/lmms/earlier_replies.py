@@ -16,8 +16,9 @@ from medtasks.extract.failure import failure_cause
 from medtasks.runs.harness_options import read_options, what_is_asked
 from medtasks.runs.logged_samples import is_withheld, replies_folder
 from medtasks.runs.redaction import redacted_arguments
-from medtasks.runs.replies import read_lines
+from medtasks.runs.replies import read_lines, written_twice
 from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.runs.run import NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
 
 if TYPE_CHECKING:
@@ -65,9 +66,17 @@ class KeptReplies:
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:
     """Yield the replies of each row, from the samples file or, where that withholds them, from the saved replies."""
     assert manifest.path is not None
-    withheld = []
-    for line in read_lines(manifest.path.parent / str(record.samples)):
+    samples = manifest.path.parent / str(record.samples)
+    if not samples.is_file():
+        warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
+        return
+    withheld, contradicting = [], 0
+    recorded: dict[int, Any] = {}
+    for line in read_lines(samples):
         given = line.record.get("resps")
+        if recorded.setdefault(line.row, given) != given:
+            contradicting += 1
+            continue
         replies = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in given or ()]
         if any(isinstance(one, str) and is_withheld(one) for one in replies):
             withheld.append(line.row)
@@ -75,6 +84,8 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
             yield line.row, [parse_loglikelihood(one) for one in replies]
         elif len(replies) == 1 and isinstance(replies[0], str):
             yield line.row, replies
+    if contradicting:
+        warn_once(written_twice(contradicting, samples))
     if withheld:
         saved = _saved(manifest, name)
         documents = task.eval_docs_no_media

@@ -12,8 +12,8 @@ from typing import Any
 from lmms_eval.api.filter import Filter
 
 from medtasks.errors import unknown_name
-from medtasks.extract.labels.chexbert_labels import label_replies
-from medtasks.extract.registry import Kind, extractor_of, extractors
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
+from medtasks.extract.labels.labeler import label_replies
 from medtasks.families.family import Row, needs_labeler
 from medtasks.families.templates import written_options
 from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
@@ -28,7 +28,7 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     def __init__(
         self, rule: str | None = None, option: str | None = None, *, fenced: bool = False, reasoned: bool = False
     ) -> None:
-        of_replies = [name for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS]
+        of_replies = [name for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS]
         if rule is not None and rule not in of_replies:
             raise unknown_name("answer rule", rule, of_replies, "medtasks parse --help")
         self._row = Row(rule, option, fenced, reasoned)
@@ -47,7 +47,7 @@ class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """Repair log-likelihoods that the harness turned into text, and attach the name of a likelihood rule."""
 
     def __init__(self, rule: str) -> None:
-        self._rule = extractor_of(rule, Kind.LIKELIHOODS).name
+        self._rule = extractor_of(rule, AnswerKind.LIKELIHOODS).name
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[dict[str, Any]]:
         """Return rule, loss and greedy flag per option."""

@@ -23,17 +23,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.words import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.word_overlaps import TOKENISER, NgramOverlap, from_report_extra, overlaps, word_tokens
 
-_SINGLE = struct.Struct("f")
 _EPSILON = 0.1  # count of smoothing method 1
 _METHOD4_SCALE = 5
 _ORDERS = (1, 2, 4)
 
 
 def _single(value: float) -> float:
-    return float(_SINGLE.unpack(_SINGLE.pack(value))[0])
+    return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 @lru_cache(maxsize=1 << 16)
@@ -79,12 +78,7 @@ class References:
         return cls(tuple(len(text.split()) for text in texts), occurrences)
 
     def scores(self, reply: str) -> list[float]:
-        """Return the BLEU-1 of one reply against each reference, shape (references,).
-
-        Example:
-            >>> References.of(["benign", "malignant"]).scores("malignant mass")
-            [0.0, 0.5]
-        """
+        """Return the BLEU-1 of one reply against each reference, shape (references,)."""
         words = reply.split()
         matches = [0] * len(self.lengths)
         for word, count in Counter(words).items():
@@ -101,7 +95,7 @@ def bleu1(reply: str, reference: str) -> float:
     return References.of([reference]).scores(reply)[0]
 
 
-def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
+def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
     """Return BLEU with equal weights and without smoothing.
 
     Source: ``torchmetrics.text.BLEUScore`` 1.9, which computes in single precision; this is its value in double
@@ -114,13 +108,10 @@ def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
         >>> unsmoothed_bleu(overlaps("no acute effusion".split(), "no acute mass".split(), 2))
         0.5773502691896257
     """
-    if not all(count.matches for count in counts):
-        return 0.0
-    mean = math.fsum(math.log(count.matches / count.hypothesis) for count in counts) / len(counts)
-    return _brevity_penalty(counts[0]) * math.exp(mean)
+    return smoothed_bleu(counts, ()) if all(count.matches for count in counts) else 0.0
 
 
-def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> float:
+def smoothed_bleu(counts: Sequence[NgramOverlap], substitutes: Sequence[float]) -> float:
     """Return BLEU with equal weights, where orders without a match count as if they had some.
 
     ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` matches of the first order without any, of the second
@@ -131,13 +122,10 @@ def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> fl
         return 0.0
     left = iter(substitutes)
     precisions = ((count.matches or next(left)) / max(1, count.hypothesis) for count in counts)
-    weight = 1 / len(counts)
+    weight, words = 1 / len(counts), counts[0]
     logarithms = [weight * math.log(precision) for precision in precisions if precision]
-    return _brevity_penalty(counts[0]) * math.exp(math.fsum(logarithms))
-
-
-def _brevity_penalty(words: Overlap) -> float:
-    return 1.0 if words.hypothesis > words.reference else math.exp(1 - words.reference / words.hypothesis)
+    penalty = 1.0 if words.hypothesis > words.reference else math.exp(1 - words.reference / words.hypothesis)
+    return penalty * math.exp(math.fsum(logarithms))
 
 
 def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
@@ -147,12 +135,10 @@ def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
     between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
     match counts as 0.1 matches.
     """
-    counts = overlaps(_radcliq_words(reference), _radcliq_words(hypothesis), 2)
-    return smoothed_bleu(counts, [_EPSILON] * 2)
-
-
-def _radcliq_words(text: str) -> list[str]:
-    return [word for word in text.lower().replace(".", " .").split(" ") if word]
+    said, wanted = (
+        [word for word in text.lower().replace(".", " .").split(" ") if word] for text in (hypothesis, reference)
+    )
+    return smoothed_bleu(overlaps(wanted, said, 2), [_EPSILON] * 2)
 
 
 def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str]) -> float:
@@ -167,19 +153,19 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
     return smoothed_bleu(counts, [first / 2**halved for halved in range(4)])
 
 
-def _sentence_bleus(reference: str, hypothesis: str) -> tuple[float, ...]:
-    counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
-    return tuple(unsmoothed_bleu(counts[:order]) for order in _ORDERS)
-
-
 def bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric with keys ``bleu_1``, ``bleu_2`` and ``bleu_4``: means of :func:`unsmoothed_bleu` of the pairs.
 
     Source: ``ReportComparison`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval at
     d9ac283.
     """
+
+    def score(reference: str, hypothesis: str) -> list[float]:
+        counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
+        return [unsmoothed_bleu(counts[:order]) for order in _ORDERS]
+
     settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
-    return pair_metric(tuple(f"bleu_{order}" for order in _ORDERS), _sentence_bleus, settings)
+    return pair_metric(tuple(f"bleu_{order}" for order in _ORDERS), score, settings)
 
 
 def radcliq_bleu(_: ModelSettings) -> ReportMetric:
@@ -198,16 +184,16 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
     There is no value per pair, and the total is 0 when no hypothesis has four words. ``settings`` holds sacrebleu's
     signature. Scoring raises a MedTasksError when sacrebleu is not installed.
     """
-    return _corpus_bleu
 
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        # It takes a corpus where most lines end in " ." for tokenised, and warns; force changes nothing else.
+        scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
+        total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
+        signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
+        return ReportScores({}, {"corpus_bleu": total}, signature)
 
-def _corpus_bleu(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-    check_lengths(references, hypotheses)
-    # It takes a corpus where most lines end in " ." for tokenised, and warns; force changes nothing else.
-    scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
-    total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
-    signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
-    return ReportScores({}, {"corpus_bleu": total}, signature)
+    return score
 
 
 def medheval_bleu(_: ModelSettings) -> ReportMetric:

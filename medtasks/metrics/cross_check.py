@@ -1,4 +1,4 @@
-"""Our numbers beside those of the published packages, on anybody's texts, so that nobody has to trust us.
+"""Our numbers next to those of the published packages, on a user's own texts.
 
 Packages run on the CPU, in float32, one pair after the other, with the weights that our metrics use. Two of them need
 what transformers 5 took from its tokenizers put back: ``encode_plus`` and ``build_inputs_with_special_tokens`` for
@@ -22,13 +22,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
+from medtasks.metrics.metric import mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import ReportScores, mean
-from medtasks.metrics.weights import weights_path
+from medtasks.metrics.report_metrics import ReportScores, metric_info
+from medtasks.metrics.weight_files import weights_path
 
 if TYPE_CHECKING:
-    from medtasks.metrics.neural.radgraph.archive import Archive, ModelType
+    from medtasks.metrics.neural.radgraph_archive import Archive, ModelType
 
 TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
 _INSTALL = "pip install 'medtasks[oracles]'"
@@ -39,7 +39,7 @@ Oracle = Callable[[Texts, Texts, ModelSettings], Values]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PackageComparison:
     """One score as we and a package compute it; ours and theirs are of all pairs."""
 
     package: str
@@ -57,7 +57,7 @@ class Comparison:
 
 def cross_check(
     metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
-) -> dict[str, Comparison]:
+) -> dict[str, PackageComparison]:
     """Run the package of one entry of :data:`ORACLES` on the texts that gave ``ours``; return comparisons by key.
 
     Raises WeightsMissing as our metric does, and a MedTasksError where the package is missing or fails.
@@ -79,8 +79,16 @@ def cross_check(
         raise MedTasksError(
             f"the package {package} {version} failed ({place}); bring it anew with: {_INSTALL}"
         ) from error
-    keyed = zip(metric_info(metric).keys, theirs, strict=True)
-    return {key: _compared(package, version, key, ours, values) for key, values in keyed}
+    comparisons = {}
+    for key, values in zip(metric_info(metric).keys, theirs, strict=True):
+        total = ours.totals[key]
+        if isinstance(values, float):
+            comparisons[key] = PackageComparison(package, version, total, values, _distance(total, values), None)
+            continue
+        distances = [_distance(*pair) for pair in zip(ours.samples[key], values, strict=True)]
+        worst = max(range(len(distances)), key=distances.__getitem__)
+        comparisons[key] = PackageComparison(package, version, total, mean(values), distances[worst], worst)
+    return comparisons
 
 
 @contextmanager
@@ -88,15 +96,6 @@ def _silence() -> Iterator[None]:
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
-
-
-def _compared(package: str, version: str, key: str, ours: ReportScores, theirs: Sequence[float] | float) -> Comparison:
-    total = ours.totals[key]
-    if isinstance(theirs, float):
-        return Comparison(package, version, total, theirs, _distance(total, theirs), None)
-    distances = [_distance(*pair) for pair in zip(ours.samples[key], theirs, strict=True)]
-    worst = max(range(len(distances)), key=distances.__getitem__)
-    return Comparison(package, version, total, mean(theirs), distances[worst], worst)
 
 
 def _distance(one: float, other: float) -> float:
@@ -132,12 +131,12 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
 
 
 class _Tokenizer:
-    """What bert-score asks of a tokenizer; RoBERTa's puts a space in front, as before transformers 5."""
+    """A tokenizer as bert-score needs it; RoBERTa's puts a space in front, as before transformers 5."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoConfig, AutoTokenizer
 
-        from medtasks.metrics.neural.encoder_files import longest_text
+        from medtasks.metrics.neural.text_encoders import longest_text
 
         self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
@@ -190,31 +189,20 @@ def package_baseline(table: str, layer: int) -> list[float]:
     return [float(row[name]) for name in ("P", "R", "F")]
 
 
-def _raw_bertscore(
-    encoder: str, layer: int, idf: str = "none"
-) -> Callable[[Texts, Texts, ModelSettings], list[Sequence[float]]]:
-    """Precision, recall and F1."""
-
-    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> list[Sequence[float]]:
-        from medtasks.metrics.neural.encoder_files import quiet
-
-        folder = weights_path(encoder, settings.weights_for(encoder))
-        with quiet():
-            return package_bertscore(folder, layer, references, hypotheses, idf=idf)
-
-    return scores
-
-
-def _bertscore(idf: str) -> Oracle:
-    """F1 of the encoder that RadCliQ takes, raw and rescaled."""
-    encoder, layer = "distilroberta-base", 5
-    raw_scores = _raw_bertscore(encoder, layer, idf)
+def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool = False) -> Oracle:
+    """Raw precision, recall and F1; or F1 alone, raw and rescaled."""
 
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        *_, raw = raw_scores(references, hypotheses, settings)
+        from medtasks.metrics.neural.text_encoders import quiet
+
+        with quiet():
+            folder = weights_path(encoder, settings.weights_for(encoder))
+            raw = package_bertscore(folder, layer, references, hypotheses, idf=idf)
+        if not rescaled_f1:
+            return raw
         table = resources.files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
         *_, baseline = package_baseline(table.read_text(), layer)
-        return [raw, [(value - baseline) / (1 - baseline) for value in raw]]
+        return [raw[-1], [(value - baseline) / (1 - baseline) for value in raw[-1]]]
 
     return scores
 
@@ -231,7 +219,15 @@ def package_radgraph(archive: "Archive") -> Iterator[Any]:
     }
     missing = {name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)}
     with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
-        _unpack(archive, Path(folder) / archive.model_type)
+        # The package downloads encoders by name, so that the name has to be the folder.
+        unpacked = Path(folder) / archive.model_type
+        (unpacked / "vocabulary").mkdir(parents=True)
+        for name, file in archive.members():
+            (unpacked / name).write_bytes(file.read())
+        config = json.loads((unpacked / "config.json").read_text())
+        for part in (config["dataset_reader"]["token_indexers"], config["model"]["embedder"]["token_embedders"]):
+            part["bert"]["model_name"] = str(archive.encoder)
+        (unpacked / "config.json").write_text(json.dumps(config))
         for name, method in missing.items():
             setattr(PreTrainedTokenizerBase, name, method)
         try:
@@ -241,17 +237,6 @@ def package_radgraph(archive: "Archive") -> Iterator[Any]:
         finally:
             for name in missing:
                 delattr(PreTrainedTokenizerBase, name)
-
-
-def _unpack(archive: "Archive", folder: Path) -> None:
-    """Write an archive's files with the encoder's folder for its name, because the package downloads by name."""
-    (folder / "vocabulary").mkdir(parents=True)
-    for name, file in archive.members():
-        (folder / name).write_bytes(file.read())
-    config = json.loads((folder / "config.json").read_text())
-    for part in (config["dataset_reader"]["token_indexers"], config["model"]["embedder"]["token_embedders"]):
-        part["bert"]["model_name"] = str(archive.encoder)
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Sequence[Sequence[float]]:
@@ -270,7 +255,7 @@ def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Seq
 
 def _radgraph(model_type: "ModelType") -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        from medtasks.metrics.neural.radgraph.archive import open_archive
+        from medtasks.metrics.neural.radgraph_archive import open_archive
 
         with package_radgraph(open_archive(model_type, settings)) as model:
             return package_radgraph_f1(model, references, hypotheses)
@@ -284,9 +269,9 @@ ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
         "corpus_bleu": ("sacrebleu", _corpus_bleu),
         "rouge": ("rouge-score", _rouge(stemmed=False)),
         "rouge_stemmed": ("rouge-score", _rouge(stemmed=True)),
-        "bertscore": ("bert-score", _bertscore("none")),
-        "bertscore_multimedeval": ("bert-score", _bertscore("hypotheses")),
-        "medheval_bertscore": ("bert-score", _raw_bertscore("roberta-large", 17)),
+        "bertscore": ("bert-score", _bertscore("distilroberta-base", 5, rescaled_f1=True)),
+        "bertscore_multimedeval": ("bert-score", _bertscore("distilroberta-base", 5, "hypotheses", rescaled_f1=True)),
+        "medheval_bertscore": ("bert-score", _bertscore("roberta-large", 17)),
         "radgraph": ("radgraph", _radgraph("radgraph")),
         "radgraph_xl": ("radgraph", _radgraph("radgraph-xl")),
     }

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from medtasks.metrics.bleu import smoothed_bleu
 from medtasks.metrics.set_overlap import overlap_f1, token_overlap
-from medtasks.metrics.words import overlaps
+from medtasks.metrics.word_overlaps import overlaps
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
 """Names of the measures, each between 0 and 1."""
@@ -28,14 +28,14 @@ _NOTHING = dict.fromkeys(MEASURES, 0.0)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TextComparison:
     """What a text has of another one."""
 
     measures: Mapping[str, float]  # by the names of ``MEASURES``; all 0 where one of the texts has no words
     stops: str | None  # why the published code raises, without a word of the texts
 
 
-def compared(reply: str, gold: str) -> Comparison:
+def compared(reply: str, gold: str) -> TextComparison:
     """Compare an answer with its gold, without case.
 
     - ``bleu_1`` to ``bleu_4``: words between single blanks, also empty ones, and before full stops; not smoothed, an
@@ -55,21 +55,16 @@ def compared(reply: str, gold: str) -> Comparison:
     said, wanted = set(reply.split()), set(gold.split())
     for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (said, wanted))):
         if not all(texts):
-            return Comparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
+            return TextComparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
     rouge, stops = _rouge(reply, gold)
     shared = token_overlap(said, wanted)
-    values = (*_bleu(reply, gold), *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
-    return Comparison(dict(zip(MEASURES, values, strict=True)), stops)
-
-
-def _bleu(reply: str, gold: str) -> list[float]:
-    counts = overlaps(_words(gold), _words(reply), 4)
+    # Empty words between blanks count, too.
+    words, gold_words = (text.replace(".", " .").split(" ") for text in (reply, gold))
+    counts = overlaps(gold_words, words, 4)
     least = [sys.float_info.min * max(1, one.hypothesis) for one in counts if not one.matches]
-    return [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
-
-
-def _words(text: str) -> list[str]:
-    return text.replace(".", " .").split(" ")
+    bleu = [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
+    values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
+    return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
 def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | None]:
@@ -123,17 +118,13 @@ def _common_subsequence(target: Sequence[str], said: Sequence[str]) -> tuple[set
                 turn[place] = _UP if up else _LEFT
         above = row
         turns.append(turn)
-    return _walked_back(target, turns)
-
-
-def _walked_back(target: Sequence[str], turns: Sequence[bytearray]) -> tuple[set[str], int]:
-    found: set[str] = set()
-    steps, row, column = 0, len(turns), len(turns[0])
-    while row and column:
-        turn = turns[row - 1][column - 1]
-        if turn == _BOTH:
-            found.add(target[row - 1])
-        row -= turn != _LEFT
-        column -= turn != _UP
+    words: set[str] = set()
+    steps, line, column = 0, len(turns), len(said)
+    while line and column:
+        step = turns[line - 1][column - 1]
+        if step == _BOTH:
+            words.add(target[line - 1])
+        line -= step != _LEFT
+        column -= step != _UP
         steps += 1
-    return found, steps
+    return words, steps

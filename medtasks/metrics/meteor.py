@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.wordnet import load_wordnet, version_of
-from medtasks.metrics.words import TOKENISER, from_report_extra, porter_stemmer, word_tokens
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
+from medtasks.metrics.word_overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
+from medtasks.metrics.wordnet import load_wordnet
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
@@ -63,7 +63,7 @@ def _metric(key: str, load: Callable[[], Any]) -> ReportMetric:
             "words": TOKENISER,
             "formula": ", ".join(("NLTK", *(f"{name} {value:g}" for name, value in _FORMULA.items()))),
             "stemmer": "Porter",
-            "synonyms": f"WordNet {version_of(wordnet)}" if wordnet else "none",
+            "synonyms": f"WordNet {wordnet.get_version() or 'of unknown version'}" if wordnet else "none",
         }
         return pair_metric((key,), score, settings)(references=references, hypotheses=hypotheses)
 

@@ -13,7 +13,6 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
-from medtasks.metrics.report_scores import mean
 from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
 
 Score = dict[str, Any]
@@ -152,13 +151,13 @@ def _known(cluster: Hashable, place: int) -> Hashable:
     return ("sample", place) if cluster is None else cluster
 
 
-def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
-    """Return the weighted mean, the same in any order; NaN where all weights are 0.
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, the same in whatever order; NaN for no values."""
+    return math.fsum(values) / len(values) if values else math.nan
 
-    Example:
-        >>> weighted_mean([1.0, 0.0], [3.0, 1.0])
-        0.75
-    """
+
+def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
+    """Return the weighted mean, the same in any order; NaN where all weights are 0."""
     total = math.fsum(by)
     return math.fsum(value * weight for value, weight in zip(values, by, strict=True)) / total if total else math.nan
 

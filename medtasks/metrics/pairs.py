@@ -7,7 +7,7 @@ of the paper (arXiv 2409.15477).
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 TOTAL = "total"
 
@@ -56,8 +56,8 @@ class ScoredPair:
         return self.valid and self.first.value == self.second.value
 
 
-@dataclass
-class Counts:
+@dataclass(frozen=True)
+class PairCounts:
     """Raw counts of one category, or of all (the reference's score table, in its own words in brackets).
 
     A pair counts in a category once for each of its images that carries the category: the published per-category set
@@ -74,19 +74,20 @@ class Counts:
     resolved_pairs: int = 0  # valid pairs that are not confused [valid_pairs]
     incomplete_pairs: int = 0  # of which only one image was asked, or answered; in no pair count
 
-    def add_answer(self, answer: PairedAnswer) -> None:
-        """Count one answer."""
-        self.images += 1
-        self.individual_score += answer.correct
-        self.invalid += answer.value is None
-
-    def add_pair(self, pair: ScoredPair) -> None:
-        """Count one complete pair."""
-        self.pairs += 1
-        self.set_score += pair.solved
-        self.confused += pair.confused
-        self.valid_pairs += pair.valid
-        self.resolved_pairs += pair.valid and not pair.confused
+    @classmethod
+    def of(cls, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair], incomplete: int = 0) -> "PairCounts":
+        """Count answers and complete pairs."""
+        return cls(
+            images=len(answers),
+            pairs=len(pairs),
+            set_score=sum(pair.solved for pair in pairs),
+            individual_score=sum(answer.correct for answer in answers),
+            confused=sum(pair.confused for pair in pairs),
+            invalid=sum(answer.value is None for answer in answers),
+            valid_pairs=sum(pair.valid for pair in pairs),
+            resolved_pairs=sum(pair.valid and not pair.confused for pair in pairs),
+            incomplete_pairs=incomplete,
+        )
 
     @property
     def set_accuracy(self) -> float:
@@ -112,10 +113,6 @@ class Counts:
     def precision(self) -> float:
         """Solved pairs among the valid ones that are not confused (the reference's "Precision")."""
         return _ratio(self.set_score, self.resolved_pairs)
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the raw counts by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def _ratio(part: int, whole: int) -> float:
@@ -148,7 +145,7 @@ def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
     return [ScoredPair(both[1], both[2]) for _, both in sorted(by_pair.items()) if both.keys() == {1, 2}]
 
 
-def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
+def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     """Count answers and pairs per category, in order of first appearance by pair id, with ``"total"`` last.
 
     The result does not depend on the order of the answers.
@@ -161,14 +158,13 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
     """
     answers = distinct_answers(answers)
     pairs = complete_pairs(answers)
-    table: dict[str, Counts] = defaultdict(Counts)
-    total = Counts(incomplete_pairs=len({answer.pair_id for answer in answers}) - len(pairs))
+    answers_in: dict[str, list[PairedAnswer]] = defaultdict(list)
+    pairs_in: dict[str, list[ScoredPair]] = defaultdict(list)
     for answer in answers:
-        total.add_answer(answer)
         for category in answer.categories:
-            table[category].add_answer(answer)
+            answers_in[category].append(answer)
     for pair in pairs:
-        total.add_pair(pair)
         for category in (*pair.first.categories, *pair.second.categories):
-            table[category].add_pair(pair)
-    return {**table, TOTAL: total}
+            pairs_in[category].append(pair)
+    table = {category: PairCounts.of(held, pairs_in[category]) for category, held in answers_in.items()}
+    return {**table, TOTAL: PairCounts.of(answers, pairs, len({answer.pair_id for answer in answers}) - len(pairs))}

@@ -1,14 +1,65 @@
-"""The metrics of report texts by name."""
+"""The metrics of report texts by name, and the form of their results."""
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from medtasks.errors import unknown_name
-from medtasks.metrics.metric import Scale
+from medtasks.metrics.metric import Scale, mean
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import ReportMetric
+
+
+@dataclass(frozen=True)
+class ReportScores:
+    """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs.
+
+    Every key of ``samples`` is one of ``totals``, as its mean unless the metric says otherwise; some keys have no value
+    per pair.
+    """
+
+    samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
+    totals: Mapping[str, float]
+    settings: Mapping[str, str] = field(default_factory=dict)  # what the numbers depend on: model, dtype, stemmer, ...
+
+
+class ReportMetric(Protocol):
+    """Scores hypotheses against references."""
+
+    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        """Score what a model wrote against what radiologists wrote, each of shape (pairs,).
+
+        Raises a ValueError where the two differ in length, WeightsMissing for a model that is not on this machine.
+        """
+        ...
+
+
+def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]) -> ReportScores:
+    """Return scores whose totals are the means of their values of pairs."""
+    return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
+
+
+def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
+    """Raise a ValueError for texts that do not come in pairs."""
+    if len(references) != len(hypotheses):
+        raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
+
+
+def pair_metric(
+    keys: Sequence[str], score: Callable[[str, str], Sequence[float]], settings: Mapping[str, str]
+) -> ReportMetric:
+    """Return a metric whose totals are means of its values of pairs.
+
+    ``score`` returns those of one pair (reference, hypothesis), in the order of their names, ``keys``.
+    """
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        rows = [score(*pair) for pair in zip(references, hypotheses, strict=True)]
+        return mean_scores({key: [row[place] for row in rows] for place, key in enumerate(keys)}, settings)
+
+    return score_pairs
 
 
 @dataclass(frozen=True)
@@ -19,7 +70,7 @@ class MetricInfo:
     description: str
     keys: tuple[str, ...]  # of its scores
     module: str  # below medtasks.metrics, with a callable of this name, which takes ModelSettings
-    weights: tuple[str, ...] = ()  # entries of medtasks.metrics.weights.WEIGHTS that it needs
+    weights: tuple[str, ...] = ()  # entries of medtasks.metrics.weight_files.WEIGHTS that it needs
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
@@ -31,19 +82,20 @@ class MetricInfo:
 
 
 # Where a metric is built, and what weights it needs.
-_BERTSCORE = ("neural.bertscore.metric", ("distilroberta-base",))
-_CHEXBERT = ("neural.chexbert.reader", ("chexbert", "bert-base-uncased"))
-_RADGRAPH = ("neural.radgraph.model", ("radgraph", "pubmedbert"))
+_BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
+_CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
+_RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
+
+
+_LABEL_SCORES = (
+    *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
+    "5_accuracy",
+)
 
 
 def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
     return tuple(f"{prefix}_{ending}" for ending in endings)
-
-
-def _chexbert_keys(prefix: str) -> tuple[str, ...]:
-    averages = ("micro", "macro", "weighted", "samples")
-    return _keys(prefix, *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in averages), "5_accuracy")
 
 
 _ENTRIES = (
@@ -85,11 +137,13 @@ _ENTRIES = (
         scale=Scale.RAW,
     ),
     MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT, scale=Scale.RAW),
-    MetricInfo("f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _chexbert_keys("chexbert"), *_CHEXBERT),
+    MetricInfo(
+        "f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _keys("chexbert", *_LABEL_SCORES), *_CHEXBERT
+    ),
     MetricInfo(
         "f1_chexbert_certain",
         "F1 of CheXbert's labels, uncertain as negative",
-        _chexbert_keys("chexbert_certain"),
+        _keys("chexbert_certain", *_LABEL_SCORES),
         *_CHEXBERT,
     ),
     MetricInfo("radgraph", "RadGraph F1", _keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),

@@ -12,8 +12,6 @@ Formats, told by the name's ending; all are UTF-8:
 import csv
 import io
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,8 @@ from medtasks.errors import RepliesError
 
 _TEXT_NAMES = ("text", "reply", "report")
 _ID_NAMES = ("id", "doc_id", "study_id")
+_ENDINGS = (".jsonl", ".json", ".csv", ".txt")
+_FORM = '{"id": "7", "text": "..."}'
 
 
 @dataclass(frozen=True)
@@ -68,19 +68,18 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     ``column`` is the column or field that holds the text; None: one of ``text``, ``reply``, ``report``. Raises a
     RepliesError if the file cannot be read, is empty or of another form, or holds an id twice; no text is shown.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise RepliesError(f"{path} must end in one of {', '.join(_READERS)}, by which its format is told")
+    if path.suffix.lower() not in _ENDINGS:
+        raise RepliesError(f"{path} must end in one of {', '.join(_ENDINGS)}, by which its format is told")
     try:
         content = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise RepliesError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise RepliesError(f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from error
-    items = reader(path, content)
+    items = _items(path, content)
     if not items:
         raise RepliesError(f"{path} holds no texts")
-    rows = [_row(item, f"{path} {place}", column) for place, item in items]
+    rows = [_id_and_text(item, f"{path} {place}", column) for place, item in items]
     ids = [name for name, _ in rows if name is not None]
     if ids and len(ids) < len(rows):
         raise RepliesError(f"{path} has ids for {len(ids)} of its {len(rows)} texts; give all of them one, or none")
@@ -92,53 +91,29 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     return ReportTexts(path, tuple(text for _, text in rows), tuple(ids) or None)
 
 
-_Items = list[tuple[str, Any]]  # place in the file, what is there
-
-
-def _text_lines(path: Path, content: str) -> _Items:
-    return [(f"line {number}", line) for number, line in enumerate(_lines(content), start=1)]
-
-
-def _json_lines(path: Path, content: str) -> _Items:
-    numbered = [(f"line {number}", line) for number, line in enumerate(_lines(content), start=1) if line.strip()]
-    return [(place, _json(line, f"{path} {place}")) for place, line in numbered]
-
-
-def _json_list(path: Path, content: str) -> _Items:
-    items = _json(content, str(path))
-    if not isinstance(items, list):
-        raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
-    return [(f"entry {number}", item) for number, item in enumerate(items, start=1)]
-
-
-def _csv_rows(path: Path, content: str) -> _Items:
-    usual = csv.field_size_limit(sys.maxsize)  # of the whole process
-    try:
-        table = list(csv.reader(io.StringIO(content, newline=""), strict=True))
-    except csv.Error as error:
-        raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
-    finally:
-        csv.field_size_limit(usual)
-    header, *rows = table or [[]]
-    for number, row in enumerate(rows, start=2):
-        if row and len(row) != len(header):
-            raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
-    return [(f"row {number}", dict(zip(header, row, strict=True))) for number, row in enumerate(rows, start=2) if row]
-
-
-_READERS: Mapping[str, Callable[[Path, str], _Items]] = {
-    ".jsonl": _json_lines,
-    ".json": _json_list,
-    ".csv": _csv_rows,
-    ".txt": _text_lines,
-}
-_FORM = '{"id": "7", "text": "..."}'
-
-
-def _lines(content: str) -> list[str]:
-    """Split at line ends only; str.splitlines also splits at characters that texts hold."""
-    lines = content.replace("\r\n", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+def _items(path: Path, content: str) -> list[tuple[str, Any]]:
+    """Return the entries of a file, each with its place in it."""
+    ending = path.suffix.lower()
+    if ending == ".json":
+        entries = _json(content, str(path))
+        if not isinstance(entries, list):
+            raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
+        return [(f"entry {number}", entry) for number, entry in enumerate(entries, start=1)]
+    if ending == ".csv":
+        try:
+            header, *rows = list(csv.reader(io.StringIO(content, newline=""), strict=True)) or [[]]
+        except csv.Error as error:
+            raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+        for number, row in enumerate(rows, start=2):
+            if row and len(row) != len(header):
+                raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
+        return [(f"row {number}", dict(zip(header, row, strict=True))) for number, row in enumerate(rows, 2) if row]
+    # Only at line ends; str.splitlines also splits at characters that texts hold.
+    lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
+    numbered = [(f"line {number}", line) for number, line in enumerate(lines, start=1)]
+    if ending == ".txt":
+        return numbered
+    return [(place, _json(line, f"{path} {place}")) for place, line in numbered if line.strip()]
 
 
 def _json(text: str, place: str) -> Any:
@@ -149,26 +124,22 @@ def _json(text: str, place: str) -> Any:
         raise RepliesError(f"{place} is not JSON: {reason}") from error
 
 
-def _row(item: Any, place: str, column: str | None) -> tuple[str | None, str]:
+def _id_and_text(item: Any, place: str, column: str | None) -> tuple[str | None, str]:
     if isinstance(item, str):
         return None, item
     if not isinstance(item, dict):
         raise RepliesError(f"{place} is neither a text nor an object like {_FORM}")
-    text = item[_text_name(list(item), place, column)]
+    names = (column,) if column else _TEXT_NAMES
+    held = [name for name in names if name in item]
+    if len(held) > 1:
+        raise RepliesError(f"{place} has {' and '.join(held)}; say with --column which of them holds the text")
+    if not held:
+        missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
+        raise RepliesError(f"{place} has {missing}; name what holds the text with --column")
+    text = item[held[0]]
     if not isinstance(text, str):
         raise RepliesError(f'{place}: the text is no text; an empty report is ""')
     name = next((item[name] for name in _ID_NAMES if name in item), None)
     if not (name is None or isinstance(name, str | int)):
         raise RepliesError(f"{place}: the id is neither a text nor a whole number")
     return None if name is None else str(name), text
-
-
-def _text_name(names: Sequence[str], place: str, column: str | None) -> str:
-    wanted = [name for name in ((column,) if column else _TEXT_NAMES) if name in names]
-    if len(wanted) == 1:
-        return wanted[0]
-    if wanted:
-        raise RepliesError(f"{place} has {' and '.join(wanted)}; say with --column which of them holds the text")
-    if column:
-        raise RepliesError(f"{place} has no '{column}'; name what holds the text with --column")
-    raise RepliesError(f"{place} has none of {', '.join(_TEXT_NAMES)}; name what holds the text with --column")

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import ReportMetric, pair_metric
-from medtasks.metrics.words import porter_stemmer
+from medtasks.metrics.report_metrics import ReportMetric, pair_metric
+from medtasks.metrics.word_overlaps import porter_stemmer
 
 ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of the package, by the ending of our keys
 

@@ -3,8 +3,9 @@
 Sources: MultiMedEval (Royer et al.), ``VQA.evaluate`` in ``multimedeval/task_families.py`` of
 https://github.com/corentin-ryr/MultiMedEval at d9ac283. A question is *closed* when its cleaned target is "yes" or
 "no", whatever the dataset says of it; all others are *open*, also "left or right?". Chen et al., "GMAI-MMBench", 2024,
-equations 2 and 3, for several right options. How cases are put together is not stated there; here it is their mean.
-Who lists every option has a recall of 1, so that neither number stands alone.
+equations 2 and 3, for several right options: precision is ``ACC_mcls`` and recall ``Recall_mcls``. How cases are put
+together is not stated there; here it is their mean. To list every option has a recall of 1, so that neither number
+says enough alone.
 """
 
 from collections.abc import Set
@@ -39,12 +40,7 @@ def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
 
 
 def overlap_f1(first: Set[object], second: Set[object]) -> float:
-    """Return the F1 of two sets: 2 |A and B| / (|A| + |B|); 0 if both are empty.
-
-    Example:
-        >>> overlap_f1({"effusion", "left"}, {"effusion"})
-        0.6666666666666666
-    """
+    """Return the F1 of two sets: 2 |A and B| / (|A| + |B|); 0 if both are empty."""
     size = len(first) + len(second)
     return 2 * len(first & second) / size if size else 0.0
 
@@ -66,23 +62,3 @@ def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
 def open_correct(recall: float) -> bool:
     """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens."""
     return recall >= _OPEN_RECALL
-
-
-def multi_answer_accuracy(listed: Set[str], right: Set[str]) -> float:
-    """Return the share of listed options that are right, GMAI-MMBench's ``ACC_mcls``; 0 for none, undefined there.
-
-    Example:
-        >>> multi_answer_accuracy({"A", "B", "C"}, {"A", "D"})
-        0.3333333333333333
-    """
-    return token_overlap(listed, right).precision
-
-
-def multi_answer_recall(listed: Set[str], right: Set[str]) -> float:
-    """Return the share of the right options, at least one, that are listed: GMAI-MMBench's ``Recall_mcls``.
-
-    Example:
-        >>> multi_answer_recall({"A", "B", "C"}, {"A", "D"})
-        0.5
-    """
-    return token_overlap(listed, right).recall

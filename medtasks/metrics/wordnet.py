@@ -1,7 +1,7 @@
-"""WordNet, which METEOR takes its synonyms from: its database, where that lies, and how it gets there.
+"""WordNet's database, from which METEOR takes its synonyms.
 
-It lies in ``$MEDTASKS_HOME/nltk_data/corpora/wordnet``, which ``medtasks weights fetch wordnet`` fills and which NLTK
-will read, too; a WordNet in NLTK's own data folders serves as well. Nothing here downloads but :func:`prepare_wordnet`.
+It is in ``$MEDTASKS_HOME/nltk_data/corpora/wordnet``, which ``medtasks weights fetch wordnet`` fills and which NLTK
+reads, too; a WordNet in NLTK's own data folders serves as well. Nothing here downloads but :func:`prepare_wordnet`.
 
 NLTK's reader is handed the database in memory: by path it reads only from its own data folders, asks for files that
 METEOR does not need and for a second WordNet to compare with, and does not notice a damaged database.
@@ -23,8 +23,8 @@ from typing import Any
 
 from medtasks.errors import WeightsMissing
 from medtasks.home import home
-from medtasks.metrics.weights import packed_files
-from medtasks.metrics.words import from_report_extra
+from medtasks.metrics.weight_files import packed_files
+from medtasks.metrics.word_overlaps import from_report_extra
 
 _FETCH = "medtasks weights fetch wordnet"
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
@@ -41,11 +41,11 @@ _NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).enco
 def read_wordnet(source: Path) -> Any:
     """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, which remembers the words it was asked for.
 
-    Raises what :func:`database_files` does, also if the database is damaged.
+    Raises what :func:`database_files` does.
     """
     nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
     data = from_report_extra("nltk.data", "METEOR")
-    files = {"lexnames": _NO_NAMES, **_sound_files(source)}
+    files = {"lexnames": _NO_NAMES, **database_files(source)}
 
     class Reader(nltk.WordNetCorpusReader):  # type: ignore[misc,name-defined]  # nltk has no types
         def open(self, file: str) -> io.TextIOWrapper:
@@ -59,73 +59,56 @@ def read_wordnet(source: Path) -> Any:
             warnings.simplefilter("ignore")  # that there are no other languages
             reader = Reader(data.ZipFilePathPointer(None), None)  # of no file: all come from open
     except (ValueError, LookupError, StopIteration, nltk.WordNetError) as error:
-        raise _damaged(source, error) from error
+        raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     reader.synsets = lru_cache(maxsize=None)(reader.synsets)
     return reader
 
 
-def version_of(wordnet: Any) -> str:
-    """Return the version that a database states, ``"3.0"`` for the one of NLTK's METEOR."""
-    return wordnet.get_version() or "of unknown version"
+def database_files(source: Path) -> dict[str, bytes]:
+    """Read the files of WordNet's database from a folder, zip or tar file with the database somewhere in it.
 
+    That is NLTK's ``wordnet.zip``, a folder of NLTK data, Princeton's ``WNdb-3.0.tar.gz`` or what it unpacks to, or
+    ``/usr/share/wordnet`` of Debian. Line ends become those of Princeton's files: the index gives places in the data by
+    their byte, which other line ends would move.
 
-def _sound_files(source: Path) -> dict[str, bytes]:
-    """Read the database, or raise WeightsMissing, also where index and data do not fit each other."""
-    files = database_files(source)
+    Contents are by name: ``data.noun``, ``index.noun``, ``noun.exc`` and so on, and the other files of NLTK's package
+    that are there. Raises WeightsMissing where they are not there, not complete, there more than once, or damaged.
+    """
+    try:
+        members = {name: file.read() for name, file in packed_files(source, _FILE)}
+        zipped = [] if members or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
+        if zipped:
+            members = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
+    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+    folders = sorted(name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}"))
+    if not folders:
+        raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
+    if len(folders) > 1 and folders[0]:
+        raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
+    files = {
+        name: members[folders[0] + name].replace(b"\r", b"") for name in _NEEDED + _KEPT if folders[0] + name in members
+    }
+    if missing := [name for name in _NEEDED if name not in files]:
+        raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:
         for part in PARTS_OF_SPEECH:
             _check(files[f"index.{part}"], files[f"data.{part}"])
     except (ValueError, IndexError) as error:
-        raise _damaged(source, error) from error
+        raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     return files
 
 
-def _damaged(source: Path, error: Exception) -> WeightsMissing:
-    return WeightsMissing(f"WordNet in {source} is damaged: {error}")
-
-
 def _check(index: bytes, data: bytes) -> None:
+    """Raise ValueError or IndexError where index and data do not fit each other."""
     listed: set[bytes] = set()
-    for line in index.splitlines():
-        if line.startswith(b" "):  # the licence
-            continue
-        fields = line.split()
+    for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # without the licence
         places = fields[-int(fields[2]) :]
         if not all(data.startswith(place + b" ", int(place)) for place in places):
             raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
         listed.update(places)
     if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
         raise ValueError("its index or its data is cut short")
-
-
-def database_files(source: Path) -> dict[str, bytes]:
-    """Read the files of WordNet's database.
-
-    They are found in a folder, zip or tar file with the database somewhere in it: NLTK's ``wordnet.zip``, a folder of
-    NLTK data, Princeton's ``WNdb-3.0.tar.gz`` or what it unpacks to, ``/usr/share/wordnet`` of Debian. Line ends become
-    those of Princeton's files: the index gives places in the data by their byte, which other line ends would move.
-
-    Contents are by name: ``data.noun``, ``index.noun``, ``noun.exc`` and so on, and the other files of NLTK's package
-    that are there. Raises WeightsMissing where they are not there, not complete, or there more than once.
-    """
-    try:
-        found = {name: file.read() for name, file in packed_files(source, _FILE)}
-        zipped = [] if found or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
-        if zipped:
-            found = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
-        raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
-    folders = sorted(name.removesuffix(_MARK) for name in found if name == _MARK or name.endswith(f"/{_MARK}"))
-    if not folders:
-        raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
-    if len(folders) > 1 and folders[0]:
-        raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
-    folder = folders[0]
-    missing = [name for name in _NEEDED if folder + name not in found]
-    if missing:
-        raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
-    inside = {name: found.get(folder + name) for name in (*_NEEDED, *_KEPT)}
-    return {name: content.replace(b"\r", b"") for name, content in inside.items() if content is not None}
 
 
 def wordnet_folder() -> Path:
@@ -160,7 +143,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     """Put WordNet into :func:`wordnet_folder`, in the place of what is there, and return that folder.
 
     It comes from a folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0). NLTK accepts
-    the folder, because nobody but its owner may write to it. Raises a MedTasksError where NLTK is to download it and is
+    the folder, because no one but its owner may write to it. Raises a MedTasksError where NLTK is to download it and is
     not installed, WeightsMissing for a source without usable database, a failed download or a folder that cannot be
     written.
     """
@@ -168,9 +151,10 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
-            database = source or _downloaded(Path(scratch))
-            files = _sound_files(database)
+            if source is None:
+                _download(scratch)
             fresh = Path(scratch) / "fresh"
+            files = database_files(source or Path(scratch))
             fresh.mkdir()
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
@@ -189,11 +173,11 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     return folder
 
 
-def _downloaded(folder: Path) -> Path:
+def _download(folder: str) -> None:
     nltk = _nltk()
     searched = list(nltk.data.path)
     try:
-        nltk.download("wordnet", str(folder), quiet=True, raise_on_error=True, print_error_to=io.StringIO())
+        nltk.download("wordnet", folder, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
     except (OSError, ValueError) as error:
         raise WeightsMissing(
             f"WordNet could not be downloaded ({error}); on a machine without network run '{_FETCH} --source FILE' "
@@ -201,7 +185,6 @@ def _downloaded(folder: Path) -> Path:
         ) from error
     finally:
         nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to
-    return folder
 
 
 def _nltk() -> Any:

@@ -16,7 +16,7 @@ from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.variants import BLANK, BLIND, COLUMN
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.families.templates import filled
@@ -52,7 +52,9 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     """
     settings = lmms_eval_specific_kwargs or {}
     decoding = image_decoding(doc, settings)
-    shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
+    shots = [
+        prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in settings.get("demonstrations") or ()
+    ]
     files = Sample(doc).images
     own = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
     opened = [_open(path, doc, decoding) for path in (*shots, *own)]

@@ -11,17 +11,12 @@ if the task runs without, where one is named in part or wrongly. Other errors ar
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from medtasks.data.own_datasets import access_of
-from medtasks.judges.client import judge_for, judge_if_there
+from medtasks.judges.judge_client import judge_for, judge_if_there
 from medtasks.prompts import lettered, template
 from medtasks.prompts.template import Settings
 
 Document = Mapping[str, Any]
 Asked = TypeVar("Asked")
-
-
-def _need_judge(dataset: str | None) -> None:
-    judge_for(str(dataset), str(access_of(dataset)))
 
 
 def _after(
@@ -37,8 +32,8 @@ def _after(
     return asked
 
 
-paired_prompt = _after(_need_judge, lettered.prompt, "paired_prompt")
-prompt = _after(_need_judge, template.prompt, "prompt")
-messages = _after(_need_judge, template.messages, "messages")
+paired_prompt = _after(judge_for, lettered.prompt, "paired_prompt")
+prompt = _after(judge_for, template.prompt, "prompt")
+messages = _after(judge_for, template.messages, "messages")
 prompt_with_judge_or_without = _after(judge_if_there, template.prompt, "prompt_with_judge_or_without")
 messages_with_judge_or_without = _after(judge_if_there, template.messages, "messages_with_judge_or_without")

@@ -232,10 +232,13 @@ def read_samples(
             samples.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
     samples.damaged = damage.count
     if contradicting:
-        note(
-            f"Lines that give a question another reply, left out: {contradicting} of {path}, into which two runs wrote."
-        )
+        note(written_twice(contradicting, path))
     return samples
+
+
+def written_twice(lines: int, path: Path) -> str:
+    """Return the sentence on lines that contradict earlier ones."""
+    return f"Lines that give a question another reply, left out: {lines} of {path}, into which two runs wrote."
 
 
 def read_lines(path: Path, *, strict: bool = False, note: Note = warn_once) -> Iterator[SampleLine]:

@@ -14,8 +14,9 @@ from typing import Any
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, RepliesError, listed
 from medtasks.runs.harness_options import HarnessOptions, what_is_asked
-from medtasks.runs.replies import SampleLine, read_lines
+from medtasks.runs.replies import SampleLine, read_lines, written_twice
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
+from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
 from medtasks.tasks.task_index import mapping_in
 
@@ -182,10 +183,12 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
         raise _Unfinished(f"the newest is {manifest.standing} and has no results of {listed(undone)}")
     parts: dict[str, TaskPart] = {}
     for recorded in dict.fromkeys(str(record.results) for record in manifest.tasks.values()):
+        if not (folder / recorded).is_file():
+            raise _Unfinished(NO_RESULTS.rstrip("."))
         damage: list[str] = []
         results = read_results(folder / recorded, damage.append)
         if results is None:
-            raise _Unfinished("; ".join(damage).rstrip("."))
+            raise _Unfinished(" ".join(damage).rstrip("."))
         try:
             parts |= {name: _part(name, results) for name in results.content["configs"]}
         except (KeyError, TypeError) as error:
@@ -195,12 +198,19 @@ def _parts(folder: Path, manifest: RunManifest) -> dict[str, TaskPart]:
 
 def _part(name: str, results: ResultsFile) -> TaskPart:
     lines: dict[int, list[SampleLine]] = {}
-    part = TaskPart(name, results, lines)
+    part, damage = TaskPart(name, results, lines), list[str]()
+    if part.asked and not part.samples.is_file():
+        raise _Unfinished(NO_SAMPLES.rstrip("."))
     try:
-        for line in read_lines(part.samples, strict=True) if part.samples.is_file() else ():
+        for line in read_lines(part.samples, note=damage.append) if part.samples.is_file() else ():
             lines.setdefault(line.row, []).append(line)
     except RepliesError as error:
         raise _Unfinished(str(error)) from error
+    replies = [[line.record.get("resps") for line in by_filter] for by_filter in lines.values()]
+    if contradicting := sum(reply != of_row[0] for of_row in replies for reply in of_row):
+        damage.append(written_twice(contradicting, part.samples))
+    if damage:
+        raise _Unfinished(" ".join(damage).rstrip("."))
     whole = sum(len(by_filter) == len(part.filters) for by_filter in lines.values())
     if not whole == len(lines) == part.asked:
         raise _Unfinished(f"{part.samples} holds {whole} whole samples of the {part.asked} that were asked")

@@ -18,9 +18,8 @@ accuracy of a rule that takes the first, the last or none of tied options, and o
 - *AUROC of correctness*: probability that a right answer has a larger confidence than a wrong one
   (:mod:`medtasks.stats.auroc`); 0.5 for confidences that say nothing.
 
-Scores of options that are no probabilities, as of texts of different length, have accuracy and the last two only: a
-model with perfectly calibrated likelihoods of whole texts has an ECE of 0.09 (2 tokens) to 0.32 (16) in the mean per
-token.
+Scores that are no probabilities, as of texts of different length, have accuracy and the last two only: in the mean per
+token, perfectly calibrated likelihoods of whole texts have an ECE of 0.09 (2 tokens) to 0.32 (16).
 
 Intervals are over units such as patients or pairs. That of accuracy is the one of scores
 (:mod:`medtasks.stats.intervals`), those of Brier score and AURC are the middle 95 % of bootstrap draws. The calibration
@@ -55,7 +54,7 @@ _SUM_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Answers:
-    """Samples, as in :data:`Sample`, in an order of their own; units are numbered from 0. Shapes are (samples,)."""
+    """Sorted samples, as in :data:`Sample`, with their units, numbered from 0. Shapes are (samples,)."""
 
     confidence: Floats
     right: Floats
@@ -126,8 +125,7 @@ def draws(answers: Answers) -> Draws:
     """Draw units and compute the measures of each resample."""
     units, samples = answers.units, len(answers.unit)
     if units < 2:
-        nothing = np.array([], dtype=np.float64)
-        return Draws(nothing, nothing, nothing, nothing)
+        return Draws(*[np.array([], dtype=np.float64)] * 4)
     starts = np.searchsorted(answers.unit, np.arange(units))
     columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
     of_unit = np.add.reduceat(columns, starts, axis=0)
@@ -152,6 +150,9 @@ class Measure:
     value: float
     low: float
     high: float
+
+
+_UNDEFINED = Measure(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -228,28 +229,23 @@ def calibration(
         )
     rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
     if not rows:
-        nothing, empty = Measure(math.nan, math.nan, math.nan), np.array([], dtype=float)
-        bins = _bins(empty, empty) if are_probabilities else ()
-        return Calibration(
-            *(0, left_out, nothing, math.nan, nothing, math.nan, nothing, bins, (), nothing, nothing, note)
-        )
+        bins = _bins(np.array([]), np.array([])) if are_probabilities else ()
+        measures = (_UNDEFINED, math.nan, _UNDEFINED, math.nan, _UNDEFINED)
+        return Calibration(0, left_out, *measures, bins, (), _UNDEFINED, _UNDEFINED, note)
     answers = Answers.of(rows, units)
     drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
     known = clustered_error(answers.right.tolist(), answers.unit.tolist())
     ece, aurc = answers.calibration_error(), answers.risk_coverage_area()
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
-    undefined = Measure(math.nan, math.nan, math.nan)
     return Calibration(
         samples=len(rows),
         left_out=left_out,
-        accuracy=Measure(
-            accuracy, *interval(accuracy, known.error, known.degrees, share=True, effective=known.effective)
-        ),
+        accuracy=Measure(accuracy, *interval(accuracy, known.error, known.degrees, True, known.effective)),
         confidence=_mean(answers.confidence) if are_probabilities else math.nan,
-        ece=Measure(ece, *error_interval(ece, drawn)) if are_probabilities else undefined,
+        ece=Measure(ece, *error_interval(ece, drawn)) if are_probabilities else _UNDEFINED,
         debiased_ece=debiased_error(ece, drawn) if are_probabilities else math.nan,
-        brier=Measure(brier, *percentiles(drawn.brier)) if are_probabilities else undefined,
+        brier=Measure(brier, *percentiles(drawn.brier)) if are_probabilities else _UNDEFINED,
         bins=_bins(answers.confidence, answers.right) if are_probabilities else (),
         coverage=_curve(answers),
         aurc=Measure(aurc, *percentiles(drawn.aurc)),
@@ -326,26 +322,22 @@ def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
 
     Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60; the middle of
     the draws alone covers it in 0 % of cases for a perfectly calibrated model, and in 17 % for a true error of 0.05
-    with 352 samples.
-
-    The value lies between the ends, which are NaN where all draws are equal.
+    with 352 samples. The value lies between the ends, which are NaN where all draws are equal.
     """
     low, high = percentiles(drawn.error)
     if math.isnan(low):
         return low, high
     excess = float(drawn.error.mean()) - value
     lower, upper = min(low - excess, 2 * value - high), max(high - excess, 2 * value - low, value)
-    if value <= np.quantile(drawn.noise, _ENDS[1]):
-        lower = 0.0
-    return max(0.0, min(lower, value)), min(1.0, upper)
+    is_noise = value <= np.quantile(drawn.noise, _ENDS[1])
+    return 0.0 if is_noise else max(0.0, min(lower, value)), min(1.0, upper)
 
 
 def _times(random: np.random.Generator, resamples: int, units: int) -> Floats:
     """Return how often each unit is in each resample, shape (resamples, units)."""
     drawn = random.integers(0, units, size=(resamples, units))
     drawn += np.arange(resamples)[:, np.newaxis] * units
-    counts = np.bincount(drawn.ravel(), minlength=resamples * units)
-    return counts.reshape(resamples, units).astype(np.float64)
+    return np.bincount(drawn.ravel(), minlength=resamples * units).reshape(resamples, units).astype(np.float64)
 
 
 def _areas(answers: Answers, weights: Floats) -> Floats:

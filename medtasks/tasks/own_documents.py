@@ -38,7 +38,7 @@ from medtasks.data.samples import letter
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
-from medtasks.families.registry import families, family_of
+from medtasks.families.family_registry import families, family_of
 from medtasks.home import dataset_holding
 from medtasks.tasks.published_names import hook_place
 from medtasks.tasks.task_file import names_in_templates

@@ -15,7 +15,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.families.registry import HOOKS, NAMED, families, modules
+from medtasks.families.family_registry import HOOKS, NAMED, families, modules
 from medtasks.families.templates import names_in_template
 from medtasks.tasks.task_index import read_config, tasks_folder
 

@@ -11,7 +11,7 @@ from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
-from medtasks.extract.registry import Kind, extractors
+from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.templates import names_in_template
 from medtasks.metrics.metric import STDERR
 from medtasks.tasks.own_documents import completed, is_our_hook, own_table
@@ -115,7 +115,7 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     if not isinstance(config.get("metadata") or {}, Mapping):
         yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
     family, listed = task.family, config.get("metric_list")
-    known = extractors(Kind.LIKELIHOODS if task.compares_likelihoods else family.kind)
+    known = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
     for name, row in {} if failed else task.rows.items():
         if row.extractor and row.extractor not in known:
             yield f"filter_list, '{name}': no rule '{row.extractor}' reads replies for '{family.name}'; {_BLOCKS}"

@@ -10,9 +10,9 @@ from typing import Any
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
 from medtasks.errors import RepliesError
-from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
-from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
@@ -136,7 +136,7 @@ class TaskFile:
     def versioned_rule(self, row: Row) -> str:
         """Return name and version of the rule that reads replies in a row."""
         if self.compares_likelihoods and row.extractor:
-            rule = extractor_of(row.extractor, Kind.LIKELIHOODS)
+            rule = extractor_of(row.extractor, AnswerKind.LIKELIHOODS)
             return f"{rule.name} v{rule.version}"
         return self.family.versioned(row)
 

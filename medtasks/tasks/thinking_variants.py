@@ -21,7 +21,7 @@ from functools import cache, wraps
 from typing import Any
 
 from medtasks.families.family import AskedFor, Row, TaskFamily
-from medtasks.families.registry import HOOKS
+from medtasks.families.family_registry import HOOKS
 from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_index import SETTINGS, DottedName, mapping_in
 

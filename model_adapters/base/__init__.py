@@ -1,1 +1,1 @@
-"""What all adapters share."""
+"""Base of all adapters."""

@@ -43,7 +43,7 @@ def argument(
 
 @dataclasses.dataclass(frozen=True)
 class HarnessArguments:
-    """What every model of ours understands, wherever it runs, see ``README.md``."""
+    """Arguments of every model of ours, wherever it runs, see ``README.md``."""
 
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
@@ -58,7 +58,7 @@ class HarnessArguments:
 
 @dataclasses.dataclass(frozen=True)
 class AdapterArguments(HarnessArguments):
-    """What every model in this process understands; a model module extends it and may change the defaults."""
+    """Arguments of every model in this process; a model module extends them and may change the defaults."""
 
     batch_tokens: int | None = argument(None, least=1)
     prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt
@@ -104,11 +104,9 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
         if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
             value = 64  # to begin with: what does not fit into memory is halved
         if value is not None:
-            union = isinstance(declared[name], types.UnionType)
-            kinds = typing.get_args(declared[name]) if union else (declared[name],)
-            kind = next(kind for kind in kinds if kind is not types.NoneType)  # ``int`` of ``int | None`` too
-            kind = typing.get_origin(kind) or kind
-            values[name] = _checked(model, fields[name], kind, value)
+            is_union = isinstance(declared[name], types.UnionType)
+            kind = typing.get_args(declared[name])[0] if is_union else declared[name]  # ``int`` of ``int | None``
+            values[name] = _checked(model, fields[name], typing.get_origin(kind) or kind, value)
     return cls(**values)
 
 
@@ -129,32 +127,24 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
                 f"its path, or write a text that begins with @ as a string of JSON."
             ) from error
     try:
-        is_quoted = prose and isinstance(value, str) and value.startswith('"')
-        converted = _converted(kind, json.loads(str(value)) if is_quoted else value)
+        if prose and isinstance(value, str) and value.startswith('"'):
+            value = json.loads(value)
+        converted: Any
+        if kind is dict:
+            converted = json.loads(value) if isinstance(value, str) else value
+        elif kind is bool:
+            converted = {"true": True, "false": False}.get(str(value).lower())
+        elif kind is float:
+            converted = float(str(value))
+        elif kind is int:  # a float must be whole: the harness reads "1e2" as 100.0
+            converted = int(float(value)) if isinstance(value, float) and value.is_integer() else int(str(value))
+        else:
+            converted = str(value)
     except (ValueError, OverflowError):
         raise problem from None
     # The comparisons are written so that a NaN fails them.
     if (least is not None and not converted >= least) or (most is not None and not converted <= most):
         raise problem
-    if choices is not None and converted not in choices:
+    if not isinstance(converted, kind) or (choices is not None and converted not in choices):
         raise problem
     return converted
-
-
-def _converted(kind: type, value: object) -> Any:
-    """Convert one value; raises ``ValueError`` or ``OverflowError`` where it does not fit."""
-    if kind is str:
-        return str(value)
-    if kind is dict:
-        read = json.loads(value) if isinstance(value, str) else value
-        if not isinstance(read, dict):
-            raise ValueError(value)
-        return read
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    if kind is bool:
-        raise ValueError(value)
-    if kind is float:
-        return float(str(value))
-    # A float must be whole: the harness reads "1e2" as 100.0.
-    return int(float(value)) if isinstance(value, float) and value.is_integer() else int(str(value))

@@ -12,9 +12,9 @@ from loguru import logger
 from tqdm import tqdm
 
 from medtasks.errors import MedTasksError
-from medtasks.net.journal import Entry, Journal
+from medtasks.net.journal import Entry, Journal, digest_of
 
-from .requests import Request, Sample, SampleReader
+from .requests import LoadedRequest, Request, RequestReader
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, which a smaller batch may mend; parts of torch have no own type for it."""
+    """Return whether memory ran out, which a smaller batch may fix; parts of torch have no own type for it."""
     told = isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
     return told or isinstance(error, torch.OutOfMemoryError | MemoryError)
 
@@ -98,15 +98,16 @@ class BatchBudget:
 
 @dataclass(frozen=True)
 class Work(Generic[Item, Result]):
-    """What one kind of request asks of a model."""
+    """Work of a model on one kind of request."""
 
     kind: str  # name of the harness's call
-    prepare: Callable[[Sample], Item]  # turns one sample into model input; may fail for that sample alone
+    prepare: Callable[[LoadedRequest], Item]  # turns one sample into model input; may fail for that sample alone
     length: Callable[[Item], int]  # tokens of a prepared sample
     # runs the model on a batch of prepared samples; results in the same order
     execute: Callable[[Sequence[Item]], Sequence[Result]]
     fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
-    key: Callable[[Sample], str]  # names a sample's answer in the journal, by everything that decides about it
+    # all that decides about an answer besides model, context and images
+    decisive: Callable[[LoadedRequest], object]
     stored: Callable[[Result], Mapping[str, Any]]  # from a result to the fields that the journal keeps
     restored: Callable[..., Result]  # back from the fields
 
@@ -127,7 +128,7 @@ class BatchRunner(Generic[Item, Result]):
 
     requests: Sequence[Request]  # all requests of the call
     work: Work[Item, Result]  # what is to be done
-    reader: SampleReader  # loads images and texts
+    reader: RequestReader  # loads images and texts
     budget: BatchBudget  # size of a batch
     failures: FailureLog  # counts the failures
     journal: Journal | None  # where answers are kept; ``None`` for nowhere
@@ -153,15 +154,17 @@ class BatchRunner(Generic[Item, Result]):
     def _take(self, position: int) -> _Prepared[Item]:
         """Prepare one request, or find its answer in the journal."""
         try:
-            sample, key = self.reader.read(self.requests[position]), ""
+            loaded, key = self.reader.read(self.requests[position]), ""
             if self.journal is not None:
-                key = self.work.key(sample)
+                request, work = loaded.request, self.work
+                place = request.task, request.split, request.doc_id, request.index, request.repeat
+                key = digest_of(work.kind, place, request.context, loaded.visuals.digests, work.decisive(loaded))
                 entry = self.journal.replay(key)
                 if entry is not None:
                     self._results[position] = self.work.restored(**entry.answer)
                     self.replayed += 1
                     return _Prepared(position, entry.tokens)
-            item = self.work.prepare(sample)
+            item = self.work.prepare(loaded)
             return _Prepared(position, self.work.length(item), key, item)
         except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
             self._fail(position, error)

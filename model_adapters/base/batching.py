@@ -13,6 +13,9 @@ from medtasks.errors import MedTasksError
 
 from .caches import image_keys
 
+Spans = Sequence[tuple[int, int]]
+"""Per image of a prompt, in order, the columns that depend on it: (first, after the last)."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -26,7 +29,7 @@ class Encoded:
 
     @property
     def image_keys(self) -> tuple[str, ...]:
-        """What names the content of each image."""
+        """Digests of each image's content."""
         return image_keys(self.pixels)
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
@@ -48,7 +51,7 @@ class PaddedBatch:
     """
 
     ids: torch.Tensor  # shape (batch, length)
-    attention_mask: torch.Tensor  # shape (batch, length); 0 on padding
+    attention_mask: torch.Tensor  # shape (batch, cached columns + length); 0 on padding
     # shape (batch, length); counts the real tokens of each row from 0. To be passed on, because a rotary embedding in
     # float32 rounds differently at shifted positions
     position_ids: torch.Tensor
@@ -101,7 +104,7 @@ class Continuation:
 
     @property
     def prompt(self) -> Encoded:
-        """What comes before the text to score."""
+        """Prompt before the text to score."""
         return self.sequence.part(0, len(self.sequence.ids) - self.tokens)
 
     @property
@@ -130,7 +133,7 @@ class Likelihood:
 
 
 def common_length(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return how many elements two sequences have in common from their beginning.
+    """Return the length of the longest common prefix of two sequences.
 
     Example:
         >>> common_length("left lung", "left arm")

@@ -28,7 +28,7 @@ class BoundedCache(Generic[Value]):
         self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> Value | None:
-        """Return what is kept under a key, which counts as a use."""
+        """Return the value under a key, which counts as a use."""
         if key not in self._kept:
             return None
         self._kept.move_to_end(key)

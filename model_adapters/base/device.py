@@ -1,36 +1,20 @@
-"""Which device this process computes on, and the device map of a model over all GPUs of one process.
+"""Device of this process, and the device map of a model over all GPUs of one process.
 
 Under a device map the language model's layers lie in a row, and all that sees images on the first GPU. What is not
 known, not present or has no room is an ``AdapterArgumentError``.
 """
 
-import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
 from accelerate import dispatch_model, infer_auto_device_map
 from accelerate.utils import get_balanced_memory, get_max_memory
-from loguru import logger
 from torch import nn
 
-from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.errors import AdapterArgumentError
 
 N = TypeVar("N", bound=nn.Module)
-
-
-def check_processes(processes: int, model: str) -> None:
-    """Check that accelerate and the harness, which reads ``WORLD_SIZE``, agree on the number of processes.
-
-    They do not where several processes are started on a machine without GPU: accelerate then has to be told so, or
-    every process would take itself for the first.
-    """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    if started != processes:
-        raise MedTasksError(
-            f"{model}: {started} processes were started, but accelerate connects {processes}; without a GPU start them "
-            f"with `ACCELERATE_USE_CPU=true torchrun --nproc_per_node {started} -m lmms_eval ...`."
-        )
 
 
 def choose_device(requested: str | None, own: torch.device, processes: int, model: str) -> torch.device:
@@ -41,12 +25,11 @@ def choose_device(requested: str | None, own: torch.device, processes: int, mode
         device = torch.device(requested)
     except RuntimeError:
         device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise AdapterArgumentError(f"{model}: device '{requested}' is not known; give cpu, cuda or cuda:N.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+    gpus = torch.cuda.device_count()
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and (device.index or 0) >= gpus):
         raise AdapterArgumentError(
-            f"{model}: device '{requested}' is not present, this machine has {torch.cuda.device_count()} usable GPU(s)"
-            f"; give --device cpu or one that exists."
+            f"{model}: device '{requested}' is not present; give cpu, cuda or cuda:N, this machine has {gpus} usable "
+            f"GPU(s)."
         )
     if processes == 1:
         return device
@@ -55,24 +38,16 @@ def choose_device(requested: str | None, own: torch.device, processes: int, mode
             f"{model}: device='{requested}' does not fit {processes} processes that talk over {own.type}; "
             f"leave the argument out{', or set ACCELERATE_USE_CPU=true' * (device.type == 'cpu')}."
         )
-    if device.index is not None and device != own:
-        logger.warning("{}: {} processes, so this one uses {} instead of {}", model, processes, own, device)
     return own
 
 
 def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:
     """Check that a model can be spread here; to be called before weights are read."""
-    if device_map is None:
-        return
-    spread = f"{model}: device_map='{device_map}' spreads a model over the GPUs of one process"
-    if processes > 1:
-        raise AdapterArgumentError(f"{spread}, but {processes} run; leave the argument out or start one process.")
-    if device.type != "cuda":
-        raise AdapterArgumentError(f"{spread}, but this one computes on {device.type}; leave the argument out.")
-    if device.index:
+    if device_map is not None and (processes > 1 or device.type != "cuda" or device.index):
         raise AdapterArgumentError(
-            f"{spread} from the first on, not from {device}; leave 'device' out, and choose the GPUs with "
-            f"CUDA_VISIBLE_DEVICES."
+            f"{model}: device_map='{device_map}' spreads a model over the GPUs of one process, from the first on; here "
+            f"{processes} process(es) run on {device}: leave device_map out, or start one process without 'device' and "
+            f"choose the GPUs with CUDA_VISIBLE_DEVICES."
         )
 
 
@@ -87,17 +62,16 @@ def place(network: N, language: Any, device: torch.device, device_map: str | Non
         if part is not language and network is not language:
             part.to(device)
     # The memory that is free now is what the parts around the language model leave of the first GPU.
-    dispatch(language, planned_map(language, gpu_memory(), model))
+    memory = {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
+    dispatch(language, planned_map(language, memory, model))
     return network
 
 
-def gpu_memory() -> dict[int, int]:
-    """Return the free memory of every GPU in bytes."""
-    return {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
-
-
 def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
-    """Plan which part of a language model goes to which GPU, evenly and in order; a layer is never cut."""
+    """Plan which part of a language model goes to which GPU, evenly and in order; a layer is never cut.
+
+    ``memory`` is the free memory of every GPU in bytes.
+    """
     whole = sorted(language._no_split_modules)
     balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
     room = {gpu: balanced[gpu] for gpu in memory}

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import GenerationConfig, StoppingCriteria
 
 from medtasks.errors import MedTasksError
 
-from .batching import Encoded, pad_left
-from .model import AdapterModel
+from .batching import Encoded
 
 Decode = Callable[[Sequence[int]], str]
 KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
@@ -18,7 +17,7 @@ KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """How a reply is decoded; requests with equal settings can share a batch."""
+    """Decoding of a reply; requests with equal settings can share a batch."""
 
     max_new_tokens: int  # length limit in tokens
     until: tuple[str, ...] = ()  # stop strings; the reply ends before the first that occurs
@@ -37,11 +36,11 @@ class GenerationItem:
     seed: int
 
 
-class Reply(str):
-    """The text that came out for one prompt, which remembers what it took; ``None`` where nobody counted.
+class CountedReply(str):
+    """Reply to one prompt with its numbers of tokens; ``None`` where they are unknown.
 
     Example:
-        >>> Reply("yes", 7, 2) == "yes", Reply("yes", 7, 2).output_tokens
+        >>> CountedReply("yes", 7, 2) == "yes", CountedReply("yes", 7, 2).output_tokens
         (True, 2)
     """
 
@@ -56,7 +55,7 @@ class Reply(str):
         input_tokens: int | None = None,
         output_tokens: int | None = None,
         reasoning_tokens: int | None = None,
-    ) -> "Reply":
+    ) -> "CountedReply":
         """Build the text; positions of the prompt include image slots, decoded tokens the one that ended the reply."""
         reply = super().__new__(cls, text)
         reply.input_tokens, reply.output_tokens = input_tokens, output_tokens
@@ -92,8 +91,7 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
 def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int) -> GenerationConfig:
     """Build what ``settings`` ask for.
 
-    transformers fills in what this leaves open, for instance penalties, from the ``generation_config`` of the model:
-    :func:`generate` empties that, ``hf_vlm`` keeps it.
+    transformers fills in what this leaves open, for instance penalties, from the ``generation_config`` of the model.
     """
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
     return GenerationConfig(
@@ -145,36 +143,3 @@ class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is no
         texts = [self.decode(row) for row in input_ids[:, self.skip :][:, -self.window :].tolist()]
         done = [any(stop in text for stop in self.until) for text in texts]
         return torch.tensor(done, device=input_ids.device)
-
-
-def generate(model: AdapterModel, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-    """Generate replies in one go, see ``MedicalAdapter.generate_batch``.
-
-    What the checkpoint or its configuration say about decoding is dropped for good, unless the model keeps it: the task
-    alone decides.
-    """
-    if not model.keeps_decoding_settings:
-        model.language_model.generation_config = GenerationConfig()
-    batch = pad_left(prompts, model.pad_id, model.device)
-    inputs = model.model_inputs(batch)
-    until = (*settings.until, *model.stop_strings)
-    # transformers returns the prompt's ids as well where it was given ids.
-    skip = batch.ids.shape[1] if "input_ids" in inputs else 0
-    sampled = settings.temperature > 0
-    devices = range(torch.cuda.device_count()) if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices, enabled=sampled):
-        if sampled:
-            torch.manual_seed(seed)
-        ids = model.language_model.generate(
-            **inputs,
-            generation_config=decoding_config(settings, model.stop_ids, model.pad_id),
-            stopping_criteria=StoppingCriteriaList([StopStrings(until, model.decode, skip)] if until else []),
-        )
-    return [
-        Reply(
-            cut_reply(row, model.decode, model.stop_ids, until),
-            len(prompt.ids),
-            count_reply(row, model.stop_ids, model.pad_id),
-        )
-        for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True)
-    ]

@@ -1,21 +1,40 @@
-"""What all our models are to the harness, wherever they run."""
+"""All our models as the harness sees them, and what identifies one: the journal replays answers of the same model."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import hashlib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from accelerate import Accelerator
 from lmms_eval import utils as harness_utils
 from lmms_eval.api.instance import GenerationResult, TokenCounts
 from lmms_eval.api.model import lmms
 from loguru import logger
+from torch import nn
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.net.journal import Journal, digest_of, journal_folder
 
 from .arguments import HarnessArguments, parse_arguments
 from .batching import Likelihood
-from .device import check_processes
-from .generation import KNOWN_SETTINGS, Reply
+from .generation import KNOWN_SETTINGS, CountedReply
 from .requests import Documents, Request, read_requests
+
+# Decide how a run is carried out, not what comes out. Of the device, only its type counts.
+_NEUTRAL = {
+    *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
+    *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
+    *("attempts", "concurrency", "timeout"),
+}
+_LIBRARIES = ("torch", "transformers", "pillow", "numpy")
+_SAMPLED = 64
+_READ_WHOLE = 2**24
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
@@ -35,10 +54,16 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         self.arguments = parse_arguments(self.arguments_type, arguments, self.model_id)
         # The evaluator gathers over these four on several processes.
         self.accelerator = Accelerator()
-        check_processes(self.accelerator.num_processes, self.model_id)
         self._rank = self.accelerator.process_index
         self._world_size = self.accelerator.num_processes
         self.device = self.accelerator.device
+        started = int(os.environ.get("WORLD_SIZE", "1"))
+        if started != self._world_size:  # every process would take itself for the first
+            raise MedTasksError(
+                f"{self.model_id}: {started} processes were started, but accelerate connects {self._world_size}; "
+                f"without a GPU start them with `ACCELERATE_USE_CPU=true torchrun --nproc_per_node {started} -m "
+                f"lmms_eval ...`."
+            )
 
     @classmethod
     def create_from_arg_string(
@@ -71,7 +96,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         return read
 
     def handed_replies(
-        self, requests: Sequence[Request], replies: Sequence[Reply]
+        self, requests: Sequence[Request], replies: Sequence[CountedReply]
     ) -> list[str] | list[GenerationResult]:
         """Return replies as the harness takes them, with ``token_counts`` as its ``GenerationResult``."""
         for request, reply in zip(requests, replies, strict=True):
@@ -79,8 +104,8 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         if not self.arguments.token_counts:
             return list(replies)  # texts that carry their counts, which say whether they reached the limit
         return [
-            GenerationResult(str(one), TokenCounts(one.input_tokens, one.output_tokens, one.reasoning_tokens))
-            for one in replies
+            GenerationResult(str(reply), TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens))
+            for reply in replies
         ]
 
     def handed_scores(
@@ -95,3 +120,60 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         if self.arguments.loglikelihood_format == "json":
             return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
         return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
+
+    def open_journal(self, arguments: HarnessArguments, device: str, weights: Callable[[], str]) -> Journal | None:
+        """Open the journal of answers by this model; ``None`` if ``arguments`` want none.
+
+        Its name is a digest of everything that may change an answer: weights, arguments, library versions, and the
+        code of the adapters, because whoever changes a preprocessing must not be served older answers.
+        """
+        folder = journal_folder(arguments.journal, self.model_id)
+        if folder is None:
+            return None
+        decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in _NEUTRAL}
+        versions = {name: metadata.version(name) for name in _LIBRARIES}
+        code = _code_digest(inspect.getsourcefile(type(self)))
+        name = digest_of(self.model_id, type(self).__qualname__, code, versions, decisive, device, weights())
+        return Journal(folder, name, self.rank, self.world_size)
+
+
+def weights_digest(owner: object) -> str:
+    """Return a digest of the weights that an object holds in its attributes, from some values of every tensor.
+
+    Two checkpoints of one architecture differ in almost all values, so a few of each tensor tell them apart.
+    """
+    digest = hashlib.sha256()
+    for attribute, module in sorted(vars(owner).items()):
+        if isinstance(module, nn.Module):
+            for name, tensor in sorted(module.state_dict().items()):
+                digest.update(f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+                if tensor.is_meta or tensor.numel() == 0:
+                    continue
+                flat = tensor.detach().reshape(-1)
+                places = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
+                values: Any = flat[places.to(flat.device)].cpu().view(torch.uint8).numpy()
+                digest.update(values.data)
+    return digest.hexdigest()
+
+
+def files_digest(arguments: HarnessArguments) -> str:
+    """Return a digest of the files and folders that arguments name: content of small files, size of large ones."""
+    digests = []
+    prose = {field.name for field in dataclasses.fields(arguments) if field.metadata.get("prose")}
+    for name, value in sorted(dataclasses.asdict(arguments).items()):
+        if isinstance(value, str) and value and name not in _NEUTRAL | prose:
+            path = Path(value).expanduser()
+            files = sorted(path.iterdir()) if path.is_dir() else [path]
+            for file in filter(Path.is_file, files):
+                size = file.stat().st_size
+                large = size > _READ_WHOLE
+                digests.append((name, file.name, str(size) if large else hashlib.sha256(file.read_bytes()).hexdigest()))
+    return digest_of(digests)
+
+
+@functools.cache
+def _code_digest(own: str | None) -> str:
+    """Return a digest of this package's code, and of the module of an adapter that lives elsewhere."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    files += [Path(own)] if own else []
+    return digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])

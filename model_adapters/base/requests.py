@@ -39,7 +39,7 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Where the request comes from, without a word of its text."""
+        """Origin of the request, without a word of its text."""
         return f"{self.task}/{self.split}/{self.doc_id}#{self.index}"
 
     def seed(self, base: int) -> int:
@@ -67,7 +67,7 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
 
 
 def image_names(documents: Documents) -> Callable[[Request], str | None]:
-    """Return what looks up the ``image_id`` of a request, so that questions on one image can be planned side by side.
+    """Return a look-up of the ``image_id`` of a request, so that questions on one image are planned next to each other.
 
     It is ``None`` for a request without image, or where documents do not name theirs. A hint only, before any image is
     loaded: whether images are equal is told by their pixels.
@@ -105,7 +105,7 @@ def plan_streams(
     Requests with different groups never share a batch; neighbours with equal units stay in one batch, whatever its
     size. Length is measured in characters of the context, so that no image has to be loaded in order to plan. The
     longest come first because what does not fit into memory should fail at once. Requests on one image stay together,
-    behind the longest of them.
+    after the longest of them.
     """
     groups: dict[Hashable, list[int]] = {}
     images: list[tuple[str, ...]] = []
@@ -129,7 +129,7 @@ def plan_streams(
 
 
 IMAGES: tuple[type, ...] = (Image.Image,)
-"""What a model looks at unless its adapter says more in ``AdapterModel.visual_types``."""
+"""Visuals that a model takes unless its adapter's ``visual_types`` has more."""
 VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
 """Images, and volumes: files, arrays, lists of images as slices."""
 
@@ -147,7 +147,7 @@ class Visuals:
 
 
 @dataclass(frozen=True)
-class Sample:
+class LoadedRequest:
     """A request with what it points to."""
 
     request: Request  # the request
@@ -155,8 +155,8 @@ class Sample:
     continuation: str | None  # the text to score; ``None`` for a generation
 
 
-class SampleReader:
-    """Reads the samples of one call of the harness; keeps the images of the last document only."""
+class RequestReader:
+    """Reads the requests of one call of the harness; keeps the images of the last document only."""
 
     def __init__(self, documents: Documents, scored: bool, taken: tuple[type, ...] = IMAGES) -> None:
         self._documents = documents
@@ -164,7 +164,7 @@ class SampleReader:
         self._taken = taken
         self._last: tuple[tuple[Any, ...], Visuals] | None = None
 
-    def read(self, request: Request) -> Sample:
+    def read(self, request: Request) -> LoadedRequest:
         """Load the images and the continuation of a request; what the model does not take is an error."""
         continuation = None
         if self._scored:
@@ -175,7 +175,7 @@ class SampleReader:
         place = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != place:
             self._last = place, Visuals(tuple(self._images(request)))
-        return Sample(request, self._last[1], continuation)
+        return LoadedRequest(request, self._last[1], continuation)
 
     def _document(self, request: Request) -> Any:
         return self._documents[request.task][request.split][request.doc_id]

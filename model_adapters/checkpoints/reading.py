@@ -190,7 +190,7 @@ def on_meta(build: Callable[[], M]) -> M:
     """Build a module whose parameters are on the meta device and whose buffers are real.
 
     Real buffers, because a checkpoint does not fill them: rotary frequencies and CLIP's position numbers. The
-    frequencies stay float32 as long as nobody calls ``.to(dtype)`` on the module; :func:`fill` casts parameters one by
+    frequencies stay float32 as long as no one calls ``.to(dtype)`` on the module; :func:`fill` casts parameters one by
     one.
     """
     with init_empty_weights(include_buffers=False):

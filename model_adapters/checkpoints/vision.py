@@ -1,4 +1,4 @@
-"""What published models look at images with: CLIP's preprocessing and the names of its tensors, and the resampler.
+"""Image side of published models: CLIP's preprocessing, the names of its tensors, and the resampler.
 
 CLIP preprocesses with PIL alone, to the last bit as the published stacks did it: transformers 5 does so on torchvision
 by default, which resizes differently (up to 0.015 after normalisation).
@@ -8,7 +8,7 @@ al. 2022 (Flamingo), appendix A.1.1. Parameter names are those both published ch
 strips the prefix in front of ``latents``, ``layers`` and ``norm``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 _FILL = (122, 116, 104)  # int(255 * MEAN)
 _GREY_FILL = (114, 114, 114)  # what LLaVA-Med pads images with that are grey when they come in
 SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
-"""What a tower's configuration has to say."""
+"""Fields that a tower's configuration must have."""
 TOWER_KEYS = (
     r"text_model\..+|logit_scale|(?:text|visual)_projection\.weight|(?:vision_model\.)?embeddings\.position_ids",
     r"(?:vision_model\.)?((?:embeddings|encoder|pre_layrnorm|post_layernorm)\..+)",
@@ -64,6 +64,14 @@ def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Lite
     return ((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
 
 
+def clip_batch(
+    images: Sequence[Image.Image], size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]
+) -> torch.Tensor | None:
+    """Return the :func:`clip_pixels` of images, shape (images, 3, size, size); ``None`` without images."""
+    pixels = [clip_pixels(image, size, pad=pad, crop_rounding=crop_rounding) for image in images]
+    return torch.stack(pixels) if pixels else None
+
+
 HEADS = 8
 HEAD_WIDTH = 64
 INNER = HEADS * HEAD_WIDTH
@@ -89,7 +97,7 @@ class CrossAttention(nn.Module):
         self.to_out = nn.Linear(INNER, dim, bias=False)
 
     def attended(self, asking: torch.Tensor, source: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Return what the heads found, shape (batch, asking, INNER), to go through ``to_out``."""
+        """Return the output of the heads, shape (batch, asking, INNER), to go through ``to_out``."""
         keys, values = self.to_kv(source).chunk(2, dim=-1)
         queries, keys, values = map(split_heads, (self.to_q(asking), keys, values))
         return join_heads(functional.scaled_dot_product_attention(queries, keys, values, attn_mask=mask))

@@ -25,7 +25,7 @@ _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, Attr
 
 
 @dataclass(frozen=True)
-class Prompt(Encoded):
+class ProcessedPrompt(Encoded):
     """A prompt as the processor takes it; ``pixels`` is ``None``, for they are in ``inputs``.
 
     Its images count as one: how their pixels are laid out, only the processor and the model know.
@@ -54,17 +54,17 @@ class Prompt(Encoded):
             for name, value in self.inputs.items()
             if kept or name in cut
         }
-        return Prompt(self.ids[start:stop], None, "", kept, inputs)
+        return ProcessedPrompt(self.ids[start:stop], None, "", kept, inputs)
 
 
 @dataclass(frozen=True)
-class ScoredPrompt(Prompt):
+class ScoredPrompt(ProcessedPrompt):
     """A prompt with its continuation at the end."""
 
-    context: Prompt  # the prompt alone
+    context: ProcessedPrompt  # the prompt alone
     targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
     merged: bool  # whether the tokenizer merges the two where they meet; the last ids of the prompt are then others
-    closed: bool  # whether the processor puts something behind every text, so that it cannot be given both at once
+    closed: bool  # whether the processor puts something after every text, so that it cannot be given both at once
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
         """Return a part of the prompt alone."""
@@ -79,7 +79,7 @@ def per_token(inputs: Mapping[str, Any]) -> set[str]:
 
 @dataclass(frozen=True)
 class Template:
-    """What is told to a chat template beside the user's turn."""
+    """Input of a chat template next to the user's turn."""
 
     system: str | None = None  # first turn; what a template writes where there is none differs, and from an empty one
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class PromptWriter:
         template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
         self._template = template.get("default") if isinstance(template, dict) else template
         self._structured = True
-        self._last: Prompt | None = None
+        self._last: ProcessedPrompt | None = None
         usable = self._template is not None and self._settle_form()
         if chat and not usable:
             state = "has no chat template" if self._template is None else "has a chat template that takes no image"
@@ -136,12 +136,12 @@ class PromptWriter:
         """Return the ids of ``text`` without begin or end of sequence."""
         return list(self._processor.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def prompt(self, text: str, images: Sequence[Image.Image]) -> Prompt:
+    def prompt(self, text: str, images: Sequence[Image.Image]) -> ProcessedPrompt:
         """Run the processor on one complete prompt text; once for the options of a question, which come in a row."""
         rgb = tuple(image.convert("RGB") for image in images)
         if self._last is None or self._last.text != text or self._last.images != rgb:
             inputs = self.batch([text], [rgb])
-            self._last = Prompt(inputs["input_ids"][0].tolist(), None, text, rgb, inputs)
+            self._last = ProcessedPrompt(inputs["input_ids"][0].tolist(), None, text, rgb, inputs)
         return self._last
 
     def scored(self, context: str, continuation: str, images: Sequence[Image.Image]) -> tuple[ScoredPrompt, int]:
@@ -163,7 +163,7 @@ class PromptWriter:
         start = prompt.ids if closed else prompt.ids[: len(prompt.ids) - len(before) + common]
         if not start:
             raise ValueError("no token precedes the continuation")
-        whole = Prompt([*start, *end], None, context + continuation, prompt.images, None)
+        whole = ProcessedPrompt([*start, *end], None, context + continuation, prompt.images, None)
         scored = ScoredPrompt(**vars(whole), context=prompt, targets=tuple(targets), merged=merged, closed=closed)
         return scored, len(end)
 
@@ -250,7 +250,7 @@ class PromptWriter:
         return rendered
 
     def _image_block(self) -> str:
-        """Return what the template writes for an image: often more than the placeholder the processor looks for."""
+        """Return the template's text for an image: often more than the placeholder the processor looks for."""
         with_image, without = self._render([None, _PROBE]), self._render([_PROBE])
         start = next(
             (place for place, pair in enumerate(zip(with_image, without, strict=False)) if pair[0] != pair[1]), 0

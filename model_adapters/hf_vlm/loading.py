@@ -17,7 +17,6 @@ from ..base.arguments import AdapterArguments, argument
 from ..checkpoints.reading import CheckpointError, refuse_missing
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-_DTYPES = ("auto", "float32", "float16", "bfloat16")
 # What transformers raises for files that are missing, damaged, of another kind or not reachable.
 _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
 
@@ -27,7 +26,7 @@ class HfVlmArguments(AdapterArguments):
     """Arguments of ``hf_vlm``, see ``README.md``."""
 
     pretrained: str = argument("")  # folder or hub id of the checkpoint; it has to be given
-    dtype: str = argument("auto")  # ``auto`` (as stored), ``float32``, ``float16`` or ``bfloat16``
+    dtype: str = argument("auto", choices=("auto", "float32", "float16", "bfloat16"))  # ``auto``: as stored
     device_map: str | None = argument(None)
     attn_implementation: str | None = argument(None)  # as in transformers, for instance ``sdpa``; by default its choice
     chat_template: bool = argument(True)
@@ -48,10 +47,6 @@ def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
     """Check what the types of the arguments cannot say."""
     if not arguments.pretrained:
         raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
-    if arguments.dtype not in _DTYPES:
-        raise AdapterArgumentError(
-            f"hf_vlm: argument 'dtype' must be one of {', '.join(_DTYPES)}, not '{arguments.dtype}'."
-        )
     if arguments.device_map and processes > 1:
         raise AdapterArgumentError(
             f"hf_vlm: device_map='{arguments.device_map}' spreads a model over one process, but {processes} run; "

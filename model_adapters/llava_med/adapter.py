@@ -1,7 +1,8 @@
 """``llava_med``: LLaVA-Med v1.5 (and v1.0) from the published weights, and their prompts as token ids."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,18 +14,16 @@ from medtasks.net.journal import digest_of
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
+from ..base.batching import Encoded, Spans
 from ..base.device import check_device_map, place
 from ..checkpoints.reading import (
     CheckpointError,
     SentencePieceText,
-    Stored,
     published_folder,
     read_json,
     stored_tensors,
 )
-from ..checkpoints.vision import clip_pixels
-from ..prefix.cuts import Spans
+from ..checkpoints.vision import clip_batch
 from .checkpoint import MISTRAL, llava_config, load_network, merged_tensors, read_config, read_tower_config
 
 UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
@@ -127,7 +126,7 @@ class LlavaMed(MedicalAdapter):
             if v15
             else ConversationPrompt(folder, patches, bool(stored.get("mm_use_im_start_end", False)))
         )
-        self.stop_strings = self._prompt.stops
+        self.slot_id, self.stop_strings = self._prompt.slot_id, self._prompt.stops
         limit = int(config.text_config.max_position_embeddings)
         self._max_length = given.max_length or int(stored.get("tokenizer_model_max_length") or limit)
         if self._max_length > limit:
@@ -136,32 +135,29 @@ class LlavaMed(MedicalAdapter):
                 f"{self._max_length}."
             )
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
-        tower_weights = tower_folder if openai else None
-        network = load_network(config, stored, self._tensors(folder, v15), folder, tower_weights, given.torch_dtype)
-        self.network = place(network, network, self.device, given.device_map, self.model_id)
-
-    def _tensors(self, folder: Path, v15: bool) -> Iterator[Stored]:
-        given = self.arguments
         if given.base is not None and v15:
             raise AdapterArgumentError("llava_med: argument 'base' belongs to the delta of v1.0; v1.5 is complete.")
-        if given.base is not None:
-            return merged_tensors(folder, published_folder(given.base, "base"))
-        if not v15 and "delta" in Path(given.pretrained).name.lower():
+        if given.base is None and not v15 and "delta" in Path(given.pretrained).name.lower():
             raise AdapterArgumentError(
                 f"llava_med: '{given.pretrained}' looks like the delta of v1.0; give base=<folder of LLaMA-7B v1> too."
             )
-        return stored_tensors(folder)
+        base = None if given.base is None else published_folder(given.base, "base")
+        tensors = stored_tensors(folder) if base is None else merged_tensors(folder, base)
+        tower_weights = tower_folder if openai else None
+        network = load_network(config, stored, tensors, folder, tower_weights, given.torch_dtype)
+        self.network = place(network, network, self.device, given.device_map, self.model_id)
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
-        """Put text and images in the template."""
-        return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
-
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Put the continuation where the answer goes, after a space if it does not bring its own."""
-        answer = continuation if continuation[:1].isspace() else " " + continuation
-        pixels = self.prepared(images, self._pixels)
-        prompt = Encoded(self._ids(context, len(images)), pixels)
-        return split_continuation(prompt, Encoded(self._ids(context, len(images), answer), pixels))
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
+        """Put text, images and the reply in the template, the reply after a space if it does not bring its own."""
+        answer = reply if not reply or reply[0].isspace() else " " + reply
+        ids = self._prompt.ids(text, len(images), answer)
+        if len(ids) > self._max_length:
+            raise MedTasksError(
+                f"the prompt takes {len(ids)} positions ({len(images)} images), max_length is {self._max_length}; give "
+                f"--model_args max_length={len(ids)} or more, or a shorter prompt"
+            )
+        prepare = partial(clip_batch, size=self._side, pad=self._pad, crop_rounding="floor")
+        return Encoded(ids, self.prepared(images, prepare))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; more spans than images where the text itself holds slots, so that nothing fits."""
@@ -181,14 +177,6 @@ class LlavaMed(MedicalAdapter):
         features: torch.Tensor = parts.multi_modal_projector(seen[:, 1:]).flatten(0, 1)
         return features
 
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return embeddings with the image features in their slots."""
-        features = [row for row in self.cached_features(batch.pixels) if row is not None]
-        slots = (batch.ids == self._prompt.slot_id) & batch.attention_mask.bool()
-        embedded = self.network.get_input_embeddings()(batch.ids)
-        filled = embedded.masked_scatter(slots[..., None], torch.cat(features)) if features else embedded
-        return batch.inputs(inputs_embeds=filled)
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``."""
         return self._prompt.tokenizer.decode([token for token in ids if token > END_ID])
@@ -196,18 +184,3 @@ class LlavaMed(MedicalAdapter):
     def fingerprint(self) -> str:
         """Add what a hub id in the arguments does not tell: configuration and tokenizer."""
         return super().fingerprint() + digest_of([file.read_bytes().hex() for file in self._text_files])
-
-    def _ids(self, text: str, images: int, answer: str = "") -> list[int]:
-        ids = self._prompt.ids(text, images, answer)
-        if len(ids) > self._max_length:
-            raise MedTasksError(
-                f"the prompt takes {len(ids)} positions ({images} images), max_length is {self._max_length}; give "
-                f"--model_args max_length={len(ids)} or more, or a shorter prompt"
-            )
-        return ids
-
-    def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor | None:
-        """Return shape (images, 3, side, side)."""
-        if not images:
-            return None
-        return torch.stack([clip_pixels(image, self._side, pad=self._pad, crop_rounding="floor") for image in images])

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from loguru import logger
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
 
@@ -60,7 +59,7 @@ def _demand(file: Path, given: Mapping[str, Any], names: tuple[str, ...]) -> Non
 
 
 def llava_config(given: Mapping[str, Any], tower: CLIPVisionConfig, attn_implementation: str) -> LlavaConfig:
-    """Return what a checkpoint's ``config.json`` says in transformers' words; v1.5 is Mistral's, v1.0 LLaMA's."""
+    """Return a checkpoint's ``config.json`` as transformers' configuration; v1.5 is Mistral's, v1.0 LLaMA's."""
     kind = MistralConfig if given["model_type"] == MISTRAL else LlamaConfig
     return LlavaConfig(
         text_config=kind(**{name: given[name] for name in _PASSED_ON & given.keys()}),
@@ -109,17 +108,6 @@ def merged_tensors(delta: Path, base: Path) -> Iterator[Stored]:
 _STORED_TOWER = "model.vision_tower.vision_tower.vision_model."
 
 
-def _projector(kind: str, inputs: int, outputs: int) -> nn.Module:
-    """Build ``linear`` (v1.0), or ``mlpNx_gelu`` for N linear layers with GELU in between; transformers knows N = 2."""
-    if kind == "linear":
-        return nn.Linear(inputs, outputs)
-    layers = re.fullmatch(r"mlp(\d+)x_gelu", kind)
-    if layers is None:
-        raise CheckpointError(f"config.json: mm_projector_type '{kind}' is not supported")
-    further = [part for _ in range(int(layers[1]) - 1) for part in (nn.GELU(), nn.Linear(outputs, outputs))]
-    return nn.Sequential(nn.Linear(inputs, outputs), *further)
-
-
 def checkpoint_name(key: str) -> str | None:
     """Translate a stored key to the name in :func:`load_network`'s tree; a key that is unknown is a ``KeyError``."""
     if key.endswith(("rotary_emb.inv_freq", "embeddings.position_ids")):
@@ -155,8 +143,15 @@ def load_network(
 
     def build() -> LlavaForConditionalGeneration:
         built = LlavaForConditionalGeneration(config)
-        kind = str(given.get("mm_projector_type", "linear"))
-        built.model.multi_modal_projector = _projector(kind, width, config.text_config.hidden_size)
+        # ``linear`` (v1.0), or ``mlpNx_gelu`` for N linear layers with GELU in between; transformers knows N = 2.
+        kind, outputs = str(given.get("mm_projector_type", "linear")), config.text_config.hidden_size
+        layers = re.fullmatch(r"mlp(\d+)x_gelu", kind)
+        if kind != "linear" and layers is None:
+            raise CheckpointError(f"config.json: mm_projector_type '{kind}' is not supported")
+        projector = nn.Sequential(nn.Linear(width, outputs))
+        for _ in range(1, int(layers[1]) if layers else 1):
+            projector.extend((nn.GELU(), nn.Linear(outputs, outputs)))
+        built.model.multi_modal_projector = projector[0] if kind == "linear" else projector
         built._no_split_modules |= {"CLIPVisionModel"}  # a device map puts all of it on the first GPU
         return built
 
@@ -172,40 +167,22 @@ def load_network(
         fill(tree, path, checkpoint_name, dtype, tensors)
     else:
         fill(model.vision_tower, tower_path, by_patterns(*TOWER_KEYS, r"\1"), dtype)
-        _fill_beside_tower(tree, model.vision_tower, tensors, path, dtype)
-    # Layers behind the one that is read are not computed; of the states, the first is the layers' input.
+        fill(tree, path, checkpoint_name, dtype, _without_tower(tensors, model.vision_tower))
+    # Layers after the one that is read are not computed; of the states, the first is the layers' input.
     layers = model.vision_tower.encoder.layers
     model.vision_tower.encoder.layers = layers[: range(len(layers) + 1)[config.vision_feature_layer]]
     return network
 
 
-def _fill_beside_tower(
-    tree: nn.Module, tower: nn.Module, tensors: Iterator[Stored], path: Path, dtype: torch.dtype
-) -> None:
-    """Fill projector and language model; the checkpoint's own tower is checked, measured and left aside."""
-    used = {f"vision_tower.{name}": weight for name, weight in tower.named_parameters()}
-    differences: list[float] = []
-
-    def measured() -> Iterator[Stored]:
-        for file, key, tensor in tensors:
-            ours = used.get(checkpoint_name(key) or "") if key.startswith(_STORED_TOWER) else None
-            if ours is not None and ours.shape != tensor.shape:
-                raise CheckpointError(
-                    f"{file}: key '{key}' has shape {tuple(tensor.shape)}, the vision tower {tuple(ours.shape)}; "
-                    f"give the tower that config.json names as vision_tower=<folder>"
-                )
-            if ours is not None:
-                differences.append((ours.float() - tensor.float()).abs().max().item())
+def _without_tower(tensors: Iterator[Stored], tower: nn.Module) -> Iterator[Stored]:
+    """Leave out a checkpoint's own vision tower, which has to have the shape of the one that is used."""
+    used = {f"vision_tower.{name}": weight.shape for name, weight in tower.named_parameters()}
+    for file, key, tensor in tensors:
+        shape = used.get(checkpoint_name(key) or "") if key.startswith(_STORED_TOWER) else None
+        if shape is None:
             yield file, key, tensor
-
-    def without_tower(key: str) -> str | None:
-        name = checkpoint_name(key)
-        return None if name in used else name
-
-    fill(tree, path, without_tower, dtype, measured())
-    if differences:
-        logger.info(
-            "vision tower from vision_tower; the checkpoint's own differs by up to {:.3g} "
-            "(vision_weights=checkpoint takes that)",
-            max(differences),
-        )
+        elif shape != tensor.shape:
+            raise CheckpointError(
+                f"{file}: key '{key}' has shape {tuple(tensor.shape)}, the vision tower {tuple(shape)}; "
+                f"give the tower that config.json names as vision_tower=<folder>"
+            )

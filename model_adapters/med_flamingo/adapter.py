@@ -2,20 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, cast, get_args
 
-import torch
 from PIL import Image
 
 from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
+from ..base.batching import Encoded, PaddedBatch, Spans
 from ..base.device import check_device_map, place
 from ..checkpoints.reading import SentencePieceText, published_folder
-from ..checkpoints.vision import clip_pixels
-from ..prefix.cuts import Spans
+from ..checkpoints.vision import clip_batch
 from .checkpoint import load_network, locate_weights, read_llama_config
 from .network import MedFlamingoNetwork, MediaAttention, stack_media, text_time
 
@@ -67,35 +66,26 @@ class MedFlamingo(MedicalAdapter):
         network = load_network(weights, llama, clip, given.torch_dtype, self._mode, given.vision_post_norm)
         self.network = place(network, network.language_model, self.device, given.device_map, self.model_id)
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put one ``<image>`` into the text per image; those that the text lacks come first.
 
-        More markers than images, or a text longer than the model's context, are a ``MedTasksError``.
+        More markers than images, a marker in the reply, for which the model has no probability, or a text longer than
+        the model's context, are a ``MedTasksError``.
         """
-        return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
-
-    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Encode a prompt and the text to score after it, in which the model has no probability for a marker."""
         for marker in self._markers:
-            if marker in continuation:
+            if marker in reply:
                 raise MedTasksError(f"the continuation holds '{marker}', which the model cannot say")
-        whole = self.encode(context + continuation, images)
-        return split_continuation(Encoded(self._ids(context, len(images)), None), whole)
-
-    def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor | None:
-        size = self.network.vision.config.image_size
-        pixels = [clip_pixels(image, size, pad=False, crop_rounding="round") for image in images]
-        return torch.stack(pixels) if pixels else None
-
-    def _ids(self, text: str, images: int) -> list[int]:
-        markers = text.count(IMAGE)
-        if markers > images:
-            raise MedTasksError(f"the prompt has more {IMAGE} markers ({markers}) than there are images ({images})")
-        ids = [self.arguments.bos_id, *self._text.encode(IMAGE * (images - markers) + text)]
+        missing = len(images) - text.count(IMAGE)
+        if missing < 0:
+            raise MedTasksError(
+                f"the prompt has more {IMAGE} markers ({text.count(IMAGE)}) than there are images ({len(images)})"
+            )
+        ids = [self.arguments.bos_id, *self._text.encode(IMAGE * missing + text + reply)]
         limit = self.language_model.config.max_position_embeddings
         if len(ids) > limit:
             raise MedTasksError(f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}")
-        return ids
+        size = self.network.vision.config.image_size
+        return Encoded(ids, self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")))
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the markers; where text looks at the following image, each with the text between it and the last."""
@@ -105,19 +95,15 @@ class MedFlamingo(MedicalAdapter):
             return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
         return [(end - 1, end) for end in ends]
 
-    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
-        """Return ids; text may look at an image of the prefix."""
-        return self.continuation_inputs(suffix.ids, whole)
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+        """Return ids, latents of the prompts' images, and which image every position of the prompts looks at.
 
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return ids, latents of the images and which image every position looks at."""
-        return batch.inputs(**self.continuation_inputs(batch.ids, batch))
-
-    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
-        """Return ids with what belongs to their contexts; the language model sees from the cache where they stand."""
-        media = stack_media(self.cached_features(contexts.pixels))
-        times = text_time(contexts.ids, contexts.attention_mask, self._markers[IMAGE], self._mode)
-        return {"input_ids": ids, "media": media, "text_time": times}
+        Text may look at an image before it; the language model sees from the cache where the ids stand.
+        """
+        prompts = before or batch
+        media = stack_media(self.cached_features(prompts.pixels))
+        times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
+        return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text without markers and without the unknown piece, which the official demo removes too."""

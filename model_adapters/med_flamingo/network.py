@@ -23,7 +23,7 @@ def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaA
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
     Text looks at the latest image before it under ``preceding`` (open_flamingo 2.0), under ``following`` at the next
-    one after it, or at none behind the last image (open_flamingo 0.0.2). The marker ``<image>``, which stands in front
+    one after it, or at none after the last image (open_flamingo 0.0.2). The marker ``<image>``, which stands in front
     of the text about its image, looks at its own either way. Ids, ``real`` (0 on padding) and result have the shape
     (batch, length).
     """
@@ -37,7 +37,7 @@ def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaA
 
 @dataclass(frozen=True)
 class MediaView:
-    """What the cross-attention blocks see during one call of the language model."""
+    """Input of the cross-attention blocks during one call of the language model."""
 
     latents: torch.Tensor | None  # shape (batch, images * latents, width); ``None`` without any image in the batch
     visible: torch.Tensor  # shape (batch, length, images * latents); true where a position may look at a latent
@@ -104,7 +104,7 @@ def stack_media(rows: Iterable[torch.Tensor | None]) -> torch.Tensor | None:
 
 
 MARKERS = 3
-"""Tokens added behind LLaMA's vocabulary: ``<|endofchunk|>``, ``<image>``, ``<PAD>``, in this order."""
+"""Tokens added after LLaMA's vocabulary: ``<|endofchunk|>``, ``<image>``, ``<PAD>``, in this order."""
 
 
 class _Head(nn.Linear):
@@ -165,7 +165,7 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         """Run LLaMA with the blocks.
 
         Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are filled up. For the
-        times see :func:`text_time`; their shape is (batch, length) of the prompt, whatever part of it or behind it
+        times see :func:`text_time`; their shape is (batch, length) of the prompt, whatever part of it or after it
         ``input_ids`` is: with cached steps, the size of the cache tells. Without times no position has an image.
         """
         start = past_key_values.get_seq_length() if past_key_values is not None else 0
@@ -186,7 +186,7 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
                 hook.view = None
 
     def _times(self, prompt: torch.Tensor | None, ids: torch.Tensor, start: int) -> torch.Tensor:
-        """Return the times of the columns that ``ids`` stand in; text behind the prompt has no image of its own."""
+        """Return the times of the columns that ``ids`` stand in; text after the prompt has no image of its own."""
         if prompt is None:
             return torch.zeros_like(ids)
         behind = max(start + ids.shape[1] - prompt.shape[1], 0)

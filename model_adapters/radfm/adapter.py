@@ -13,14 +13,13 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
+from ..base.batching import Continuation, Encoded, PaddedBatch, Spans, split_continuation
 from ..base.device import check_device_map, place
 from ..base.requests import VOLUMES
 from ..checkpoints.reading import SentencePieceText
-from ..prefix.cuts import Spans
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT
-from .volumes import Volume, image_volume, read_volume, stack_volumes
+from .voxels import Volume, image_volume, read_volume, stack_volumes
 
 _UNKNOWN_ID = 0
 
@@ -61,42 +60,38 @@ class RadFM(MedicalAdapter):
         self.tokenizer = read_tokenizer(texts, vocabulary, self._latents)
         self._warned = False
 
-    def encode(self, text: str, images: Sequence[Image.Image | Volume]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> Encoded:
         """Put the images' slots into the text and preprocess the images, which may be volumes.
 
         Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM still expects one
         black volume, which no slot refers to. An image mark of the text that fits no image, or a volume that cannot be
         read, is a ``MedTasksError``.
         """
-        visuals = self._visuals(images)
-        ids = self._ids(place_images(text, len(visuals), self._latents, self.arguments.image_position))
+        ids = self._ids(text, images, reply)
         if len(ids) > self.arguments.max_length:
             self._warn(len(ids))
-        return Encoded(ids[: self.arguments.max_length], self.prepared(images, lambda _: self._pixels(visuals)))
+        return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
-        """Encode prompt and continuation; the images' place depends on the prompt alone.
+        """Encode prompt and continuation.
 
         Where both are too long together, the end of the prompt is cut off and the continuation stays whole; one that
         holds an image mark, or is too long by itself, is a ``MedTasksError``.
         """
-        visuals = self._visuals(images)
-        prompt = place_images(context, len(visuals), self._latents, self.arguments.image_position)
-        pixels = self.prepared(images, lambda _: self._pixels(visuals))
-        pair = split_continuation(Encoded(self._ids(prompt), pixels), Encoded(self._ids(prompt + continuation), pixels))
-        ids, cut = pair.sequence.ids, len(pair.sequence.ids) - pair.tokens
+        ids = self._ids(context, images, continuation)
+        tokens = split_continuation(Encoded(self._ids(context, images), None), Encoded(ids, None)).tokens
+        cut, room = len(ids) - tokens, self.arguments.max_length - tokens
         if max(ids[cut:]) >= self.tokenizer.vocabulary:
             raise MedTasksError("a continuation holds an image mark, which cannot be scored; remove it from the task")
-        room = self.arguments.max_length - pair.tokens
         if room < 1:
-            raise MedTasksError(f"a continuation of {pair.tokens} tokens; max_length={self.arguments.max_length}")
+            raise MedTasksError(f"a continuation of {tokens} tokens; max_length={self.arguments.max_length}")
         if cut > room:
             self._warn(len(ids))
-        return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], pixels), pair.tokens)
+        return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:
         """Return the images' slots; those of the first image with the marks before them, which need an image too."""
-        first = self.tokenizer.vocabulary + 2  # behind the two marks
+        first = self.tokenizer.vocabulary + 2  # after the two marks
         marked = [column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary]
         spans = []
         for number in range(0 if prompt.pixels is None else len(prompt.pixels)):
@@ -106,26 +101,28 @@ class RadFM(MedicalAdapter):
             spans.append((start, columns[-1] + 1) if columns else (0, 0))
         return spans
 
-    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
         """Return embeddings; a slot's id counts from the prompt's first image, so all of its images are given."""
-        return {"inputs_embeds": self.network.embed(suffix.ids, self.cached_features(whole.pixels))}
+        features = self.cached_features((before or batch).pixels)
+        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, features))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text, without special tokens and, as in the published code, without unknown ones."""
         return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])
 
-    def _ids(self, text: str) -> list[int]:
-        return [FIRST_ID, *self.tokenizer.encode(text)]
+    def _ids(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> list[int]:
+        """Return the ids of prompt and reply; the images' place depends on the prompt alone."""
+        count = min(len(images), 1) if self.arguments.several_images == "slices" else len(images)
+        placed = place_images(text, count, self._latents, self.arguments.image_position)
+        return [FIRST_ID, *self.tokenizer.encode(placed + reply)]
 
-    def _visuals(self, images: Sequence[Image.Image | Volume]) -> list[Image.Image | Volume]:
-        if self.arguments.several_images == "separate" or not images:
-            return list(images)
-        slices = [image for image in images if isinstance(image, Image.Image)]
-        if len(slices) != len(images):
-            raise MedTasksError("several_images=slices takes pictures; leave it out for prompts that hold volumes")
-        return [slices]
-
-    def _pixels(self, visuals: Sequence[Image.Image | Volume]) -> torch.Tensor:
+    def _pixels(self, images: Sequence[Image.Image | Volume]) -> torch.Tensor:
+        visuals = list(images)
+        if self.arguments.several_images == "slices" and images:
+            slices = [image for image in images if isinstance(image, Image.Image)]
+            if len(slices) != len(images):
+                raise MedTasksError("several_images=slices takes pictures; leave it out for prompts that hold volumes")
+            visuals = [slices]
         seed = self.arguments.seed if self.arguments.crop == "random" else None
         volumes = [
             image_volume(visual, self._side, seed)

@@ -45,8 +45,8 @@ _PUBLISHED_HEAD = 128
 def locate(pretrained: str) -> tuple[Path, Path]:
     """Return the file or folder of the weights and the folder with the tokenizer.
 
-    ``pretrained`` is the ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for beside
-    the weights, then in ``Language_files`` beside them.
+    ``pretrained`` is the ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` lies next to the
+    weights, or in ``Language_files`` there.
     """
     path = Path(pretrained).expanduser()
     if not path.exists():
@@ -86,25 +86,32 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     Sizes come from the shapes of the stored tensors. The language model's ``config.json`` is needed only if the
     checkpoint holds no rotary frequencies, and is compared with the number of layers found.
     """
-    shapes, tables = {}, []
-    for _, key, tensor in stored_tensors(weights):
-        shapes[key] = tuple(tensor.shape)
-        if key in (_WORDS, _WORDS_AGAIN):
-            tables.append(tensor)
-    if not all(torch.equal(tables[0], table) for table in tables[1:]):  # which ``fill`` compares only after rounding
-        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
+    shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
     sizes = _Sizes(weights, shapes)
-    vision = _vision_sizes(sizes)
-    language = _language(sizes, config_folder / "config.json", attention)
+    language = _language_config(sizes, config_folder / "config.json", attention)
+    patch_key = f"{_VISION}to_patch_embedding.1.weight"
+    voxels = sizes.of(patch_key, axes=1)
+    patch = math.isqrt(voxels // (FRAMES_PER_PATCH * CHANNELS))
+    if patch**2 * FRAMES_PER_PATCH * CHANNELS != voxels:
+        raise CheckpointError(f"{weights}: key '{patch_key}' has shape {shapes[patch_key]}, which is no square patch")
+    width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
+    vision = {
+        "patch": patch,
+        "rows": sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
+        "columns": sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
+        "frames": sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
+        "inner": sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+        "layers": sizes.count(f"{_VISION}transformer.layers."),
+    }
     latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
 
     def build() -> RadFMNetwork:
-        images = ImageEmbedding(VisionTransformer3D(**vision), vision["width"], latents, depth, language.hidden_size)
-        return RadFMNetwork(language, images)
+        tower = VisionTransformer3D(width=width, **vision)
+        return RadFMNetwork(language, ImageEmbedding(tower, width, latents, depth, language.hidden_size))
 
     network = on_meta(build)
     names = dict(network.named_parameters())
-    refuse_missing(weights, set(names) - set(sizes.shapes), "more keys")
+    refuse_missing(weights, set(names) - set(shapes), "more keys")
 
     def rename(key: str) -> str | None:
         if _UNUSED.fullmatch(key):
@@ -139,31 +146,26 @@ class _Sizes:
         return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
 
-def _vision_sizes(sizes: _Sizes) -> dict[str, int]:
-    """Return the arguments of the vision tower."""
-    key = f"{_VISION}to_patch_embedding.1.weight"
-    patch = math.isqrt(sizes.of(key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
-    if patch**2 * FRAMES_PER_PATCH * CHANNELS != sizes.of(key, axes=1):
-        raise CheckpointError(f"{sizes.weights}: key '{key}' has shape {sizes.shapes[key]}, which is no square patch")
-    return {
-        "patch": patch,
-        "rows": sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
-        "columns": sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
-        "frames": sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
-        "width": sizes.of(f"{_VISION}to_patch_embedding.2.weight"),
-        "inner": sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
-        "layers": sizes.count(f"{_VISION}transformer.layers."),
-    }
-
-
-def _language(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
+def _language_config(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
+    """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, else of ``config``."""
     hidden, layers = sizes.of(_WORDS, axis=1), sizes.count(f"{_LLAMA}model.layers.")
+    try:
+        given = json.loads(config.read_text()) if config.is_file() else {}
+        named, heads = int(given.get("num_hidden_layers", layers)), int(given.get("num_attention_heads", 0))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{config} is damaged; download it again") from error
+    if named != layers:
+        raise CheckpointError(f"{config} says num_hidden_layers {named}, the weights have {layers}; which is damaged?")
+    frequencies = sizes.shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
+    heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
+    if heads < 1 or hidden % heads:
+        raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
     return LlamaConfig(
         vocab_size=sizes.of(_WORDS),
         hidden_size=hidden,
         intermediate_size=sizes.of(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
         num_hidden_layers=layers,
-        num_attention_heads=_heads(sizes.shapes, hidden, layers, config),
+        num_attention_heads=heads,
         max_position_embeddings=CONTEXT,
         rms_norm_eps=1e-6,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
@@ -174,19 +176,3 @@ def _language(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
         eos_token_id=2,
         attn_implementation=attention,
     )
-
-
-def _heads(shapes: Shapes, hidden: int, layers: int, config: Path) -> int:
-    """Take the width of a head from the rotary frequencies, else the number of heads from the configuration."""
-    try:
-        given = json.loads(config.read_text()) if config.is_file() else {}
-        named, heads = int(given.get("num_hidden_layers", layers)), int(given.get("num_attention_heads", 0))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise CheckpointError(f"{config} is damaged; download it again") from error
-    if named != layers:
-        raise CheckpointError(f"{config} says num_hidden_layers {named}, the weights have {layers}; which is damaged?")
-    frequencies = shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
-    heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
-    if heads < 1 or hidden % heads:
-        raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
-    return heads

@@ -22,7 +22,7 @@ CONTEXT = 2048
 
 
 def axis_positions(count: int, table: int) -> torch.Tensor:
-    """Return which rows of a position table stand for an axis of ``count`` patches, shape (count,).
+    """Return the rows of a position table for an axis of ``count`` patches, shape (count,).
 
     A short axis takes every ``table // count``-th row and so ends with the table's last rows.
 
@@ -84,12 +84,6 @@ class _SelfAttention(nn.Module):
         return projected
 
 
-def _feed_forward(width: int, inner: int) -> nn.Module:
-    # In third place the published code has a dropout.
-    parts = nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width)
-    return nn.Sequential(OrderedDict(net=nn.Sequential(*parts)))
-
-
 class VisionTransformer3D(nn.Module):
     """Vision transformer over patches of ``patch`` x ``patch`` x 4 voxels, without class token or last norm.
 
@@ -109,10 +103,12 @@ class VisionTransformer3D(nn.Module):
             nn.Identity(), nn.LayerNorm(voxels), nn.Linear(voxels, width), nn.LayerNorm(width)
         )
         self.pos_embedding = PositionTables(rows, columns, frames, width)
-        parts = [
-            nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, _feed_forward(width, inner)))
-            for _ in range(layers)
-        ]
+        parts = []
+        for _ in range(layers):
+            # In third place the published code has a dropout.
+            mlp = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width))
+            feed_forward = nn.Sequential(OrderedDict(net=mlp))
+            parts.append(nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)))
         self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
 
     def cut(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -160,7 +156,7 @@ class RadFMNetwork(nn.Module):
         return self.lang_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what fills the slots of each image, shape (images, latents, hidden)."""
+        """Return the embeddings for the slots of each image, shape (images, latents, hidden)."""
         images = self.embedding_layer
         tokens = images.vision_encoder(pixels.to(images.figure_token_weight))
         features: torch.Tensor = images.fc(images.perceiver(tokens))

@@ -20,9 +20,8 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, argument
-from ..base.batching import Continuation, Encoded
-from ..base.generation import GenerationSettings, Reply
-from ..prefix.cuts import Spans
+from ..base.batching import Continuation, Encoded, Spans
+from ..base.generation import CountedReply, GenerationSettings
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -90,14 +89,6 @@ class TinyNetwork(nn.Module):
         features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
         return features
 
-    def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        """Embed ids of shape (batch, length) and fill the image slots: shape (batch, length, width)."""
-        embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids)
-        present = [row.flatten(0, 1) for row in features if row is not None]
-        if present:
-            embedded[ids == IMAGE_ID] = torch.cat(present)
-        return embedded
-
 
 def _sizes(width: int) -> dict[str, Any]:
     layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS}
@@ -139,16 +130,15 @@ class MedTasksTiny(MedicalAdapter):
 
     model_id: ClassVar[str] = "medtasks_tiny"
     arguments_type: ClassVar[type[AdapterArguments]] = TinyArguments
-    pad_id = PAD_ID
-    stop_ids = (END_ID,)
+    pad_id, slot_id, stop_ids = PAD_ID, IMAGE_ID, (END_ID,)
 
     def load(self) -> None:
         """Build the network; the same seed gives the same weights on every machine and device."""
         self.network = TinyNetwork(self.arguments.seed).to(self.device)
 
-    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+    def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Put all images before the text: begin of sequence, ``IMAGE_TOKENS`` slots per image, characters."""
-        ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text)
+        ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text + reply)
         return Encoded(ids, self.prepared(images, _pixels))
 
     def image_spans(self, prompt: Encoded) -> Spans:
@@ -159,7 +149,7 @@ class MedTasksTiny(MedicalAdapter):
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies; one to a prompt that lists options begins with the letter the network likes best.
 
-        Random weights spell no answers, and a task of which every reply is invalid shows nobody what its scores are.
+        Random weights spell no answers, and a task of which every reply is invalid does not show what its scores are.
         Where the network ends a reply before its first character, it stays empty.
         """
         replies = super().generate_batch(prompts, settings, seed)
@@ -174,7 +164,7 @@ class MedTasksTiny(MedicalAdapter):
         begun = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # as long as what was decoded
         for stop in settings.until:
             begun = begun.partition(stop)[0]
-        return Reply(begun.strip(), getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+        return CountedReply(begun.strip(), getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters."""

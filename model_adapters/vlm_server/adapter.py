@@ -19,22 +19,20 @@ from tqdm import tqdm
 
 from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
 from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
-from medtasks.net.chat_client import ChatClient
-from medtasks.net.journal import AsyncJournal, Journal, digest_of, journal_folder
+from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 
 from ..base.arguments import HarnessArguments
 from ..base.batch_runner import FailureLog
 from ..base.batching import Likelihood
-from ..base.fingerprint import model_fingerprint
-from ..base.generation import GenerationSettings, Reply, read_settings
+from ..base.generation import CountedReply, GenerationSettings, read_settings
 from ..base.harness_adapter import HarnessAdapter
-from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
+from ..base.requests import LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
 from .answers import check_places, reply_record
-from .arguments import VlmServerArguments, check_arguments, check_given
-from .client import BadAnswer, Record, Refused, ServerGone, ServerPool
+from .option_scorer import LikelihoodsMissing, OptionScorer
 from .prompts import ServedPrompt, possibly_special, surely_special
 from .routes import OpenTurn, TokenIds, Tokenizer
-from .scoring import LikelihoodsMissing, OptionScorer
+from .server_arguments import VlmServerArguments, check_arguments, check_given
+from .server_client import BadAnswer, Record, Refused, ServerGone, ServerPool
 from .sglang import SglangScorer
 
 Result = TypeVar("Result")
@@ -80,7 +78,7 @@ class VlmServer(HarnessAdapter):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the servers say of their model; of its build once the first of them has answered a sample."""
+        """Description of the model by its servers, with its build once the first of them has answered a sample."""
         return {**self._facts_told, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
@@ -94,13 +92,15 @@ class VlmServer(HarnessAdapter):
         if any(one.num_beams > 1 for one in settings):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")
         units = plan_streams(read, lambda _: None, attrgetter("name", "repeat"), image_names(self.task_dict))
-        replies = self._run("generate_until", read, units, self._reply_to, lambda cause: Reply(failed_reply(cause)))
+        replies = self._run(
+            "generate_until", read, units, self._reply_to, lambda cause: CountedReply(failed_reply(cause))
+        )
         return self.handed_replies(read, replies)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation, see :meth:`handed_scores`.
 
-        A server that cannot score, or where the answer does not stand right behind the prompt, is a ``MedTasksError``
+        A server that cannot score, or where the answer does not stand right after the prompt, is a ``MedTasksError``
         before the first score; errors else as of :meth:`generate_until`.
         """
         read = read_requests(requests, "loglikelihood")
@@ -109,14 +109,19 @@ class VlmServer(HarnessAdapter):
         # The first question proves where answers begin: one that a template could change shows it.
         options = [request.detail if isinstance(request.detail, str) else "" for request in read]
         units.sort(key=lambda unit: all(options[position] == options[position].strip() for position in unit))
-        self._scorer = self._scorer or self.new_scorer()
-        scores = self._run("loglikelihood", read, [units], self._scores, lambda _: Likelihood(math.nan, 1, False))
-        if self._scorer.ways:
-            logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in self._scorer.ways.items()))
+        scorer = self._scorer = self._scorer or self.new_scorer()
+
+        async def score(samples: Sequence[LoadedRequest]) -> list[Likelihood | BadAnswer]:
+            options = [sample.continuation or "" for sample in samples]
+            return await scorer.scores(await self._prompt(samples[0], options), options)
+
+        scores = self._run("loglikelihood", read, [units], score, lambda _: Likelihood(math.nan, 1, False))
+        if scorer.ways:
+            logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in scorer.ways.items()))
         return self.handed_scores(scores)
 
     def new_scorer(self) -> OptionScorer | SglangScorer:
-        """Return what scores options, before it has found out how these servers are asked for likelihoods."""
+        """Return a new scorer of options; its first question shows how these servers are asked for likelihoods."""
         if self.facts["owned_by"] == "sglang":
             return SglangScorer(self.pool, self.model, self.arguments)
         fields = {name: value for name, value in self._fields.items() if value is not None}
@@ -125,7 +130,7 @@ class VlmServer(HarnessAdapter):
         return OptionScorer(open_turn, token_ids, self.arguments, self.arguments.servers[0].name)
 
     async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
-        """Return what :func:`reply_record` makes of the answer to a prompt; errors as of ``ServerPool.ask``."""
+        """Return the :func:`reply_record` of the answer to a prompt; errors as of ``ServerPool.ask``."""
         sampled = settings.temperature > 0
         fields = {
             "max_tokens": settings.max_new_tokens,
@@ -153,7 +158,7 @@ class VlmServer(HarnessAdapter):
 
     # ---- samples ----
 
-    async def _reply_to(self, samples: Sequence[Sample]) -> list[Reply]:
+    async def _reply_to(self, samples: Sequence[LoadedRequest]) -> list[CountedReply]:
         (sample,) = samples
         request = sample.request
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
@@ -163,14 +168,9 @@ class VlmServer(HarnessAdapter):
         text = text[: min((at for stop in settings.until if (at := text.find(stop)) >= 0), default=len(text))].strip()
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
-        return [Reply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
+        return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
 
-    async def _scores(self, samples: Sequence[Sample]) -> list[Likelihood | BadAnswer]:
-        assert self._scorer is not None
-        options = [sample.continuation or "" for sample in samples]
-        return await self._scorer.scores(await self._prompt(samples[0], options), options)
-
-    async def _prompt(self, sample: Sample, options: Sequence[str] = ()) -> ServedPrompt:
+    async def _prompt(self, sample: LoadedRequest, options: Sequence[str] = ()) -> ServedPrompt:
         """Return a sample's conversation; text that the model would read as a special token is a BadAnswer."""
         prompt = ServedPrompt.of(sample, self.arguments.system_prompt)
         for text in sorted(possibly_special([*prompt.texts, *options])):
@@ -190,17 +190,17 @@ class VlmServer(HarnessAdapter):
         kind: str,
         requests: Sequence[Request],
         streams: Sequence[Sequence[Sequence[int]]],
-        work: Callable[[Sequence[Sample]], Awaitable[Sequence[Any]]],
+        work: Callable[[Sequence[LoadedRequest]], Awaitable[Sequence[Any]]],
         fallback: Callable[[str], Result],
     ) -> list[Result]:
         """Do ``work`` on the samples of each unit of positions, as many at once as may be under way."""
-        reader = SampleReader(self.task_dict, kind == "loglikelihood")
+        reader = RequestReader(self.task_dict, kind == "loglikelihood")
         failures = FailureLog(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         results: dict[int, Result] = {}
         replayed = self.pool.replayed
         bar: tqdm[Any]
 
-        def samples(unit: Sequence[int]) -> list[Sample]:
+        def samples(unit: Sequence[int]) -> list[LoadedRequest]:
             """Read the samples of one document in the thread that reads, where their images are digested, too."""
             read = [reader.read(requests[position]) for position in unit]
             assert read[0].visuals.digests is not None
@@ -239,20 +239,34 @@ class VlmServer(HarnessAdapter):
         failures.settle()
         return [results[position] for position in range(len(requests))]
 
-    def _open_journal(self, build: str | None) -> tuple[str, AsyncJournal]:
+    def _open_journal(self, build: str | None) -> AsyncJournal:
         """Open the journal of this model; where servers tell their build, their addresses may change."""
-        folder = journal_folder(self.arguments.journal, self.model_id)
-        assert folder is not None
         arguments = replace(self.arguments, base_url="") if build else self.arguments
-        identity = digest_of({**self.facts, "build": build})
-        fingerprint = model_fingerprint(self.model_id, type(self), arguments, "server", identity)
-        return fingerprint, AsyncJournal(Journal(folder, fingerprint, self.rank, self.world_size))
+        journal = self.open_journal(arguments, "server", lambda: digest_of({**self.facts, "build": build}))
+        assert journal is not None
+        return AsyncJournal(journal)
 
     # ---- the servers ----
 
     async def _introduced(self) -> tuple[str, Mapping[str, Any]]:
         """Ask each server for its model; returns its name and what tells it from others. No sample is sent."""
-        facts = [await self._facts(server) for server in self.pool.servers]
+        facts: list[dict[str, Any]] = []
+        for client in self.pool.servers:
+            server, listed = client.server.name, await self.pool.models(client)
+            version = await self.pool.get(client, "/version")
+            if listed is None and version is not None:
+                raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
+            models = listed or {}
+            name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
+            known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
+            if not name:
+                raise MedTasksError(f"{server} does not tell which model is meant: give model= in --model_args{known}")
+            if models and name not in models:
+                hint = near_match(name, models) or known
+                raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
+            card = models.get(name, {})
+            own = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
+            facts.append({"id": name, **own, "version": version.get("version") if isinstance(version, dict) else None})
         differing = [key for key in facts[0] if any(one[key] != facts[0][key] for one in facts)]
         if differing:
             raise MedTasksError(
@@ -260,29 +274,9 @@ class VlmServer(HarnessAdapter):
             )
         return str(facts[0]["id"]), facts[0]
 
-    async def _facts(self, client: ChatClient) -> dict[str, Any]:
-        server, listed = client.server.name, await self.pool.models(client)
-        version = await self.pool.get(client, "/version")
-        if listed is None and version is not None:
-            raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
-        models = listed or {}
-        name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
-        if not name:
-            known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
-            raise MedTasksError(f"{server} does not tell which model is meant: give model= in --model_args{known}")
-        if models and name not in models:
-            hint = near_match(name, models) or f"; it has {', '.join(sorted(models)[:20])}"
-            raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
-        card = models.get(name, {})
-        return {
-            "id": name,
-            **{key: card.get(key) for key in ("root", "max_model_len", "owned_by")},
-            "version": version.get("version") if isinstance(version, dict) else None,
-        }
-
 
 def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) -> str:
-    """Return what every result has to say of how images are attended to; empty for nothing.
+    """Return the remark of every result on how images are attended to; empty for none.
 
     A model that reads an image in both directions is refused unless the user says what the server's backend does: no
     server tells, and one that cannot gives other scores without a word.

@@ -1,12 +1,12 @@
-"""What a server's answer holds, checked: an answer that is not certainly one to the request is a ``BadAnswer``."""
+"""Content of a server's answer, checked: an answer that is not certainly one to the request is a ``BadAnswer``."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .client import BadAnswer, Record
 from .prompts import ServedPrompt
+from .server_client import BadAnswer, Record
 
 _MINUS_INFINITY = -9999.0
 _ROUNDING = 1e-3
@@ -28,13 +28,12 @@ class Conversation:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> "Conversation":
         """Read what :func:`conversation_record` keeps."""
-        runs = (run.partition("x") for run in record["ids"].split())
-        return cls(tuple(int(token) for token, _, times in runs for _ in range(int(times or 1))), record["text"])
+        return cls(tuple(record["ids"]), record["text"])
 
 
 @dataclass(frozen=True)
 class NextToken:
-    """Log-probabilities of some tokens behind a conversation."""
+    """Log-probabilities of some tokens after a conversation."""
 
     logprobs: Mapping[int, float]
     greedy: int  # the likeliest token of all
@@ -95,16 +94,9 @@ def check_places(answer: Mapping[str, Any], prompt: ServedPrompt) -> None:
 
 
 def conversation_record(answer: Mapping[str, Any]) -> Record:
-    """Return ids and text of the conversation an answer is about, ids of one kind in a row as ``<id>x<times>``."""
-    ids, text = prompt_ids(answer), answer.get("prompt_text")
-    runs: list[list[int]] = []
-    for token in ids:
-        if runs and runs[-1][0] == token:
-            runs[-1][1] += 1
-        else:
-            runs.append([token, 1])
-    written = " ".join(f"{token}x{times}" if times > 1 else str(token) for token, times in runs)
-    return {"ids": written, "text": text if isinstance(text, str) else None}
+    """Return ids and text of the conversation an answer is about."""
+    text = answer.get("prompt_text")
+    return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
 
 
 def prompt_ids(answer: Mapping[str, Any]) -> list[int]:

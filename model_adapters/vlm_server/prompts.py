@@ -13,10 +13,10 @@ from PIL import Image
 from medtasks.errors import MedTasksError
 
 from ..base.caches import BoundedCache
-from ..base.requests import Sample
+from ..base.requests import LoadedRequest
 
 IMAGE_MARK = "<image>"
-"""Where an image stands in a prompt that places its images; without any, images come first."""
+"""Place of an image in a prompt that places its images; without any, images come first."""
 _KEPT = 256 * 2**20
 _POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
 _SURELY_SPECIAL = re.compile(
@@ -35,7 +35,7 @@ class ServedPrompt:
     digests: tuple[str, ...]  # of the images' pixels
 
     @classmethod
-    def of(cls, sample: Sample, system: str | None) -> "ServedPrompt":
+    def of(cls, sample: LoadedRequest, system: str | None) -> "ServedPrompt":
         """Place the images of a sample; another number of marks than of images is a ``MedTasksError``."""
         text, images = sample.request.context, sample.visuals.images
         pieces = text.split(IMAGE_MARK)
@@ -90,23 +90,24 @@ class ImageUrls:
 
     async def of(self, prompt: ServedPrompt) -> list[str]:
         """Return one data URL per image. PNG, because every pixel counts."""
+
+        async def encode(image: Image.Image, digest: str) -> str:
+            try:
+                url = await asyncio.to_thread(data_url, image)
+                self._kept.keep(digest, url, len(url))  # before it is forgotten that it is under way
+                return url
+            finally:
+                del self._encoding[digest]
+
         urls = []
         for image, digest in zip(prompt.images, prompt.digests, strict=True):
             url = self._kept.get(digest)
             if url is None:
                 if digest not in self._encoding:
-                    self._encoding[digest] = asyncio.ensure_future(self._encoded(image, digest))
+                    self._encoding[digest] = asyncio.ensure_future(encode(image, digest))
                 url = await asyncio.shield(self._encoding[digest])
             urls.append(url)
         return urls
-
-    async def _encoded(self, image: Image.Image, digest: str) -> str:
-        try:
-            url = await asyncio.to_thread(data_url, image)
-            self._kept.keep(digest, url, len(url))  # before it is forgotten that it is under way
-            return url
-        finally:
-            del self._encoding[digest]
 
 
 def data_url(image: Image.Image) -> str:
@@ -117,7 +118,7 @@ def data_url(image: Image.Image) -> str:
 
 
 def possibly_special(texts: Sequence[str]) -> set[str]:
-    """Return what may be a special token of some model among texts.
+    """Return the parts of texts that may be special tokens of some model.
 
     Example:
         >>> sorted(possibly_special(["p <0.05", "a<|end|>b <image>"]))

@@ -1,6 +1,6 @@
-"""Two ways to put an option behind a question: as text in an open assistant turn, and as token ids.
+"""Two ways to put an option after a question: as text in an open assistant turn, and as token ids.
 
-The text has to stand directly behind the generation prompt, as it does for a model that is loaded here; many chat
+The text has to stand directly after the generation prompt, as it does for a model that is loaded here; many chat
 templates put something between, or take something away.
 """
 
@@ -23,8 +23,8 @@ from .answers import (
     prompt_ids,
     prompt_scores,
 )
-from .client import BadAnswer, Record, ServerPool
 from .prompts import ServedPrompt
+from .server_client import BadAnswer, Record, ServerPool
 
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
 _SCORING = {"temperature": 0, "max_tokens": 1}
@@ -38,7 +38,7 @@ Ids = tuple[int, ...]
 
 
 class BoundaryBroken(BadAnswer):
-    """An open turn is rendered otherwise than the generation prompt with the text behind it."""
+    """An open turn is rendered otherwise than the generation prompt with the text after it."""
 
     rendered: str = ""  # what the server made of it
 
@@ -49,20 +49,20 @@ class BoundaryBroken(BadAnswer):
 
 @dataclass(frozen=True)
 class Boundary:
-    """What is done to a text so that it stands where it belongs."""
+    """Change to a text so that it follows the generation prompt directly."""
 
     put_before: str = ""  # what the generation prompt has and an open turn lacks
     taken_away: str = ""  # what an open turn has and the generation prompt lacks
 
     def sent(self, text: str) -> str:
-        """Return what to send for a text; one that cannot be expressed is a BoundaryBroken."""
+        """Return the text to send; one that cannot be expressed is a BoundaryBroken."""
         if not text.startswith(self.taken_away):
             raise BoundaryBroken(None, f"begins a reply with {self.taken_away!r}, this option does not")
         return self.put_before + text.removeprefix(self.taken_away)
 
 
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
-    r"""Return what mends a broken boundary, or what the template does that nothing mends.
+    r"""Return the fix for a broken boundary, or a description of the template's fault if there is none.
 
     Args:
         prompt: What the server renders for the question with its generation prompt.
@@ -136,7 +136,7 @@ class Tokenizer:
 
 
 class Route(ABC):
-    """How a server is asked for likelihoods of what follows a conversation."""
+    """Way to ask a server for likelihoods of text after a conversation."""
 
     def __init__(self, pool: ServerPool, model: str, fields: Mapping[str, Any], tokenizer: Tokenizer) -> None:
         self.pool, self.model, self.tokenizer = pool, model, tokenizer
@@ -154,7 +154,7 @@ class Route(ABC):
         return Conversation.of(await self.pool.chat(prompt, fields, read))
 
     async def first_tokens(self, prompt: ServedPrompt, wanted: Sequence[int]) -> tuple[Conversation, NextToken]:
-        """Return the same, and log-probabilities of some tokens behind it."""
+        """Return the same, and log-probabilities of some tokens after it."""
         fields = {**self._fields, **_SCORING, **_TOLD, **_next_token_fields(wanted)}
 
         def read(answer: Mapping[str, Any]) -> Record:
@@ -172,7 +172,7 @@ class Route(ABC):
     async def next_tokens(
         self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
     ) -> NextToken:
-        """Return log-probabilities of tokens behind a question and the first tokens, at least one, of an option."""
+        """Return log-probabilities of tokens after a question and the first tokens, at least one, of an option."""
 
 
 class OpenTurn(Route):
@@ -227,9 +227,9 @@ class OpenTurn(Route):
 
 
 class TokenIds(Route):
-    """Options as token ids behind the question's, which needs ``--enable-scale-out`` and no chat template.
+    """Options as token ids after the question's, which needs ``--enable-scale-out`` and no chat template.
 
-    Images are sent beside one placeholder each: the ids of an answer, sent back, would be expanded a second time.
+    Images are sent with one placeholder each: the ids of an answer, sent back, would be expanded a second time.
     """
 
     async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
@@ -266,7 +266,7 @@ class TokenIds(Route):
         return next_token(await self._ask(prompt, base + before, asked, read))
 
     async def _ids(self, context: Conversation, option: str) -> tuple[Ids, Ids]:
-        """Return the ids of a question with one placeholder per image, and those with an option behind it."""
+        """Return the ids of a question with one placeholder per image, and those with an option after it."""
         if context.text is None:
             raise MissingField("the server's answer lacks prompt_text")
         base, whole = await asyncio.gather(self.tokenizer.ids(context.text), self.tokenizer.ids(context.text + option))

@@ -14,17 +14,17 @@ from medtasks.errors import AdapterArgumentError
 
 from ..base.batching import Likelihood, common_length
 from .answers import MissingField, checked_logprob, choice_of
-from .arguments import VlmServerArguments
-from .client import BadAnswer, Record, Refused, ServerPool
+from .option_scorer import LikelihoodsMissing, Outcome
 from .prompts import ServedPrompt
-from .scoring import LikelihoodsMissing, Outcome
+from .server_arguments import VlmServerArguments
+from .server_client import BadAnswer, Record, Refused, ServerPool
 
 _GENERATE = "/generate"
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
 
 
 class SglangScorer:
-    """Scores options behind a cached question: one request for the question and one per option."""
+    """Scores options after a cached question: one request for the question and one per option."""
 
     def __init__(self, pool: ServerPool, model: str, arguments: VlmServerArguments) -> None:
         if not arguments.pretrained:
@@ -102,7 +102,7 @@ class SglangScorer:
     async def _ask(
         self, prompt: ServedPrompt, text: str, start: int | None, last: int
     ) -> tuple[int, list[tuple[int, float, int]]]:
-        """Return how many tokens a prompt has, and of its last ones id, log-probability and likeliest id.
+        """Return the number of tokens of a prompt, and of its last ones id, log-probability and likeliest id.
 
         Nothing is scored without a ``start``, the place up to which the prompt may come from the cache.
         """
@@ -117,33 +117,28 @@ class SglangScorer:
             }
 
         def read(answer: Mapping[str, Any]) -> Record:
-            told = answer.get("meta_info")
-            if not isinstance(told, dict):
+            info = answer.get("meta_info")
+            if not isinstance(info, dict):
                 raise MissingField("the server's answer lacks meta_info")
-            return {
-                "tokens": _whole_number(told.get("prompt_tokens")),
-                "last": [] if start is None else _last(told, last),
-            }
+            tokens = _whole_number(info.get("prompt_tokens"))
+            if start is None:
+                return {"tokens": tokens, "last": []}
+            scored, best = info.get("input_token_logprobs"), info.get("input_top_logprobs")
+            if not isinstance(scored, list) or not isinstance(best, list) or min(len(scored), len(best)) < last:
+                raise MissingField("the server's answer lacks input_token_logprobs or input_top_logprobs")
+            # Positions are counted with every image expanded, and images have other ids than they were given: only the
+            # end counts.
+            try:
+                ends = [
+                    (_whole_number(token[1]), checked_logprob(token[0]), _whole_number(top[0][1]))
+                    for token, top in zip(scored[-last:], best[-last:], strict=True)
+                ]
+            except (TypeError, IndexError, KeyError):
+                raise BadAnswer("the server's log-probabilities have another form than documented") from None
+            return {"tokens": tokens, "last": ends}
 
         record = await self._pool.ask(_GENERATE, prompt, body, read)
         return record["tokens"], [(token, value, best) for token, value, best in record["last"]]
-
-
-def _last(told: Mapping[str, Any], count: int) -> list[tuple[int, float, int]]:
-    """Return id, log-probability and likeliest id of the last prompt tokens.
-
-    Positions are counted with every image expanded and images have other ids than they were given: only the end counts.
-    """
-    scored, best = told.get("input_token_logprobs"), told.get("input_top_logprobs")
-    if not isinstance(scored, list) or not isinstance(best, list) or min(len(scored), len(best)) < count:
-        raise MissingField("the server's answer lacks input_token_logprobs or input_top_logprobs")
-    try:
-        return [
-            (_whole_number(token[1]), checked_logprob(token[0]), _whole_number(top[0][1]))
-            for token, top in zip(scored[-count:], best[-count:], strict=True)
-        ]
-    except (TypeError, IndexError, KeyError):
-        raise BadAnswer("the server's log-probabilities have another form than documented") from None
 
 
 def _whole_number(value: object) -> int:

@@ -12,7 +12,7 @@ from medtasks.audit.task_calibration import task_calibration
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Reply
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_file, task_files

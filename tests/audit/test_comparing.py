@@ -16,7 +16,7 @@ from medtasks.audit.comparing import (
     run_values,
 )
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
-from medtasks.audit.report.reading.differences import compare_with
+from medtasks.audit.report.differences import compare_with
 from medtasks.audit.scoring import score_replies
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
@@ -26,8 +26,9 @@ from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
+from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.report_metrics import ReportScores
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import Source, check_fingerprints
 from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
@@ -290,7 +291,7 @@ def reports(monkeypatch):
         return metric
 
     asked = []
-    monkeypatch.setattr("medtasks.families.texts.report_metric", report_metric)
+    monkeypatch.setattr("medtasks.families.text_metrics.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
     yield load_documents("multimedeval_mimic_cxr_report")
     assert set(asked) <= {"bleu", "meteor", "chexbert"}  # no other metric of the task is computed

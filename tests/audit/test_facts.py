@@ -213,7 +213,7 @@ def test_files_are_read_once_until_they_change(tmp_path, reads):
 def test_a_damaged_store_is_written_anew(tmp_path, reads):
     folder = folder_with(tmp_path / "a", x="1")
     first = files_sha256(folder)
-    (run_facts.home() / "weights_digests.json").write_text("[")
+    (run_facts.home() / "weights_digests.sqlite").write_text("[")
     assert files_sha256(folder) == first
     assert files_sha256(folder) == first
     assert reads == ["x", "x"]

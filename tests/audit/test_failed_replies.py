@@ -8,8 +8,8 @@ import pytest
 
 from medtasks.audit.comparing import chosen_metrics, compare_runs, run_values
 from medtasks.audit.scoring import rule_as_dict, score_replies
+from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import cut_reply
-from medtasks.extract.registry import Kind, extractors
 from medtasks.families.family import Reply
 from medtasks.home import home
 from medtasks.lmms.filters import ReadWith
@@ -23,7 +23,7 @@ of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].d
 of_samples = {name: case for name, case in CASES.items() if name not in of_pairs}
 every_sample_case = pytest.mark.parametrize(("one", "rule"), of_samples.values(), ids=of_samples)
 both_turns = pytest.mark.parametrize("failures", [list(FAILURES.values())[:4], list(FAILURES.values())[2:]])
-with_likelihoods = pytest.mark.parametrize("rule", extractors(Kind.LIKELIHOODS))
+with_likelihoods = pytest.mark.parametrize("rule", extractors(AnswerKind.LIKELIHOODS))
 
 
 @pytest.fixture(autouse=True)

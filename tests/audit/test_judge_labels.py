@@ -2,7 +2,6 @@
 
 import csv
 import math
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +9,8 @@ from medtasks.audit.judge_labels import checked_scores, read_labels, write_sheet
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.families import choice, hallucination, kit_questions, paired_choice
 from medtasks.families.family import Reply
-from medtasks.judges.client import Verdict
+from medtasks.judges.judge_client import JudgeVerdict
+from medtasks.judges.settings import JudgeSettings
 from medtasks.tasks.task_files import task_file
 
 NUMBER = 40
@@ -20,7 +20,7 @@ ASKED = "reply {}"
 class Judge:
     """A judge that reads the numbers of replies: it calls the first 30 of 40 right, and fails for the last."""
 
-    settings = SimpleNamespace(model="m", temperature=0.0)
+    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
 
     def __init__(self, right, wrong):
         self.texts = {True: right, False: wrong}
@@ -28,7 +28,7 @@ class Judge:
     def ask(self, system, user, parse, *, prompt_version):
         number = next(number for number in reversed(range(NUMBER)) if ASKED.format(number) in user)
         text = self.texts[number < 30]
-        return Verdict(None if number == NUMBER - 1 else parse(text), None, False, text)
+        return JudgeVerdict(None if number == NUMBER - 1 else parse(text), None, False, text)
 
 
 JUDGED = {  # task, module that asks, how, what the judge says of right and wrong replies, and the first row's score

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from medtasks.audit.repeats import collected, join, joined_repeats
-from medtasks.audit.report.reading.task_reading import given_replies, read_task
+from medtasks.audit.report.task_reading import given_replies, read_task
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply

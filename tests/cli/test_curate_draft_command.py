@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import Outcome, read_drafted, read_drafts
+from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts
 from medtasks.data.catalogue import Access
 
 from ..curate.made_up_pairs import DraftingLLM, write_study
@@ -111,7 +111,7 @@ def test_nothing_is_asked_twice_after_a_run_that_was_stopped(medtasks, study, ll
         assert llm.server.count == 4
     llm.server.choose = llm
     assert medtasks("curate", "draft", study, "--no-categories").code == 0
-    assert {line.outcome for line in read_drafted(study).values()} == {Outcome.DRAFTED}
+    assert {line.outcome for line in read_drafted(study).values()} == {DraftOutcome.DRAFTED}
     asked = Counter(llm.asked("Here is"))
     assert len(asked) == 6
     # The one under way at a kill has to be asked for again; after Ctrl-C its reply is waited for and kept.

@@ -9,7 +9,7 @@ import pytest
 from loguru import logger
 from PIL import Image
 
-from medtasks.curate.drafts import Outcome, read_drafted, read_drafts, tally
+from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
 from medtasks.curate.study import DRAFTS, STUDY, StudyKind
 from medtasks.judges.settings import JudgeSettings
 
@@ -93,10 +93,10 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     assert endpoint.count == 2 * chains + (chains - 1) + 3 + 1  # good and refused, and malformed, asked three times
     lines = read_drafted(tmp_path / "ours")
     assert {name: line.outcome for name, line in lines.items()} == {
-        "secret_good": Outcome.DRAFTED,
-        "secret_bad": Outcome.MALFORMED,
-        "secret_no": Outcome.REFUSED,
-        "secret_late": Outcome.FAILED,
+        "secret_good": DraftOutcome.DRAFTED,
+        "secret_bad": DraftOutcome.MALFORMED,
+        "secret_no": DraftOutcome.REFUSED,
+        "secret_late": DraftOutcome.FAILED,
     }
     assert lines["secret_good"].llm == "m, temperature 0"
     drafts = read_drafts(tmp_path / "ours")
@@ -112,7 +112,7 @@ def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
     ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
     assert (ran.code, endpoint.count) == (0, asked + chains)  # what failed, and nothing else
     assert "FAILED edema." in str(endpoint.bodies[-1])
-    assert read_drafted(tmp_path / "ours")["secret_late"].outcome is Outcome.DRAFTED
+    assert read_drafted(tmp_path / "ours")["secret_late"].outcome is DraftOutcome.DRAFTED
 
 
 def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
@@ -158,8 +158,8 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert asking[0].endswith('"question" and "answer", both strings.')
     why = "no passage of the texts shares a word with its report"
     assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN) == {
-        ("images", Outcome.REFUSED, "the LLM would not"): 1,
-        ("images", Outcome.SKIPPED, why): 1,
+        ("images", DraftOutcome.REFUSED, "the LLM would not"): 1,
+        ("images", DraftOutcome.SKIPPED, why): 1,
     }
     images = tmp_path / "ours" / "images.jsonl"
     for fact in ("water", "salt"):  # a refusal is asked again of other texts; what was drafted stays
@@ -167,7 +167,7 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
         assert medtasks("curate", "draft", tmp_path / "ours").code == 0
     assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
     assert len(endpoint.bodies) == 4
-    assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", Outcome.DRAFTED, ""] == 1
+    assert tally(tmp_path / "ours", StudyKind.KNOWLEDGE_OPEN)["questions", DraftOutcome.DRAFTED, ""] == 1
 
 
 def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.curate.drafts import Outcome
+from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.pair_drafts import draft_pairs
 from medtasks.curate.study import PAIRS, ImagePair, Study, StudyKind, write_lines
@@ -29,7 +29,7 @@ def test_failure_modes_of_a_study_are_written_a_hundred_pairs_at_a_time(medtasks
     folder = tmp_path / "study"
     study = write_study(folder, 102)
     fails(["curate", "patterns", folder], "no pair of 'our_pairs' has a question")
-    assert draft_pairs(folder, open_llm(study))[Outcome.DRAFTED] == 102
+    assert draft_pairs(folder, open_llm(study))[DraftOutcome.DRAFTED] == 102
     ran = medtasks("curate", "patterns", folder)
     assert (ran.code, ran.out) == (0, f"{folder / 'patterns.md'}: 2 of 2 requests answered\n")
     written = (folder / "patterns.md").read_text()
@@ -111,7 +111,7 @@ def test_results_of_a_study_go_by_its_own_similarities(medtasks, fails, sample, 
     fails(["curate", "patterns", folder, "--results", run], "say with --as what it was published as")
     again = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
     assert again.out == ran.out
-    monkeypatch.setattr("medtasks.cli.curate_patterns.is_private", lambda name: True)
+    monkeypatch.setattr("medtasks.cli.curate_pairs.is_private", lambda name: True)
     ran = medtasks("curate", "patterns", folder, "--results", run, "--top", 100, "--as", "mediconfusion")
     assert "Most confusing 16 of 16 pairs:" in ran.out
     assert [one for one in ids if one in ran.out] == []

@@ -16,7 +16,7 @@ from medtasks.data.prepare.preparers import verify
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
 from medtasks.home import dataset_folder, own_tasks_folder
-from medtasks.judges.client import judge_for
+from medtasks.judges.judge_client import judge_for
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import SETTINGS
 
@@ -324,5 +324,5 @@ def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
         assert ("may not see it" in out) == (access is Access.CREDENTIALED)
         assert access_of(f"study_{access}") is access
     with pytest.raises(JudgeRefused, match="'study_credentialed' is credentialed"):
-        judge_for("study_credentialed", access_of("study_credentialed"))
-    assert judge_for("study_gated", access_of("study_gated")).settings.model == "m"
+        judge_for("study_credentialed")
+    assert judge_for("study_gated").settings.model == "m"

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from medtasks import __version__
-from medtasks.audit.doctor.findings import Finding, State
+from medtasks.audit.doctor.check_results import Finding, State
 from medtasks.cli import doctor as command
 
 from ..warm_python import run_fresh

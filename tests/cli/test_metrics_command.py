@@ -13,8 +13,7 @@ from rouge_score.tokenizers import DefaultTokenizer
 from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info
-from medtasks.metrics.report_scores import ReportScores
+from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, metric_info
 
 from .conftest import rows_of
 
@@ -266,7 +265,7 @@ def test_every_failure_has_its_line(medtasks, files):
 
 def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
     from medtasks.cli import metrics
-    from medtasks.metrics.report_scores import ReportScores
+    from medtasks.metrics.report_metrics import ReportScores
 
     def none(name, settings):
         return lambda **_: ReportScores(

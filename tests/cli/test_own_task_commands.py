@@ -7,10 +7,9 @@ import sys
 import pytest
 from PIL import Image
 
-from medtasks.audit.doctor.findings import State
-from medtasks.audit.doctor.scope import scope_of
+from medtasks.audit.doctor.check_results import State, scope_of
 from medtasks.audit.doctor.task_names import own_tasks
-from medtasks.audit.report.reading.collecting import section
+from medtasks.audit.report.collecting import section
 from medtasks.errors import MedTasksError
 from medtasks.runs.run import TaskRun
 from medtasks.tasks.documents import select

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from medtasks.errors import WeightsMissing
-from medtasks.families import texts
-from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.families import text_metrics
+from medtasks.metrics.metric import mean
+from medtasks.metrics.report_metrics import ReportScores, metric_info
 
 from .. import tiny_multimedeval
 from .conftest import rows_of
@@ -32,7 +32,7 @@ def prepared(monkeypatch):
 
         return metric
 
-    monkeypatch.setattr(texts, "report_metric", report_metric)
+    monkeypatch.setattr(text_metrics, "report_metric", report_metric)
     return broken
 
 

@@ -31,9 +31,9 @@ def test_page_of_the_sample_and_what_is_refused(medtasks, fails, sample_home, tm
 
 
 def test_options_of_the_command_are_those_of_select():
-    from medtasks.cli import tree
+    from medtasks.cli.select import options
 
-    assert tree.options() == {
+    assert options() == {
         name: f"--{name.replace('_', '-')}"
         for name in ("department", "modality", "clinical_task", "granularity", "keyword", "original_task")
     }

@@ -5,9 +5,9 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 
-from medtasks.cli import weights
+from medtasks.cli import weights_command
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.weights import WEIGHTS, weights_folder
+from medtasks.metrics.weight_files import WEIGHTS, weights_folder
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_fetch_several(medtasks, hub):
 
 def test_fetch_all(medtasks, hub, monkeypatch, tmp_path):
     given = []
-    monkeypatch.setattr(weights, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
+    monkeypatch.setattr(weights_command, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
     ran = medtasks("weights", "fetch", "all")
     assert [line.split(":")[0] for line in ran.out.splitlines()] == [*WEIGHTS, "wordnet"]
     assert given == [None]
@@ -67,7 +67,7 @@ def test_unknown_names_stop_before_any_download(fails, hub):
 
 def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
     given = []
-    monkeypatch.setattr(weights, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
+    monkeypatch.setattr(weights_command, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
     ran = medtasks("weights", "fetch", "wordnet", "--source", tmp_path / "wordnet.zip")
     assert ran.out == f"wordnet: {tmp_path}\n"
     assert given == [tmp_path / "wordnet.zip"]
@@ -77,7 +77,7 @@ def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
     def refuse(source):
         raise WeightsMissing("no WordNet in it")
 
-    monkeypatch.setattr(weights, "prepare_wordnet", refuse)
+    monkeypatch.setattr(weights_command, "prepare_wordnet", refuse)
     fails(["weights", "fetch", "wordnet"], "no WordNet in it")
 
 

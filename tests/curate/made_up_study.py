@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, Drafted, Outcome, append_line
+from medtasks.curate.drafts import Draft, Drafted, DraftOutcome, append_line
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -110,4 +110,4 @@ def _written(folder: Path, kind: StudyKind, images: Iterable[StudyImage]) -> Stu
 
 def _append(folder: Path, drafts: Iterable[tuple[str, tuple[Draft, ...]]]) -> None:
     for request, made in drafts:
-        append_line(folder, Drafted(request=request, asked="made up", outcome=Outcome.DRAFTED, drafts=made))
+        append_line(folder, Drafted(request=request, asked="made up", outcome=DraftOutcome.DRAFTED, drafts=made))

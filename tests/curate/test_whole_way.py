@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.curate.drafts import Outcome, read_drafted, read_drafts
+from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts
 from medtasks.curate.study import read_pairs
 
 from ..audit.report.test_page_in_browser import browser
@@ -80,8 +80,8 @@ def test_from_own_images_to_a_report(listed: Path, tmp_path: Path, browser: obje
         medtasks("curate", "draft", study, **judge, MEDTASKS_JUDGE_CONCURRENCY="1")
     outcomes = Counter(line.outcome for line in read_drafted(study).values() if not line.categories)
     rejected = [draft for line in read_drafted(study).values() for draft in line.drafts if draft.reason]
-    assert outcomes[Outcome.REFUSED] == outcomes[Outcome.MALFORMED] == len(rejected) == 1
-    assert outcomes[Outcome.SKIPPED] > 0  # a short caption, and one that gives orders
+    assert outcomes[DraftOutcome.REFUSED] == outcomes[DraftOutcome.MALFORMED] == len(rejected) == 1
+    assert outcomes[DraftOutcome.SKIPPED] > 0  # a short caption, and one that gives orders
     drafts = read_drafts(study)
     assert len(drafts) > 3
 

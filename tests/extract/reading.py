@@ -7,9 +7,9 @@ from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.extract.labels.labeler import chosen_findings, label_texts
-from medtasks.extract.registry import extractor_of
-from medtasks.metrics.findings import Finding
+from medtasks.metrics.chest_findings import Finding
 
 
 def reading(rule: str) -> Callable[..., Answer]:

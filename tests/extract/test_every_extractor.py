@@ -10,11 +10,11 @@ from medtasks.audit.error_classes import error_class
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.extract.published.behind_reasoning import behind_reasoning
-from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medheval import parse_components
+from medtasks.judges.medheval_judges import parse_components
 from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
@@ -33,7 +33,7 @@ VERSIONS = {"robust_choice": 4, "robust_kit_choice": 3, "robust_mmmu": 3, "medhe
     2,
 )  # 1 for the others
 LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
-OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS}
+OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS}
 # One that needs a labeler has tests of its own.
 EVERY = pytest.mark.parametrize("name", [name for name in OF_REPLIES if name != "chexbert_labels"])
 
@@ -94,9 +94,9 @@ QUESTIONS = ["", "Is there a fracture?", "Is the lung (left) [clear]?"]
 
 def sample_of(rule, options, target="yes", question=""):
     """Return a sample with the columns that any extractor looks at."""
-    binary = rule.kind is Kind.CLOSED and len(options) % 2 == 0
+    binary = rule.kind is AnswerKind.CLOSED and len(options) % 2 == 0
     columns = {"kind": "binary" if binary else "multi-choice", "choices": ", ".join(options), "gold": target}
-    answer = "A" if rule.kind is Kind.CLOSED else target
+    answer = "A" if rule.kind is AnswerKind.CLOSED else target
     return Sample({"options": ["Yes", "No"] if binary else options, "answer": answer, "question": question, **columns})
 
 
@@ -137,28 +137,28 @@ def test_a_reply_without_text_is_empty(name, reply):
 def check(rule, reply, sample):
     answer = rule.extract(reply, sample)
     assert (answer.value is not None) == (answer.reason is Reason.OK)
-    if rule.kind in (Kind.CHOICE, Kind.CLOSED):
-        unknown = 6 if rule.kind is Kind.CLOSED else 2
+    if rule.kind in (AnswerKind.CHOICE, AnswerKind.CLOSED):
+        unknown = 6 if rule.kind is AnswerKind.CLOSED else 2
         fixed = {"mediconfusion_reference": 2, "medheval_reference": 6}  # the latter takes the options from a text
         count = fixed.get(rule.name, len(sample.options) or unknown)
         assert answer.value is None or answer.value in [chr(ord("A") + n) for n in range(count)]
         if answer.value is not None and rule.name in LETTER_RULES:
             assert rule.extract(answer.value, sample) == answer
-    if rule.kind is Kind.LABELS and answer.value is not None:
+    if rule.kind is AnswerKind.LABELS and answer.value is not None:
         assert len(answer.value) == len(sample.options)
         assert rule.name != "listed_options" or any(answer.value)
-    if rule.kind is Kind.OPEN:
+    if rule.kind is AnswerKind.OPEN:
         assert all(0 <= answer.facts[name] <= 1 for name in ("bleu_1", "token_f1", "token_recall"))
         assert answer.value is None or answer.value.strip()
         assert answer.value is not None or not answer.facts["correct"]
-    if rule.kind is Kind.KIT_QUESTION:
+    if rule.kind is AnswerKind.KIT_QUESTION:
         assert all(0 <= value <= 1 for value in (answer.facts["measures"] or {}).values())
         assert answer.value is None or answer.value.strip()
         assert answer.value is not None or not answer.facts["correct"]
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
 
 
-@pytest.mark.parametrize("name", extractors(Kind.CHOICE))
+@pytest.mark.parametrize("name", extractors(AnswerKind.CHOICE))
 @pytest.mark.parametrize(
     ("reply", "options"),
     [("\u212a", ["x"] * 26), ("(\u0130)", ["x"] * 26), ("A", ["B", "A"]), ("\ud800", ["\ud800", ""])],
@@ -189,7 +189,7 @@ def test_failed_reply_survives_the_stripping_of_blanks():
 def readers_of(rule):
     """Return the rule for one sample of a kind, and for a second one where it then works in another way."""
     options = OPTIONS.get(rule.name, [("Yes", "No")])
-    targets = ("yes", "left fracture") if rule.kind in (Kind.OPEN, Kind.KIT_QUESTION) else ("yes",)
+    targets = ("yes", "left fracture") if rule.kind in (AnswerKind.OPEN, AnswerKind.KIT_QUESTION) else ("yes",)
     samples = [sample_of(rule, options[0], target, "Is there a fracture?") for target in targets]
     samples += [sample_of(rule, options[1])] if rule.name == "robust_class" else []
     return [partial(rule.extract, sample=sample) for sample in samples]
@@ -231,12 +231,12 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
 @pytest.mark.parametrize(
     ("name", "kind", "nearest"),
     [
-        ("robust_choise", Kind.CHOICE, "robust_choice"),
-        ("untide", Kind.LIKELIHOODS, "untied"),
-        ("medheval_strct", Kind.CLOSED, "medheval_strict"),
-        ("medheval_open_strikt", Kind.FREE_TEXT, "medheval_open_strict"),
-        ("multimedeval_vqa", Kind.OPEN, "multimedeval_vqa_head"),
-        ("chexpert_labels", Kind.LABELS, "chexbert_labels"),
+        ("robust_choise", AnswerKind.CHOICE, "robust_choice"),
+        ("untide", AnswerKind.LIKELIHOODS, "untied"),
+        ("medheval_strct", AnswerKind.CLOSED, "medheval_strict"),
+        ("medheval_open_strikt", AnswerKind.FREE_TEXT, "medheval_open_strict"),
+        ("multimedeval_vqa", AnswerKind.OPEN, "multimedeval_vqa_head"),
+        ("chexpert_labels", AnswerKind.LABELS, "chexbert_labels"),
     ],
 )
 def test_unknown_extractors_are_named_with_the_nearest(name, kind, nearest):
@@ -251,6 +251,6 @@ def test_extractors_are_registered_under_their_names_and_kinds():
         assert rule.version == VERSIONS.get(name, 1)
         assert rule.summary
         assert extractor_of(name) is extractor_of(name, rule.kind) is rule
-    assert sum(len(extractors(kind)) for kind in Kind) == len(extractors())
+    assert sum(len(extractors(kind)) for kind in AnswerKind) == len(extractors())
     with pytest.raises(UnknownName, match="unknown label rule 'robust_choice'"):
-        extractor_of("robust_choice", Kind.LABELS)
+        extractor_of("robust_choice", AnswerKind.LABELS)

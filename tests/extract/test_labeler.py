@@ -9,11 +9,10 @@ from medtasks.errors import LabelerError
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labels import labeler as labeler_module
-from medtasks.extract.labels.chexbert_labels import from_labels, label_replies
-from medtasks.extract.labels.labeler import CONDITIONS, Finding, label_texts, labeler
+from medtasks.extract.labels.labeler import CONDITIONS, Finding, from_labels, label_replies, label_texts, labeler
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert import network as network_module
-from medtasks.metrics.neural.chexbert.reader import Chexbert
+from medtasks.metrics.neural import chexbert_network as network_module
+from medtasks.metrics.neural.chexbert import Chexbert
 
 from .. import tiny_chexbert
 from .reading import findings_of, reading

@@ -13,9 +13,9 @@ import pytest
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
 from medtasks.extract.careful.open_text import DENIED, stated_words
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.extract.registry import Kind, extractor_of
 from medtasks.metrics.set_overlap import token_overlap
 
 from .reading import recorded, rows
@@ -23,7 +23,7 @@ from .reading import recorded, rows
 
 def scoring(rule):
     def score(reply, target):
-        answer = extractor_of(rule, Kind.OPEN).extract(reply, Sample({"answer": target}))
+        answer = extractor_of(rule, AnswerKind.OPEN).extract(reply, Sample({"answer": target}))
         return SimpleNamespace(**answer.facts, reason=answer.reason)
 
     return score

@@ -14,12 +14,12 @@ from openpyxl import load_workbook
 
 from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
+from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import cut_reply
-from medtasks.extract.registry import Kind, extractors
 from medtasks.families.kit_questions import protocol_of
 from medtasks.home import home
 from medtasks.lmms.filters import ChooseWith, ReadWith
-from medtasks.metrics.classification import MULTICLASS_METRICS, MULTILABEL_METRICS
+from medtasks.metrics.class_scores import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import CorpusMetric, clustered
 
@@ -143,7 +143,7 @@ def test_the_rule_is_the_rows_and_else_the_family_s(one, rule):
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "free_form"])
 def test_a_rule_of_another_kind_is_refused(name):
     one = FAMILIES[name]
-    other = "robust_labels" if one.family.kind is Kind.CHOICE else "robust_choice"
+    other = "robust_labels" if one.family.kind is AnswerKind.CHOICE else "robust_choice"
     with pytest.raises(UnknownName, match=other):
         score_of(one.family, one.documents[0], one.replies[0], other)
 
@@ -321,7 +321,7 @@ def test_failed_rows_of_a_submission_are_blank():
 
 
 @pytest.mark.parametrize("bad", BAD_LIKELIHOODS.values(), ids=BAD_LIKELIHOODS)
-@pytest.mark.parametrize("rule", [None, *extractors(Kind.LIKELIHOODS)])
+@pytest.mark.parametrize("rule", [None, *extractors(AnswerKind.LIKELIHOODS)])
 @with_likelihoods
 def test_failed_likelihoods_are_in_no_metric(one, rule, bad):
     given = [[(loss, False) for loss in options] for options in losses(one)]

@@ -11,7 +11,7 @@ from medtasks.audit.scoring import with_interval
 from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import CLASSIFICATION, MULTI_LABEL
-from medtasks.metrics.classification import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
+from medtasks.metrics.class_scores import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
 from medtasks.metrics.metric import forget_computed
 from medtasks.stats.recall import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error

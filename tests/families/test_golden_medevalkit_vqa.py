@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,8 @@ import pytest
 from medtasks.families import kit_questions
 from medtasks.families.family import TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.client import Verdict
+from medtasks.judges.judge_client import JudgeVerdict
+from medtasks.judges.settings import JudgeSettings
 from medtasks.metrics.metric import Score
 
 from ..task_families import score_of, values_of
@@ -30,14 +30,14 @@ OPEN = {
 class Scripted:
     """A judge that gives recorded replies in their order."""
 
-    settings = SimpleNamespace(model="scripted", temperature=0.0)
+    settings = JudgeSettings("http://127.0.0.1:9/v1", "scripted")
 
     def __init__(self, replies: list[str | None]) -> None:
         self.left: Iterator[str | None] = iter(replies)
 
-    def ask(self, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
+    def ask(self, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> JudgeVerdict[Any]:
         text = next(self.left) or ""
-        return Verdict(parse(text), None, False, text)
+        return JudgeVerdict(parse(text), None, False, text)
 
 
 def cases(golden: Path, name: str) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def cases(golden: Path, name: str) -> list[dict[str, Any]]:
 
 def scored(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch, rule: str) -> tuple[TaskFamily, list[Score]]:
     judge = Scripted(case.get("judge_replies") or [])
-    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset, access: judge)
+    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: judge)
     family = JUDGED_QUESTIONS if case.get("judge", True) else FAMILY
     documents = [{"doc_id": str(n), "image_id": str(n), **row} for n, row in enumerate(case["rows"])]
     scores = [score_of(family, doc, reply, rule) for doc, reply in zip(documents, case["replies"], strict=True)]

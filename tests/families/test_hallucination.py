@@ -2,7 +2,6 @@
 
 import json
 import math
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,8 +15,9 @@ from medtasks.families.hallucination import (
     KNOWLEDGE_QUESTIONS_ELEVEN,
 )
 from medtasks.hooks import published
-from medtasks.judges import client
-from medtasks.judges.client import Verdict
+from medtasks.judges import judge_client
+from medtasks.judges.judge_client import JudgeVerdict
+from medtasks.judges.settings import JudgeSettings
 from medtasks.metrics.metric import CorpusMetric, forget_computed
 from medtasks.prompts import judged
 
@@ -48,14 +48,14 @@ class ScriptedJudge:
 
     def __init__(self, **texts):
         self.texts, self.asked = texts, []
-        self.settings = SimpleNamespace(model="scripted", temperature=0.0)
+        self.settings = JudgeSettings("http://127.0.0.1:9/v1", "scripted")
 
     def ask(self, system, user, parse, *, prompt_version=1):
         kind = "components" if "recall_number" in system else "severity" if "range[0, 5]" in system else "correctness"
         self.asked.append((kind, system, user))
         text = self.texts.get(kind)
         value = None if text is None else parse(text if isinstance(text, str) else text(user))
-        return Verdict(value, None if value is not None else "no", False, text or "")
+        return JudgeVerdict(value, None if value is not None else "no", False, text or "")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_without_a_judge_the_task_runs(warnings):
     assert found["judge_failed_rate"] == pytest.approx(2 / 3)
     # Nobody was set up to judge, so that nobody failed; texts are compared all the same.
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (3, 0, 0)
-    assert [text for text in warnings if "No judge is configured" in text] == [client._MISSING]
+    assert [text for text in warnings if "No judge is configured" in text] == [judge_client._MISSING]
 
 
 def test_components_are_summed_over_reports(judge):

@@ -1,7 +1,6 @@
 """The judged form of GMAI-MMBench: who counts, who does not, and who is asked."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,8 @@ from medtasks.extract.answer import Reason
 from medtasks.families import choice
 from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.families.family import Reply
-from medtasks.judges import client
+from medtasks.judges import judge_client
+from medtasks.judges.settings import JudgeSettings
 from medtasks.prompts import judged
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -40,16 +40,16 @@ SAID = {"a growth": "A", "a hole": "B", "rain": "Z"}
 class Told:
     """A judge that knows three replies and fails for all others."""
 
-    settings = SimpleNamespace(model="m", temperature=0.0)
+    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
 
     def ask(self, system, user, parse, *, prompt_version):
         text = SAID.get(user.rpartition("Answer: ")[2].partition("\n")[0])
-        return client.Verdict(parse(text) if text else None, None if text else "no", False, text or "")
+        return judge_client.JudgeVerdict(parse(text) if text else None, None if text else "no", False, text or "")
 
 
 @pytest.fixture
 def _told(monkeypatch):
-    monkeypatch.setattr(choice, "judge_for", lambda dataset, access: Told())
+    monkeypatch.setattr(choice, "judge_for", lambda dataset: Told())
 
 
 def scored(*replies, family=JUDGED_CHOICE, rule=None):

@@ -11,8 +11,8 @@ from medtasks.audit.baselines import baselines
 from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import extractor_of
-from medtasks.families import kit_submission
+from medtasks.extract.extractor_registry import extractor_of
+from medtasks.families import submission
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS, SEED
 from medtasks.families.rotations import ROTATED_CHOICE
@@ -162,20 +162,21 @@ def test_answers_may_be_nothing_but_no_other_letter():
         own_documents.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file")
 
 
-def test_the_submission_is_what_the_authors_evaluator_reads(monkeypatch):
+def test_the_submission_is_what_the_authors_evaluator_reads(tmp_path, monkeypatch):
     documents = [question(1), question(2), question(3), question(4, **{**OPEN, "gold": None})]
-    monkeypatch.setattr(kit_submission, "load_documents", lambda _: documents)
+    monkeypatch.setattr(submission, "load_documents", lambda _: documents)
     replies = ["(B)", UNREAD, None, "<think>lymph?</think>It is **bile**"]
     given = zip(documents, map(Reply.of_text, replies), strict=True)
-    scores = [kit_submission.FAMILY.score(Sample(one), reply, Row("robust_mmmu")) for one, reply in given]
-    path = kit_submission.write_answers(scores[::-1])
+    scores = [submission.ANSWERS_TO_SUBMIT.score(Sample(one), reply, Row("robust_mmmu")) for one, reply in given]
+    path = tmp_path / "answers.json"
+    submission.write_answers(scores[::-1], path)
     assert json.loads(path.read_text(encoding="utf-8")) == {
         "validation_Pharmacy_1": "B",
         "validation_Pharmacy_2": "",
         "validation_Pharmacy_3": "",
         "validation_Pharmacy_4": "It is bile",
     }
-    found = values(kit_submission.FAMILY, scores)
+    found = values(submission.ANSWERS_TO_SUBMIT, scores)
     assert (found["submission_rows"], found["failed_samples"], found["invalid_rate"]) == (4, 1, pytest.approx(1 / 3))
 
 

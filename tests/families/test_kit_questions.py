@@ -2,7 +2,6 @@
 
 import json
 import math
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,8 @@ from medtasks.extract.answer import Reason
 from medtasks.families import kit_questions
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.client import Judge, Verdict
+from medtasks.judges.judge_client import Judge, JudgeVerdict
+from medtasks.judges.settings import JudgeSettings
 from medtasks.prompts import judged
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
@@ -29,7 +29,7 @@ SAID = {"left lung": "<judge>0</judge>", "the mass": "right, I think", "mass": "
 class Told:
     """A judge that knows some answers and fails for all others; asked again it says that an answer is right."""
 
-    settings = SimpleNamespace(model="m", temperature=0.0)
+    settings = JudgeSettings("http://127.0.0.1:9/v1", "m")
 
     def __init__(self):
         self.asked = []
@@ -40,13 +40,13 @@ class Told:
         text = SAID.get(answer)
         if prompt_version > 1:
             text = "<judge>0</judge>"
-        return Verdict(None if text is None else parse(text), None if text else "no", False, text or "")
+        return JudgeVerdict(None if text is None else parse(text), None if text else "no", False, text or "")
 
 
 @pytest.fixture
 def judge(monkeypatch):
     told = Told()
-    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset, access: told)
+    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset: told)
     return told
 
 
@@ -222,7 +222,7 @@ def test_questions_and_answers_are_all_that_a_user_s_file_needs(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "key")
-    monkeypatch.setattr(Judge, "ask", lambda self, *asked, **how: Verdict("<judge>0</judge>", None, False, ""))
+    monkeypatch.setattr(Judge, "ask", lambda self, *asked, **how: JudgeVerdict("<judge>0</judge>", None, False, ""))
     document = {"question": "Where is it?", "answer": "left lung"}
     assert judged.prompt(document, {"template": "{{ question }}"}) == "Where is it?"
     score = score_of(JUDGED_QUESTIONS, document, "there", FIXED)

@@ -18,7 +18,7 @@ from medtasks.families.classification import MULTI_LABEL
 from medtasks.families.family import Reply, Row
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
-from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
+from medtasks.metrics.class_scores import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName
 

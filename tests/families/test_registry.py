@@ -8,9 +8,9 @@ import pytest
 
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
-from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
-from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
+from medtasks.families.family_registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import DottedName
 
@@ -65,7 +65,7 @@ def test_the_page_names_families_and_their_columns():
 
 
 def test_kinds_are_words():
-    assert len({kind.value for kind in Kind}) == len(Kind)
+    assert len({kind.value for kind in AnswerKind}) == len(AnswerKind)
 
 
 @pytest.mark.parametrize("one", FAMILIES.values(), ids=FAMILIES)
@@ -79,7 +79,7 @@ def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
 
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
-    monkeypatch.setattr("medtasks.judges.client._judge", judge)
+    monkeypatch.setattr("medtasks.judges.judge_client._judge", judge)
     for document, reply in zip(one.documents, one.replies, strict=True):
         with contextlib.suppress(MedTasksError):
             one.family.score(Sample(document), Reply(reply), Row(one.rules[0]))

@@ -11,16 +11,16 @@ from loguru import logger
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
 from medtasks.extract.failure import failed_reply
-from medtasks.families import texts
+from medtasks.families import text_metrics as text_metrics_module
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import TaskFamily
 from medtasks.families.reports import MULTIMEDEVAL_REPORTS, REPORTS
-from medtasks.families.texts import text_metrics
+from medtasks.families.text_metrics import text_metrics
 from medtasks.hooks import published
 from medtasks.lmms.filters import ReadWith
+from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
-from medtasks.metrics.report_metrics import metric_info
-from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs import logged_samples
 from medtasks.stats.standard_error import clustered_standard_error
 
@@ -35,7 +35,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> TextMetrics:
     made = TextMetrics()
-    monkeypatch.setattr(texts, "report_metric", made.report_metric)
+    monkeypatch.setattr(text_metrics_module, "report_metric", made.report_metric)
     monkeypatch.setattr(logged_samples, "_runs", {})
     return made
 
@@ -218,7 +218,7 @@ def test_a_total_that_is_no_mean_has_no_error_of_a_mean(fakes, monkeypatch):
         keys = metric_info("bleu").keys
         return ReportScores({key: [0.0, 1.0] for key in keys}, dict.fromkeys(keys, 0.9))
 
-    monkeypatch.setattr(texts, "report_metric", lambda name: corpus)
+    monkeypatch.setattr(text_metrics_module, "report_metric", lambda name: corpus)
     found = values([score("Left", 1), score("x", 2)])
     assert found["bleu_1"] == 0.9
     assert math.isnan(found["bleu_1_stderr"])
@@ -281,7 +281,7 @@ def test_a_metric_that_forgets_a_key_fails_alone(fakes, monkeypatch):
     def forgetful(name):
         return (lambda **_: ReportScores({}, {})) if name == "rouge" else whole(name)
 
-    monkeypatch.setattr(texts, "report_metric", forgetful)
+    monkeypatch.setattr(text_metrics_module, "report_metric", forgetful)
     found = run()
     assert math.isnan(found["rouge_l"])
     assert not math.isnan(found["bleu_1"])

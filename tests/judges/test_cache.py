@@ -5,7 +5,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
+from medtasks.judges.judge_client import VerdictCache, default_cache_folder, verdict_key
 
 QUESTION = {
     "base_url": "http://h/v1",

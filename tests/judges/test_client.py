@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from medtasks.errors import JudgeRefused
-from medtasks.judges.client import BAD_FORMAT, CORRECTION, judge_for
+from medtasks.judges.judge_client import BAD_FORMAT, CORRECTION, judge_for
 from medtasks.judges.settings import JudgeSettings
 from medtasks.net.chat_client import background_loop
 from medtasks.net.servers import retry_after_s
@@ -306,7 +306,7 @@ def test_retry_after_is_read_in_all_its_forms():
 
 
 def test_importing_the_client_does_not_import_the_sdk():
-    code = "import sys, medtasks.judges.mediconfusion; sys.exit('openai' in sys.modules)"
+    code = "import sys, medtasks.judges.mediconfusion_judge; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -319,13 +319,13 @@ def configure(monkeypatch, url, key):
 def test_one_judge_is_shared_and_guarded(endpoint, monkeypatch, key):
     configure(monkeypatch, endpoint.url, key)
     with ThreadPoolExecutor(4) as pool:
-        judges = set(pool.map(lambda _: judge_for("mimic", "credentialed"), range(4)))
+        judges = set(pool.map(lambda _: judge_for("mimic"), range(4)))
     assert len(judges) == 1
-    assert judge_for("mediconfusion", "gated") in judges
+    assert judge_for("mediconfusion") in judges
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://api.openai.com/v1")
     with pytest.raises(JudgeRefused):
-        judge_for("mimic", "credentialed")
-    assert judge_for("mediconfusion", "gated") not in judges
+        judge_for("mimic")
+    assert judge_for("mediconfusion") not in judges
 
 
 def test_no_more_requests_are_sent_than_a_process_may_send(endpoint, judge_at):

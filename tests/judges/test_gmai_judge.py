@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.client import CORRECTION
-from medtasks.judges.gmai import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
+from medtasks.judges.gmai_judge import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
+from medtasks.judges.judge_client import CORRECTION
 
 # The reference's text, copied independently of the module.
 REFERENCE = """\

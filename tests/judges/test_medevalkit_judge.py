@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.medevalkit import judge_answer, judge_prompt, published_verdict, strict_verdict
+from medtasks.judges.medevalkit_judge import judge_answer, judge_prompt, published_verdict, strict_verdict
 
 ASKED = ("Where is it?", "left lung", "the left {question} lung")
 

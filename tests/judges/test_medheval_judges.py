@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
-from medtasks.judges.client import BAD_FORMAT, judge_if_there
-from medtasks.judges.medheval import (
+from medtasks.judges.judge_client import BAD_FORMAT, judge_if_there
+from medtasks.judges.medheval_judges import (
+    WORDINGS,
     judge_components,
     judge_correctness,
     judge_severity,
     parse_components,
     parse_number,
 )
-from medtasks.judges.medheval_prompts import WORDINGS
 
 TRUTH = {"anatomy": ["heart", "lung"], "symptom": ["effusion"], "measurement": []}
 ANSWER = "The heart is enlarged and the left lung is dark."
@@ -65,7 +65,7 @@ def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
         endpoint.reply('```json\n{"model_1": 4}\n```'),
     ]
     prompts = WORDINGS["single"]
-    assert judge_components(judge, prompts.components, TRUTH, ANSWER).value.counts() == COUNTS
+    assert judge_components(judge, prompts.components, TRUTH, ANSWER).value == COUNTS
     assert judge_correctness(judge, prompts.correctness, "Why {so}?", "É.", ANSWER).value == 1
     assert judge_severity(judge, prompts.severity, "Why {so}?", "É.", ANSWER).value == 4
     sent = []
@@ -108,8 +108,8 @@ def test_scores_are_read_strictly(text, expected):
 
 
 def test_components_are_read():
-    assert parse_components(components(), most=9).counts() == COUNTS
-    assert parse_components(f"```json\n{components()}\n```", most=9).counts() == COUNTS
+    assert parse_components(components(), most=9) == COUNTS
+    assert parse_components(f"```json\n{components()}\n```", most=9) == COUNTS
 
 
 # Aspects, and fields of one aspect, that are not as asked for; None takes one away.

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.mediconfusion import (
+from medtasks.judges.mediconfusion_judge import (
     INSTRUCTION,
     RULE_NAME,
     RULE_VERSION,

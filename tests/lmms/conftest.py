@@ -18,7 +18,7 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.prepared import prepared_folder
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.tasks.task_files import task_config
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
@@ -176,7 +176,7 @@ def every_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if name.startswith("multimedeval_"):
                 tiny_multimedeval.prepare(name.removeprefix("multimedeval_"))
         medheval_sources.prepare_all(source / "medheval")
-        _put_demonstrations(prepared_folder("mediconfusion") / DEMONSTRATIONS)
+        _put_demonstrations(prepared_folder("mediconfusion") / DEMONSTRATIONS_FOLDER)
         prepare("iu_xray_report", Options(iu_xray_sources.put_r2gen(source / "iu_xray")))
         tiny_medevalkit.prepare_all(source / "medevalkit")
         tiny_mmmu_pro.prepare_all(source / "mmmu_pro")

@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.radfm.volumes import read_volume
+from medtasks.model_adapters.radfm.voxels import read_volume
 from PIL import Image
 
 from medtasks.data.images.blank_images import FOLDER_NAME, blank_volume

@@ -11,8 +11,8 @@ from subprocess import CompletedProcess
 import pytest
 from PIL import Image
 
+from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import report_as_dict
-from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.scoring import score_replies
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import Manifest

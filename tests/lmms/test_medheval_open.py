@@ -17,7 +17,7 @@ from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
-from medtasks.judges import client
+from medtasks.judges import judge_client
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
@@ -90,7 +90,7 @@ def asked(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
-    client._judge.cache_clear()
+    judge_client._judge.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.metrics.neural.chexbert import network as network_module
+from medtasks.metrics.neural import chexbert_network as network_module
 
 from .. import tiny_chexbert, tiny_multimedeval
 from ..extract.reading import findings_of

@@ -17,7 +17,7 @@ from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
-from medtasks.extract.registry import extractor_of
+from medtasks.extract.extractor_registry import extractor_of
 from medtasks.families.family import Reply
 from medtasks.prompts.template import target
 from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of

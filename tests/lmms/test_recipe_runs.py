@@ -5,8 +5,8 @@ from lmms_eval.utils import simple_parse_args_string
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 
+from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import report_as_dict
-from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.task_tables import published_table
 from medtasks.running.recipes import recipe
 from medtasks.runs.run import read_run

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from medtasks.audit.report.page.writing import write_page
-from medtasks.audit.report.reading.collecting import collect_run
+from medtasks.audit.report.collecting import collect_run
+from medtasks.audit.report.page import write_page
 from medtasks.audit.scoring import score_replies
 from medtasks.cli.main import app
 from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, StudyKind

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medtasks.extract.labels.labeler import Finding
-from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
+from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
 from medtasks.stats.bootstrap import values_with_errors
 
 B, P, N, U = Finding.BLANK, Finding.POSITIVE, Finding.NEGATIVE, Finding.UNCERTAIN

@@ -11,8 +11,8 @@ from medtasks.metrics.bleu import unsmoothed_bleu
 from medtasks.metrics.meteor import meteor_score
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import rouge_scores
+from medtasks.metrics.word_overlaps import NgramOverlap, overlaps, word_tokens
 from medtasks.metrics.wordnet import load_wordnet, read_wordnet
-from medtasks.metrics.words import Overlap, overlaps, word_tokens
 
 from .wordnet_sources import ListedSynonyms
 
@@ -99,7 +99,7 @@ def test_golden_lexical_words(cases):
 
 def test_golden_lexical_corpus_bleu_of_torchmetrics(cases, corpus):
     counts = [overlaps(case["reference"].split(), case["hypothesis"].split(), 4) for case in cases]
-    total = [Overlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)]
+    total = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counts, strict=True)]
     assert corpus["pairs"] == len(cases)
     assert unsmoothed_bleu(total[:1]) == pytest.approx(corpus["bleu1_corpus"], rel=0, abs=1e-6)
     assert unsmoothed_bleu(total) == pytest.approx(corpus["bleu4_corpus"], rel=0, abs=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.metrics.metric import evaluate
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count
+from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, count
 
 SWAP = {"A": "B", "B": "A", None: None}
 METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "precision")
@@ -53,7 +53,7 @@ def standard_errors(items):
 
 
 def numbers(items):
-    table = {name: counts.as_dict() for name, counts in count(items).items()}
+    table = {name: asdict(counts) for name, counts in count(items).items()}
     return table, {name: round(e, 12) if e == e else None for name, e in standard_errors(items).items()}
 
 
@@ -69,7 +69,7 @@ def numbers(items):
     ],
 )
 def test_one_pair(values, expected):
-    total = count(pair(1, "AB", values))[TOTAL].as_dict()
+    total = asdict(count(pair(1, "AB", values))[TOTAL])
     assert {"images": 2, "pairs": 1, "incomplete_pairs": 0, **expected}.items() <= total.items()
 
 
@@ -126,8 +126,8 @@ def test_unrelated_pair_adds_only_itself(items, values):
     before, after, alone = count(items), count([*items, *extra]), count(extra)
     assert {name: after[name] for name in before if name != TOTAL} == {n: c for n, c in before.items() if n != TOTAL}
     assert after["Nuclear"] == alone["Nuclear"]
-    whole = {name: n + alone[TOTAL].as_dict()[name] for name, n in before[TOTAL].as_dict().items()}
-    assert after[TOTAL].as_dict() == whole
+    whole = {name: n + asdict(alone[TOTAL])[name] for name, n in asdict(before[TOTAL]).items()}
+    assert asdict(after[TOTAL]) == whole
 
 
 @given(items=answers(valid=True, complete=True, opposite=True))
@@ -227,7 +227,7 @@ def test_shared_images_raise_all_errors():
 
 
 def test_counts_are_named_as_documented():
-    assert set(Counts().as_dict()) == {
+    assert set(asdict(PairCounts())) == {
         *("images", "pairs", "set_score", "individual_score", "confused", "invalid", "valid_pairs"),
         *("resolved_pairs", "incomplete_pairs"),
     }

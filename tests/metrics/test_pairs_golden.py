@@ -1,6 +1,7 @@
 """Scores of paired questions, against the published score table on the published questions."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -38,8 +39,7 @@ def test_golden_mediconfusion_scores(golden, pairs, case):
     recorded = json.loads(lines[case])
     table = count(answered(pairs, lambda pair, position: recorded["answers"][pair.pair_id][position - 1]))
     ours = {
-        theirs: {category: counts.as_dict()[name] for category, counts in table.items()}
-        for theirs, name in NAMES.items()
+        theirs: {category: asdict(counts)[name] for category, counts in table.items()} for theirs, name in NAMES.items()
     }
     assert ours == recorded["table"]
 

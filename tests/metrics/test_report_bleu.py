@@ -12,7 +12,7 @@ from nltk.translate import bleu_score as nltk_bleu
 from medtasks.errors import MedTasksError
 from medtasks.metrics.bleu import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.words import Overlap, overlaps, word_tokens
+from medtasks.metrics.word_overlaps import NgramOverlap, overlaps, word_tokens
 
 from .guide_to_action import GOOD, OTHER, REFERENCES
 
@@ -106,7 +106,7 @@ def test_published_values_of_fast_bleu():
         for reference in references:
             limits |= Counter(zip(*(reference[start:] for start in range(order)), strict=False))
         nearest = min((len(reference) for reference in references), key=lambda length: abs(length - len(hypothesis)))
-        return Overlap((grams & limits).total(), nearest, len(hypothesis) + 1 - order)
+        return NgramOverlap((grams & limits).total(), nearest, len(hypothesis) + 1 - order)
 
     for hypothesis, published in ((GOOD, 0.7453559924999299), (OTHER, 0.0191380231127159)):
         both = [counts(hypothesis.split(), order) for order in (1, 2)]
@@ -116,7 +116,7 @@ def test_published_values_of_fast_bleu():
 def test_published_values_of_radeval():
     counted = [overlaps(reference.split(), hypothesis.split(), 4) for reference, hypothesis in PAIRS]
     assert [unsmoothed_bleu(counts) for counts in counted] == [1, 0, 0, 0, 0]  # there 1e-5 and less for no match
-    corpus = [Overlap(*map(sum, zip(*order, strict=True))) for order in zip(*counted, strict=True)]
+    corpus = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counted, strict=True)]
     values = [unsmoothed_bleu(corpus[:order]) for order in (1, 2, 3, 4)]
     assert values == pytest.approx([0.1867, 0.1532, 0.1189, 0.0826], abs=5e-5)
 

@@ -13,7 +13,7 @@ from transformers import RobertaConfig, RobertaModel
 from medtasks.errors import UnknownName
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info, report_metric
-from medtasks.metrics.weights import WEIGHTS
+from medtasks.metrics.weight_files import WEIGHTS
 
 from ..tiny_chexbert import write_chexbert
 from .neural.radgraph.random_archive import write_archive

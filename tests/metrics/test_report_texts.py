@@ -1,6 +1,5 @@
 """Reading and joining files of report texts."""
 
-import csv
 import json
 
 import pytest
@@ -129,13 +128,6 @@ def test_ids_in_one_file_only_leave_the_order(ids):
 def test_what_does_not_come_in_pairs(references, hypotheses, said):
     with pytest.raises(RepliesError, match=said):
         pair_texts(texts("refs", *references), texts("hyps", *hypotheses))
-
-
-def test_a_long_text_leaves_the_limit_of_csv_fields_as_it_was(write):
-    usual = csv.field_size_limit()
-    long = "x" * (usual + 1)
-    assert read_report_texts(write("a.csv", csv_of([["text"], [long]]))).texts == (long,)
-    assert csv.field_size_limit() == usual
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))

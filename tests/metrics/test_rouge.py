@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import rouge, words
+from medtasks.metrics import rouge, word_overlaps
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import rouge_scores
 
@@ -56,7 +56,7 @@ def test_texts_without_words_score_nothing(text):
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.stem.porter", None)
-    words.porter_stemmer.cache_clear()
+    word_overlaps.porter_stemmer.cache_clear()
     rouge._scorer.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         rouge_scores("effusions", "effusion", stemmed=True)

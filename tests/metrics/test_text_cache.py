@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.text_cache import TextCache, default_cache_folder, text_key
+from medtasks.metrics.model_settings import TextCache, default_cache_folder, text_key
 
 TEXTS = st.lists(st.text(max_size=6), max_size=3)
 

@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.weights import WEIGHTS, fetch, weights_folder, weights_path
+from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_folder, weights_path
 
 
 @pytest.fixture

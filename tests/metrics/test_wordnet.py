@@ -13,7 +13,7 @@ from nltk.corpus.reader.wordnet import WordNetCorpusReader
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics import wordnet
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.wordnet import load_wordnet, prepare_wordnet, read_wordnet, version_of, wordnet_folder
+from medtasks.metrics.wordnet import load_wordnet, prepare_wordnet, read_wordnet, wordnet_folder
 
 from .wordnet_sources import SENSES, synonyms, wordnet_files, write_wordnet
 
@@ -48,7 +48,7 @@ def test_synonyms_are_those_of_nltk_by_path(tmp_path, monkeypatch):
 
 def test_synonyms(source):
     known = read_wordnet(source)
-    assert version_of(known) == "3.0"
+    assert known.get_version() == "3.0"
     for word, wanted in {
         "tubercles": {"nodule", "tubercle"},
         "x-ray": {"x-ray", "Roentgenogram"},

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import words as module
-from medtasks.metrics.words import word_tokens
+from medtasks.metrics import word_overlaps as module
+from medtasks.metrics.word_overlaps import word_tokens
 
 PIECES = [
     *("lung", "No", "1", "2.5", "1,500", "9:39", "p.m", "T1-weighted", "isn't", "patient's", "can't've", "they'll"),
@@ -56,15 +56,6 @@ def test_known_words(text, words):
     assert word_tokens(text) == (words.split() if isinstance(words, str) else words)
 
 
-def test_most_sentences_of_reports_do_not_need_nltk(monkeypatch):
-    module._nltk_rules()
-    monkeypatch.setattr(module, "_nltk_rules", lambda: lambda sentence: pytest.fail(sentence))
-    text = (
-        "Small left effusion, unchanged (2.5 cm); no pneumothorax: stable. The patient's PICC isn't seen at 9:39 p.m."
-    )
-    assert word_tokens(text) == nltk_words(text)
-
-
 def test_long_texts():
     text = "No acute finding, " * 1700 + '"quoted".'
     assert len(word_tokens(text)) == 4 * 1700 + 4
@@ -72,6 +63,6 @@ def test_long_texts():
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.tokenize.destructive", None)
-    module._nltk_rules.cache_clear()
+    module._sentence_words.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         word_tokens("Clear.")

@@ -59,10 +59,10 @@ def test_a_batch_that_fails_is_repeated_one_by_one(bench, monkeypatch):
     inner = bench.adapter.model_inputs
     ids = list(bench.adapter.encode(bench.docs[6]["question"], [bench.docs[6]["image"]]).ids)
 
-    def model_inputs(batch):
+    def model_inputs(batch, before=None):
         if any(row[-len(ids) :] == ids for row in batch.ids.tolist()):
             raise RuntimeError("device trouble")
-        return inner(batch)
+        return inner(batch, before)
 
     monkeypatch.setattr(bench.adapter, "model_inputs", model_inputs)
     got = bench.adapter.generate_until(bench.generation())

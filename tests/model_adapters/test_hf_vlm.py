@@ -8,14 +8,13 @@ import weakref
 
 import pytest
 import torch
+from medtasks.model_adapters.base import prefixes, shared_scoring
 from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
-from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
+from medtasks.model_adapters.hf_vlm import HfVlm, continuation_scorer
+from medtasks.model_adapters.hf_vlm.continuation_scorer import tail_logits
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
-from medtasks.model_adapters.hf_vlm.scoring import tail_logits
-from medtasks.model_adapters.prefix import cuts, sharing
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -92,8 +91,8 @@ def adapter(folder):
 @pytest.fixture
 def cut(monkeypatch):
     """Prompts are cut behind their images although those of tiny models take few tokens."""
-    monkeypatch.setattr(cuts, "OWN_LENGTH", 4)
-    monkeypatch.setattr(cuts, "LEAST_LENGTH", 3)
+    monkeypatch.setattr(prefixes, "OWN_LENGTH", 4)
+    monkeypatch.setattr(prefixes, "LEAST_LENGTH", 3)
 
 
 def scoring(doc_ids, options=OPTIONS):
@@ -313,8 +312,8 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     def broken(*_):
         raise IndexError
 
-    monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
-    monkeypatch.setattr(sharing, "_read", broken)
+    monkeypatch.setattr(continuation_scorer, "tail_logits", shifted)
+    monkeypatch.setattr(shared_scoring, "_read", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
@@ -331,7 +330,7 @@ def test_logits_of_the_prompt_are_not_computed(adapter):
     kept = tail_logits(built.network, inputs, 3)
     forward = built.network.forward
 
-    def without(input_ids, attention_mask, use_cache):
+    def without(input_ids, attention_mask, position_ids, use_cache):
         return forward(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
 
     built.network.forward = without

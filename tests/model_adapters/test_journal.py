@@ -10,8 +10,8 @@ import pytest
 import torch
 from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.arguments import AdapterArguments
-from medtasks.model_adapters.base.fingerprint import files_digest, weights_digest
-from medtasks.model_adapters.base.requests import Request, SampleReader
+from medtasks.model_adapters.base.harness_adapter import files_digest, weights_digest
+from medtasks.model_adapters.base.requests import Request, RequestReader
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
@@ -239,7 +239,7 @@ def test_images_differ_by_palette_and_transparency():
     def digests(image):
         documents = {"t": {"s": [image]}}
         request = Request("", {}, lambda doc: [doc], 0, "t", "s", 0, 0, False)
-        return SampleReader(documents, scored=False).read(request).visuals.digests
+        return RequestReader(documents, scored=False).read(request).visuals.digests
 
     red, blue = Image.new("P", (2, 2)), Image.new("P", (2, 2))
     red.putpalette([255, 0, 0])

@@ -57,17 +57,12 @@ GATE = "lang_encoder.model.layers.0.decoder_layer.mlp.gate.weight"
 UP, FC2 = "model.layers.2.mlp.up_proj.weight", "vision_model.encoder.layers.1.mlp.fc2.bias"
 
 
-def differing(by):
+def differing(key, other):
     def edit(state):
-        state[LATE][0, 0], state[TWIN][0, 0] = 1.0, 1.0 + by
+        state[other] = state[key].clone()
+        state[other][0, 0] += 0.5
 
     return edit
-
-
-def rounded_apart(state):
-    other = state[f"{E}weight"].clone()
-    other[5, 5] *= 1 + 1e-5
-    state[f"{E}weight"] = other
 
 
 # Per case the model, the file that is changed, how, and what is said.
@@ -115,8 +110,8 @@ REFUSED = {
         *("radfm", BIN, put(f"{E}figure_token_weight", torch.ones(3, HIDDEN))),
         r"figure_token_weight' has shape \(3, 32\)",
     ),
-    "copies of words, by less than half precision can tell": (
-        *("radfm", BIN, rounded_apart),
+    "copies of words": (
+        *("radfm", BIN, differing("lang_model.model.embed_tokens.weight", f"{E}weight")),
         rf"'lang_model.model.embed_tokens.weight' and '{E}weight' should be eq",
     ),
     "no last layer": (
@@ -142,8 +137,7 @@ REFUSED = {
         *("med_flamingo", PT, put(EMBEDDED, torch.zeros(5, FLAMINGO_WIDTH))),
         re.escape(EMBEDDED) + r".*\(5, 32\)",
     ),
-    "copies": ("med_flamingo", PT, differing(0.5), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
-    "copies, nearly equal": ("med_flamingo", PT, differing(2**-20), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
+    "copies": ("med_flamingo", PT, differing(LATE, TWIN), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
     "no tensors": ("med_flamingo", PT, lambda state: {"a": 1}, r"model\.pt"),
     **{
         f"{how} {key}": ("med_flamingo", file, edit, rf"{file.split('/')[0]}.*{re.escape(named)}")
@@ -337,12 +331,10 @@ def test_llava_med_loads_without_network_and_ignores_no_weight(build, llava_med_
     assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"])
 
 
-def test_vision_weights_come_from_where_they_were_asked_from(build, llava_med, log):
-    name, (inside, beside) = "embeddings.patch_embedding.weight", (tower(VISION, seed) for seed in (3, 7))
-    assert torch.equal(dict(llava_med.network.model.vision_tower.named_parameters())[name], beside[name])
-    expected = max((beside[key] - inside[key]).abs().max().item() for key in inside)
-    build("llava_med")
-    assert any(f"differs by up to {expected:.3g}" in line for line in log)
+def test_vision_weights_come_from_where_they_were_asked_from(llava_med):
+    name = "embeddings.patch_embedding.weight"
+    weights = dict(llava_med.network.model.vision_tower.named_parameters())
+    assert torch.equal(weights[name], tower(VISION, 7)[name])
 
 
 @pytest.mark.parametrize("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])

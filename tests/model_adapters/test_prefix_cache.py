@@ -4,10 +4,10 @@ import random
 
 import pytest
 import torch
+from medtasks.model_adapters.base import prefixes, shared_scoring
 from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
-from medtasks.model_adapters.prefix import cuts, sharing
-from medtasks.model_adapters.prefix.cuts import cut_places, find_cuts
+from medtasks.model_adapters.base.prefixes import cut_places, find_cuts
 from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 
 from .golden import GOLDEN
@@ -22,7 +22,7 @@ FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 @pytest.fixture
 def short(monkeypatch):
     """Beginnings of the tiny model are kept although they are short."""
-    monkeypatch.setattr(cuts, "OWN_LENGTH", 12)
+    monkeypatch.setattr(prefixes, "OWN_LENGTH", 12)
 
 
 def few_shot_documents():
@@ -91,7 +91,7 @@ def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, album, monkeypa
     bench = new_bench(docs=album)
     bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
     assert bench.adapter._prefixes.used > 0
-    monkeypatch.setattr(sharing, "suffixes_of", lambda *_: 1 / 0)
+    monkeypatch.setattr(shared_scoring, "suffixes_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
     assert bench.adapter._prefixes.used == 0

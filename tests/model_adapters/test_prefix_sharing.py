@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from medtasks.model_adapters.base.batching import Continuation, Encoded
-from medtasks.model_adapters.prefix.sharing import group_by_prefix
+from medtasks.model_adapters.base.shared_scoring import group_by_prefix
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung", " no", "y")
@@ -123,8 +123,8 @@ def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypa
 class Merging(MedTasksTiny):
     """Its tokenizer makes one token of a question mark and an x."""
 
-    def encode(self, text, images):
-        return super().encode(text.replace("?x", "\t"), images)
+    def encode(self, text, images, reply=""):
+        return super().encode((text + reply).replace("?x", "\t"), images)
 
 
 def test_an_option_that_merges_with_its_prompt_is_scored_as_without_sharing(new_bench):
@@ -155,16 +155,16 @@ def test_a_question_with_a_failing_option_keeps_the_others(bench, unshared):
 
 
 def test_models_that_take_ids_continue_with_ids(new_bench, monkeypatch):
-    """A prompt without image may go in as ids; the options follow through ``continuation_inputs``."""
+    """A prompt without image may go in as ids; the options follow after the prompts they belong to."""
     bench, plain = new_bench(batch_size=10), new_bench(prefix_cache=False)
     asked = []
-    monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))
 
-    def continuation_inputs(ids, contexts):
-        asked.append((ids.shape[0], contexts.ids.shape[0], len(contexts.pixels)))
-        return {"input_ids": ids}
+    def model_inputs(batch, before=None):
+        if before is not None:
+            asked.append((batch.ids.shape[0], before.ids.shape[0], len(before.pixels)))
+        return batch.inputs(input_ids=batch.ids)
 
-    monkeypatch.setattr(bench.adapter, "continuation_inputs", continuation_inputs)
+    monkeypatch.setattr(bench.adapter, "model_inputs", model_inputs)
     expected = losses(plain, plain.scoring(OPTIONS, [0, 1, 2], visual=None))
     assert losses(bench, bench.scoring(OPTIONS, [0, 1, 2], visual=None)) == pytest.approx(expected, abs=1e-9)
     assert asked == [(6, 6, 6), (3, 3, 3)]

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.base.requests import VOLUMES, Request, SampleReader
+from medtasks.model_adapters.base.requests import VOLUMES, Request, RequestReader
 from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.extract.failure import failure_cause
@@ -39,7 +39,7 @@ def slices(count=5):
 
 def digests(*visuals):
     request = Request("", {}, lambda doc: doc, 0, "t", "s", 0, 0, False)
-    return SampleReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).visuals.digests
+    return RequestReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).visuals.digests
 
 
 def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path):

@@ -6,7 +6,7 @@ import math
 import pytest
 from lmms_eval.api.instance import GenerationResult, unwrap_generation_output
 from lmms_eval.caching.response_cache import ResponseCache
-from medtasks.model_adapters.base.generation import Reply
+from medtasks.model_adapters.base.generation import CountedReply
 
 from medtasks.extract.failure import failure_cause
 from medtasks.runs.reply_envelope import parse_loglikelihood
@@ -20,7 +20,7 @@ def test_replies_carry_counts_only_if_asked_for(new_bench, bench, docs):
     counting = new_bench(batch_size=5, token_counts=True)
     plain = bench.adapter.generate_until(bench.generation(until=[]))
     counted = counting.adapter.generate_until(counting.generation(until=[]))
-    assert {type(reply) for reply in plain} == {Reply}  # texts, for the harness
+    assert {type(reply) for reply in plain} == {CountedReply}  # texts, for the harness
     assert {type(reply) for reply in counted} == {GenerationResult}
     assert [reply.text for reply in counted] == plain
     assert {type(reply.text) for reply in counted} == {str}

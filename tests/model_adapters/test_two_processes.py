@@ -9,7 +9,7 @@ from lmms_eval.evaluator import simple_evaluate
 from lmms_eval.tasks import TaskManager
 
 from medtasks.cli.data import write_sample_home
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.tasks.task_index import tasks_folder
 
 from ..two_processes import LEAVE, on_two_processes
@@ -82,7 +82,7 @@ def home_with_demonstrations(tmp_path_factory):
     """The drawn sample, with pictures for the demonstrations of Med-Flamingo's prompts, which it does without."""
     home = tmp_path_factory.mktemp("data")
     write_sample_home(home)
-    folder = home / "datasets" / "mediconfusion" / DEMONSTRATIONS
+    folder = home / "datasets" / "mediconfusion" / DEMONSTRATIONS_FOLDER
     folder.mkdir(exist_ok=True)
     for seed, name in enumerate(("PMC1064097_F2.jpg", "PMC1065025_F1.jpg", "PMC1087855_F3.jpg")):
         med_flamingo_toy.scan(seed).save(folder / name)

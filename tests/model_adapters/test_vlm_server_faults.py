@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from medtasks.model_adapters.vlm_server import VlmServer, client
+from medtasks.model_adapters.vlm_server import VlmServer, server_client
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import cut_reply, failure_cause, without_cut_mark, without_reasoning
@@ -34,8 +34,8 @@ LONG = "This model's maximum context length is 9 tokens"
 def quick(monkeypatch):
     """Short pauses, and no certificates for clients that speak plain HTTP."""
     monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
-    monkeypatch.setattr(client, "_BACKOFF_S", 0.001)
-    monkeypatch.setattr(client, "_IN_A_ROW", 3)
+    monkeypatch.setattr(server_client, "_BACKOFF_S", 0.001)
+    monkeypatch.setattr(server_client, "_IN_A_ROW", 3)
     monkeypatch.setattr(chat_client, "_LONGEST_BACKOFF_S", 0.005)
 
 

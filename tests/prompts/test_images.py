@@ -6,7 +6,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from medtasks.data.prepared import prepared_folder
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts.images import images
@@ -45,7 +45,7 @@ def test_demonstrations_come_first(sample_home, picture, tmp_path, monkeypatch):
     home = tmp_path / "home"
     shutil.copytree(sample_home / "datasets", home / "datasets")
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    folder = prepared_folder("mediconfusion") / DEMONSTRATIONS
+    folder = prepared_folder("mediconfusion") / DEMONSTRATIONS_FOLDER
     folder.mkdir(exist_ok=True)
     for width in (11, 12):
         Image.new("L", (width, 9)).save(folder / f"{width}.jpg")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.radfm.volumes import read_volume
+from medtasks.model_adapters.radfm.voxels import read_volume
 
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.report.reading.run_description import facts, missing_tasks, run_notes
+from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.process import RunProcess

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.classification import Counts, count_classes, multiclass_metrics
+from medtasks.metrics.class_scores import ClassCounts, count_classes, multiclass_metrics
 from medtasks.stats import bootstrap
 from medtasks.stats.bootstrap import bootstrap_standard_errors, sum_by_unit
 from medtasks.stats.standard_error import clustered_standard_error
@@ -23,7 +23,7 @@ def mean_statistic(counts):
 
 
 def f1_statistic(counts):
-    return np.stack([*multiclass_metrics(Counts.of_cells(counts)).values()], axis=-1)
+    return np.stack([*multiclass_metrics(ClassCounts.of_cells(counts)).values()], axis=-1)
 
 
 def looped(contributions, statistic, resamples, seed=0):

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from medtasks.families.registry import HOOKS, NAMED, family_of
+from medtasks.families.family_registry import HOOKS, NAMED, family_of
 from medtasks.hooks import published
 from medtasks.tasks.published_names import MODULES, hook_modules, hook_place
 from medtasks.tasks.task_files import task_config, task_files

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from medtasks.extract.registry import Kind, extractors
+from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.tasks.task_check import KEYS, task_problems, unknown_keys
 from medtasks.tasks.task_files import task_config, task_file, task_files
 
@@ -18,7 +18,7 @@ def test_prepared_tasks(sample, name):
 
 def test_rules_and_keys_of_all_our_tasks():
     for task in map(task_file, TASKS):
-        kind = Kind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
+        kind = AnswerKind.LIKELIHOODS if task.compares_likelihoods else task.family.kind
         assert {row.extractor for row in task.rows.values() if row.extractor} <= extractors(kind).keys(), task.name
         assert task_config(task.name).keys() <= KEYS
         assert unknown_keys(task) == []

@@ -10,7 +10,7 @@ import yaml
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Row
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.published_names import prompt_settings
@@ -154,7 +154,7 @@ def test_rules_exist(name):
         if row.extractor is None:
             assert task.family.extractor is None
             continue
-        of_likelihoods = extractor_of(row.extractor).kind is Kind.LIKELIHOODS
+        of_likelihoods = extractor_of(row.extractor).kind is AnswerKind.LIKELIHOODS
         assert of_likelihoods == (task.output_type == "multiple_choice")
 
 

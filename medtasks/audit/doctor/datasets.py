@@ -1,21 +1,24 @@
-"""Prepared data: by default what a look at the manifest and the number of rows tells, on request everything."""
+"""Prepared data, the Hub's token, and who else can read what models said of patients."""
 
+import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from medtasks.audit.doctor.credentials import HUB
-from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import CREDENTIALS, DATASETS, Finding, Scope, State, findings_of, of_error
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
-from medtasks.data.own_datasets import preparing_again
+from medtasks.data.own_datasets import access_of, own_datasets, preparing_again
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
-from medtasks.errors import MedTasksError
-from medtasks.home import dataset_folder, datasets_folder
+from medtasks.errors import MedTasksError, ModelRefused, listed
+from medtasks.home import dataset_folder, datasets_folder, home, open_to_others
+from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
+from medtasks.net.journal import FOLDER_NAME
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 
 _SHOWN = 2
 
@@ -27,21 +30,12 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
     """
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
     for name in scope.datasets if scope.chosen else here:
-        check = partial(_dataset, name, verify=verify) if name in here else partial(_missing, name)
-        yield from findings_of(DATASETS, name, check)
+        yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
     if not scope.chosen:
         lacking = len(scope.datasets) - len(here)
         found = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
         yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
-
-
-def _missing(name: str) -> Iterator[Finding]:
-    try:
-        prepared_folder(name)
-    except MedTasksError as error:
-        finding = of_error(DATASETS, name, State.PROBLEM, error)
-        yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
 
 
 def _command(name: str) -> str:
@@ -59,6 +53,12 @@ def _command(name: str) -> str:
 def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
     from medtasks.data.prepare.preparers import verify as differences
 
+    try:
+        prepared_folder(name)
+    except MedTasksError as error:
+        finding = of_error(DATASETS, name, State.PROBLEM, error)
+        yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
+        return
     again = _command(name)
     try:
         manifest = Manifest.read(dataset_folder(name))
@@ -90,3 +90,53 @@ def _few(name: str, form: str, notes: Sequence[str]) -> str:
     if not notes or is_private(name):
         return ""
     return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))
+
+
+HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
+
+
+def hub_token(scope: Scope) -> Iterator[Finding]:
+    """Look for a token where a dataset that is still to be prepared can only be downloaded with one."""
+    infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
+    gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(HUB))
+    sources = sorted({info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()})
+    if not sources:
+        return
+    from huggingface_hub import get_token
+
+    if get_token():
+        yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
+        return
+    found = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
+    fix = "accept the terms on these pages, then: hf auth login"
+    yield Finding(CREDENTIALS, "Hub token", scope.state, found, fix)
+
+
+def readable_replies() -> Iterator[Finding]:
+    """Look at whether other users can read saved replies, journals and credentialed data, which may quote a patient."""
+    private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
+    for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
+        if folder.is_dir() and open_to_others(folder):
+            found = f"other users of this machine can read files in {folder}, which may quote patients' records"
+            yield CREDENTIALS.warning(folder.name, found, f"chmod -R go= {shlex.quote(str(folder))}")
+        elif folder.is_dir():
+            yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
+
+
+def remote_models(scope: Scope) -> Iterator[Finding]:
+    """Check where credentialed text may go as the environment stands; a run checks its own model."""
+    private = credentialed(scope.datasets)
+    if not private:
+        return
+    try:
+        trusted = trusted_model(os.environ)
+    except ModelRefused as error:
+        yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
+        return
+    if trusted:
+        found = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
+    if cause := refusal(Destination("http://127.0.0.1"), os.environ):
+        where, _, fix = cause.partition("; ")
+        found = f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
+        yield Finding(CREDENTIALS, "remote models", scope.state, found, fix)

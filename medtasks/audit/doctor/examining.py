@@ -1,10 +1,10 @@
 """All checks, one after the other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from medtasks.audit.doctor import credentials, datasets, installed, judge, machine, task_names, weights
-from medtasks.audit.doctor.findings import (
+from medtasks.audit.doctor import datasets, judge, machine, metric_weights, task_names
+from medtasks.audit.doctor.check_results import (
     AREAS,
     CREDENTIALS,
     DATASETS,
@@ -18,9 +18,10 @@ from medtasks.audit.doctor.findings import (
     WEIGHTS,
     Check,
     Finding,
+    Scope,
     findings_of,
+    scope_of,
 )
-from medtasks.audit.doctor.scope import Scope, scope_of
 from medtasks.runs.redaction import redacted
 
 
@@ -39,34 +40,30 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
 
     findings = findings_of(TASKS, "task files", find_scope)
     checks: list[tuple[str, str, Check]] = [
-        (HARNESS, "version", installed.harness_version),
+        (HARNESS, "version", machine.harness_version),
         (TASKS, "own files", task_names.own_files),
         (TASKS, "names", lambda: task_names.collisions(scope)),
         (TASKS, "names", lambda: task_names.foreign_names(scope)),
         (TASKS, "own tasks", lambda: task_names.own_tasks(scope)),
-        (PACKAGES, "packages", lambda: installed.packages(scope)),
+        (PACKAGES, "packages", lambda: machine.packages(scope)),
         (TORCH, "imports", machine.torch_stack),
         (MACHINE, "disk", machine.disks),
         (MACHINE, "memory", machine.memory),
-        (CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
-        (CREDENTIALS, "replies", credentials.readable_replies),
-        (CREDENTIALS, "remote models", lambda: credentials.remote_models(scope)),
+        (CREDENTIALS, "Hub token", lambda: datasets.hub_token(scope)),
+        (CREDENTIALS, "replies", datasets.readable_replies),
+        (CREDENTIALS, "remote models", lambda: datasets.remote_models(scope)),
         (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
-        (WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
-        (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
+        (WEIGHTS, "metrics", lambda: metric_weights.metric_weights(scope)),
+        (WEIGHTS, "settings", lambda: metric_weights.model_settings(scope)),
         (JUDGE, "judge", lambda: judge.judge(scope)),
     ]
     if verify:
-        checks.append((HARNESS, "start", lambda: installed.started(task_names.own_names())))
+        checks.append((HARNESS, "start", lambda: machine.started(task_names.own_names())))
     if model_args:
-        checks.append((MODEL, "model", lambda: _served_model(scope, model_args)))
+        from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
+
+        checks.append((MODEL, "model", lambda: served_model(scope, model_args)))
     for area, name, check in checks:
         findings += findings_of(area, name, check)
     findings.sort(key=lambda finding: AREAS.index(finding.area))
     return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in findings]
-
-
-def _served_model(scope: Scope, model_args: str) -> Iterable[Finding]:
-    from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
-
-    return served_model(scope, model_args)

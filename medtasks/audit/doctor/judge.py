@@ -3,16 +3,15 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from medtasks.audit.doctor.findings import JUDGE, Finding, State, of_error
-from medtasks.audit.doctor.scope import Scope, asked_by
+from medtasks.audit.doctor.check_results import JUDGE, Finding, Scope, State, asked_by, of_error
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
-from medtasks.judges.client import server_of
+from medtasks.judges.judge_client import server_of
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
@@ -40,7 +39,16 @@ def judge(scope: Scope) -> Iterator[Finding]:
     if scope.chosen and not asking:
         return
     if not is_configured():
-        yield _not_configured(scope, [task.name for task, asks in asking if asks is Asks.JUDGE])
+        fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
+        required = ", ".join(task.name for task, asks in asking if asks is Asks.JUDGE)
+        if not scope.chosen:
+            found = "no judge is set up, without which some tasks lack metrics and some do not run"
+            yield JUDGE.note("settings", found, fix)
+        elif required:
+            yield JUDGE.problem("settings", f"no judge is set up, and {required} cannot run without one", fix)
+        else:
+            found = "no judge is set up, so that the metrics that need one will have no value"
+            yield JUDGE.warning("settings", found, fix)
         return
     try:
         settings = settings_from_environment()
@@ -63,17 +71,6 @@ def judge(scope: Scope) -> Iterator[Finding]:
         yield replace(finding, found=f"{finding.found}; nor that of {', '.join(others)}") if others else finding
     if len(refused) < len(datasets) or not datasets:
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
-
-
-def _not_configured(scope: Scope, required: Sequence[str]) -> Finding:
-    fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
-    if not scope.chosen:
-        found = "no judge is set up, without which some tasks lack metrics and some do not run"
-        return JUDGE.note("settings", found, fix)
-    if required:
-        return JUDGE.problem("settings", f"no judge is set up, and {', '.join(required)} cannot run without one", fix)
-    found = "no judge is set up, so that the metrics that need one will have no value"
-    return JUDGE.warning("settings", found, fix)
 
 
 def _answer(settings: JudgeSettings) -> Finding:

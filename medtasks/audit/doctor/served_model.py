@@ -15,22 +15,21 @@ from urllib.parse import urlsplit
 from loguru import logger
 from PIL import Image, ImageDraw
 
-from medtasks.audit.doctor.findings import MODEL, Finding, State, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import MODEL, Finding, Scope, State, of_error
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
-from medtasks.model_adapters.vlm_server.arguments import (
+from medtasks.model_adapters.vlm_server.option_scorer import OptionScorer
+from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
+from medtasks.model_adapters.vlm_server.server_arguments import (
     API_KEY,
     VlmServerArguments,
     check_arguments,
     check_given,
 )
-from medtasks.model_adapters.vlm_server.client import ServerPool
-from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
-from medtasks.model_adapters.vlm_server.scoring import OptionScorer
+from medtasks.model_adapters.vlm_server.server_client import ServerPool
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import endpoints
 from medtasks.net.servers import Server
@@ -122,9 +121,6 @@ def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[Finding
         yield from likelihoods(model, State.PROBLEM if scope.chosen and compared else State.WARNING)
 
 
-# ---- where it is ----
-
-
 def _address(scope: Scope, server: Server) -> Finding:
     url, private = server.base_url, credentialed(scope.datasets)
     host, scheme = endpoints.host(url), url.partition(":")[0]
@@ -179,9 +175,6 @@ def _context(model: VlmServer) -> Finding:
         found += ", which is little: one image can take thousands, and a reply is cut to what is left"
         return MODEL.warning("context", found, "serve it with a larger --max-model-len")
     return MODEL.ok("context", found)
-
-
-# ---- what it answers ----
 
 
 async def _reply(model: VlmServer, images: int) -> Record:
@@ -244,9 +237,6 @@ def _printable(text: str) -> str:
     return "".join(character for character in text if character.isprintable())
 
 
-# ---- how its options can be scored ----
-
-
 @dataclass(frozen=True)
 class _Proof:
     """How a scorer fared with options of one kind."""
@@ -296,21 +286,17 @@ def _proof(model: VlmServer, options: tuple[str, ...]) -> _Proof:
     return _Proof(scorer, None)
 
 
-# ---- asking it, within a time ----
-
-
 def drawn_prompt(model: VlmServer, name: str, images: int) -> ServedPrompt:
     """Return a question about drawn images; what it calls them tells it from other questions."""
-    drawn = tuple(_drawn(number) for number in range(images))
+    drawn = []
+    for number in range(images):
+        drawn.append(Image.new("RGB", (SIDE, SIDE), "black"))
+        low, high = SIDE // 2 - SIDE // (3 + number), SIDE // 2 + SIDE // (3 + number)
+        ImageDraw.Draw(drawn[-1]).ellipse((low, low, high, high), fill="white")
     digests = tuple(f"drawn {number}" for number in range(images))
-    return ServedPrompt(model.arguments.system_prompt, (*[None] * images, _QUESTION.format(name)), drawn, digests)
-
-
-def _drawn(number: int) -> Image.Image:
-    image, radius = Image.new("RGB", (SIDE, SIDE), "black"), SIDE // (3 + number)
-    middle = SIDE // 2
-    ImageDraw.Draw(image).ellipse((middle - radius, middle - radius, middle + radius, middle + radius), fill="white")
-    return image
+    return ServedPrompt(
+        model.arguments.system_prompt, (*[None] * images, _QUESTION.format(name)), tuple(drawn), digests
+    )
 
 
 def asked(model: VlmServer, work: Coroutine[Any, Any, Result], longest_s: float | None = None) -> Result:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from medtasks.audit.doctor.findings import TASKS, Finding, State, findings_of, of_error
-from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.check_results import TASKS, Finding, Scope, State, findings_of, of_error
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
 from medtasks.home import dataset_folder, own_tasks_folder
@@ -53,26 +52,43 @@ def foreign_names(scope: Scope) -> Iterator[Finding]:
 
 def own_files() -> Iterator[Finding]:
     """Look at the user's own task files: one that cannot be read takes all tasks of this package with it."""
-    yield from filter(None, map(_own_file, sorted(own_tasks_folder().rglob("*.yaml"))))
+    for path in sorted(own_tasks_folder().rglob("*.yaml")):
+        try:
+            index = index_tasks([path], strict=True)
+        except MedTasksError as error:
+            yield of_error(TASKS, path.stem, State.PROBLEM, error)
+            continue
+        if any("group" not in config for config in index.groups.values()):
+            found = f"{path} lists tasks of a group and has no 'group' with its name"
+            yield TASKS.problem(path.stem, f"{found}, so that the harness lists none of our tasks", f"mend {path}")
+            continue
+        named = (mapping_in(config, "metadata").get("dataset") for config in index.configs.values())
+        for name in (name for name in named if isinstance(name, str)):
+            if not (dataset_folder(name) / FILE_NAME).is_file():
+                again = f"prepare '{name}' again with medtasks data prepare, data select or curate publish"
+                yield TASKS.warning(path.stem, f"the dataset '{name}' of {path} is gone", f"{again}, or delete {path}")
+                break
 
 
 def own_tasks(scope: Scope) -> Iterator[Finding]:
     """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
+
+    def check(task: TaskFile) -> Iterator[Finding]:
+        for key in unknown_keys(task):
+            found = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+            yield TASKS.warning(task.name, found, "correct it, or remove it")
+        problems = list(task_problems(task))
+        for problem in problems:
+            yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
+        if not problems:
+            number = (
+                "" if task.dataset or task.only_harness else f"; all {len(task_documents(task))} samples can be asked"
+            )
+            yield TASKS.ok(task.name, f"hooks, rules and the first prompt of '{task.name}' are in order{number}")
+
     for task in scope.tasks:
         if task.kind == "task" and not task.is_shipped:
-            yield from findings_of(TASKS, task.name, partial(_own_task, task))
-
-
-def _own_task(task: TaskFile) -> Iterator[Finding]:
-    for key in unknown_keys(task):
-        found = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
-        yield TASKS.warning(task.name, found, "correct it, or remove it")
-    problems = list(task_problems(task))
-    for problem in problems:
-        yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")
-    if not problems:
-        samples = "" if task.dataset or task.only_harness else f"; all {len(task_documents(task))} samples can be asked"
-        yield TASKS.ok(task.name, f"hooks, rules and the first prompt of '{task.name}' are in order{samples}")
+            yield from findings_of(TASKS, task.name, partial(check, task))
 
 
 def own_names() -> set[str]:
@@ -87,19 +103,3 @@ def _named(folder: Path) -> dict[str, Path]:
     tagged = {task for task, config in index.configs.items() if "class" not in config}
     tags = {tag: [index.paths[task] for task in tasks if task in tagged] for tag, tasks in index.members.items()}
     return {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
-
-
-def _own_file(path: Path) -> Finding | None:
-    """Return what is wrong with a file of the user's, or with the dataset that it names; None if nothing is."""
-    try:
-        index = index_tasks([path], strict=True)
-    except MedTasksError as error:
-        return of_error(TASKS, path.stem, State.PROBLEM, error)
-    if any("group" not in config for config in index.groups.values()):
-        found = f"{path} lists tasks of a group and has no 'group' with its name"
-        return TASKS.problem(path.stem, f"{found}, so that the harness lists none of our tasks", f"mend {path}")
-    for name in (mapping_in(config, "metadata").get("dataset") for config in index.configs.values()):
-        if isinstance(name, str) and not (dataset_folder(name) / FILE_NAME).is_file():
-            fix = f"prepare '{name}' again with medtasks data prepare, data select or curate publish, or delete {path}"
-            return TASKS.warning(path.stem, f"the dataset '{name}' of {path} is gone", fix)
-    return None

@@ -15,7 +15,7 @@ from medtasks.audit.error_classes import WrongAnswer
 from medtasks.data.images.decoding import Decoding
 from medtasks.families.family import ReadAnswer
 from medtasks.metrics.metric import Declaration
-from medtasks.metrics.pairs import Counts as PairCounts
+from medtasks.metrics.pairs import PairCounts
 from medtasks.runs.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
 from medtasks.stats.paired import PairedResult, PairedValues
@@ -326,10 +326,7 @@ _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
 
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
-    """Return a report as JSON types: undefined numbers become None, files of pictures are left out.
-
-    What a :attr:`~medtasks.audit.report.contents.TaskReport.withheld` section keeps back is not in here either.
-    """
+    """Return a report as JSON types, without files of pictures and what a ``withheld`` section keeps back."""
     return {"schema_version": 1, **as_json(report)}
 
 

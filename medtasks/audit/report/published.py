@@ -63,13 +63,10 @@ def _found(task_name: str, file: str = "") -> Iterator[tuple[str | None, Publish
     for table in _mapping()["tables"]:
         groups = table.get("groups")
         for row in _rows(table["file"]) if file in ("", table["file"]) else ():
+            left_out = any(_fits(rows, table["file"], row) for rows in _mapping()["left_out"])
             of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in table["metrics"]
-            if of_task and _fits(table, table["file"], row) and not _left_out(table["file"], row):
+            if of_task and _fits(table, table["file"], row) and not left_out:
                 yield (row[groups] if groups else None), _score(table, row, task_name)
-
-
-def _left_out(file: str, row: _Row) -> bool:
-    return any(_fits(rows, file, row) for rows in _mapping()["left_out"])
 
 
 def _score(table: _Entry, row: _Row, task_name: str) -> PublishedScore:

@@ -5,13 +5,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from medtasks.audit.report import rows as report_rows
-from medtasks.audit.report.contents import (
-    RunComparison,
-    RunReport,
-    TaskReport,
-)
-from medtasks.audit.report.task_tables import label, score_cell, task_tables, why_undefined
-from medtasks.audit.report.words import (
+from medtasks.audit.report.contents import RunComparison, RunReport, TaskReport
+from medtasks.audit.report.task_tables import label, score_cell, task_tables
+from medtasks.audit.report.wording import (
     INTERVALS,
     count,
     difference,
@@ -46,7 +42,10 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
             notes=(*tables[0].notes, *task.missing, *withheld),
         )
         sections.append((task.name, tables))
-    sections.append(("Run", [_missing(report), facts_table(report)]))
+    rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
+    caption = "Tasks that were asked for and have no results."
+    missing = Table(label("missing"), caption, "lp", cells("Task", "Why"), rows)
+    sections.append(("Run", [missing, facts_table(report)]))
     filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
     return [(heading, tables) for heading, tables in filled if tables]
 
@@ -77,7 +76,7 @@ def summary_table(report: RunReport) -> Table:
             best = report_rows.best_baseline(task, rule) if score else None
             baseline = f"{number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
             gained = _image_gain(task, rule.name, metric)
-            main = score_cell(score, why_undefined(rule, score), best[1] if best else math.nan)
+            main = score_cell(score, report_rows.why_undefined(rule, score), best[1] if best else math.nan)
             replies = sum(rule.reasons.values())
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
@@ -165,8 +164,3 @@ def facts_table(report: RunReport) -> Table:
     facts = {**{name: value for name, value in times.items() if value}, **report.facts}
     rows = [cells(name, value) for name, value in facts.items()]
     return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
-
-
-def _missing(report: RunReport) -> Table:
-    rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
-    return Table(label("missing"), "Tasks that were asked for and have no results.", "lp", cells("Task", "Why"), rows)

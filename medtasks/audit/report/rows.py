@@ -4,16 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from medtasks.audit.report.contents import (
-    Baseline,
-    PairOutcomes,
-    RuleScores,
-    RunReport,
-    Score,
-    TaskReport,
-    Thinking,
-)
-from medtasks.audit.report.words import coded, count, p_value, scored
+from medtasks.audit.report.contents import Baseline, PairOutcomes, RuleScores, RunReport, Score, TaskReport, Thinking
+from medtasks.audit.report.wording import coded, count, p_value, scored
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 _COVERAGE_ROWS = 10
@@ -161,3 +153,8 @@ def anchor(name: str) -> str:
         'task-my-20task-2f1'
     """
     return "task-" + coded(name)
+
+
+def why_undefined(rule: RuleScores, score: Score | None) -> str:
+    """Return why a score has no value; empty if it has one."""
+    return rule.failures.get(score.metric, "") if score and math.isnan(score.value) else ""

@@ -5,15 +5,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlencode
 
 from medtasks.audit.report import rows as report_rows
-from medtasks.audit.report.contents import (
-    Gain,
-    PublishedScore,
-    RepeatedTask,
-    RuleScores,
-    Score,
-    TaskReport,
-)
-from medtasks.audit.report.words import (
+from medtasks.audit.report.contents import Gain, PublishedScore, RepeatedTask, Score, TaskReport
+from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
     VARIANTS,
@@ -32,6 +25,7 @@ from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.stats.calibration import ClassArea
 
 _GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
+_MEASURES = ("ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
 
 
@@ -49,11 +43,6 @@ def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) ->
     """Return a score with its interval; on the page it has a bar, with a ``mark`` at another value."""
     bar = (score.value, score.low, score.high, mark) if score and score.share else ()
     return Cell(scored(score), remark=remark, bar=bar)
-
-
-def why_undefined(rule: RuleScores, score: Score | None) -> str:
-    """Return why a score has no value; empty if it has one."""
-    return rule.failures.get(score.metric, "") if score and math.isnan(score.value) else ""
 
 
 def task_tables(task: TaskReport) -> list[Table]:
@@ -85,7 +74,8 @@ def scores_table(task: TaskReport) -> Table:
         remarks = []
         for rule, score in zip(task.rules, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
-            remarks.append(why_undefined(rule, score) or (f"standard error {error}" if error != NOT_DEFINED else ""))
+            why = report_rows.why_undefined(rule, score)
+            remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
@@ -93,18 +83,16 @@ def scores_table(task: TaskReport) -> Table:
     for rule in task.rules:
         for metric, why in rule.failures.items():
             causes.setdefault((rule.name, why.rstrip(".")), []).append(metric)
-    zeros = [f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed)]
-    failures = [f"{', '.join(metrics)} under {rule} has no value: {why}." for (rule, why), metrics in causes.items()]
+    zeros = (f"{metric}: {BY_CONSTRUCTION}" for metric in sorted(constructed))
+    failures = (f"{', '.join(metrics)} under {rule} has no value: {why}." for (rule, why), metrics in causes.items())
+    remarks_of_metrics = dict.fromkeys(remark for rule in task.rules for remark in rule.remarks)
     return Table(
         label=label(task.name, "scores"),
         caption="Scores.",
         columns="l" + "r" * width,
         headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
         rows=[cells("questions", *[questions(task)] * width), *rows],
-        notes=(
-            *(INTERVALS, *zeros, *rules, *failures),
-            *dict.fromkeys(one for rule in task.rules for one in rule.remarks),
-        ),
+        notes=(INTERVALS, *zeros, *rules, *failures, *remarks_of_metrics),
     )
 
 
@@ -309,9 +297,7 @@ def calibration_table(task: TaskReport) -> Table:
         label=label(task.name, "calibration"),
         caption="Calibration of the likelihoods.",
         columns="lrrrrrrrr",
-        headings=cells(
-            *("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
-        ),
+        headings=cells("Rule", "Questions", "Accuracy", "Confidence", *_MEASURES),
         rows=rows,
         notes=(
             INTERVALS,

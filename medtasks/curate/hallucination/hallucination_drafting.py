@@ -19,16 +19,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_all
+from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
 from medtasks.curate.hallucination.hallucination_study import PASSAGES
-from medtasks.curate.llm import Prompt, ask, free_text, llm_label, prompts_in
+from medtasks.curate.llm import DraftingPrompt, ask, free_text, llm_label, prompts_in
 from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval.gold import YES_NO, Flag, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.sources.medheval.gold_reading import normalised
 from medtasks.data.sources.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "hallucination_prompts"
@@ -46,7 +46,7 @@ _UNRESOLVED: Mapping[Flag, str] = {
 }
 
 
-class Question(BaseModel):
+class DraftedQuestion(BaseModel):
     """An open question with its answer, and what all of them have."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -55,11 +55,11 @@ class Question(BaseModel):
     answer: _Text
 
 
-class YesNoQuestion(Question):
+class YesNoQuestion(DraftedQuestion):
     """A question that is answered by yes or no."""
 
 
-class TypedQuestion(Question):
+class TypedQuestion(DraftedQuestion):
     """A closed question that says of which type of hallucination it is."""
 
     type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{_TYPES})\b")]
@@ -78,7 +78,7 @@ class TypedQuestion(Question):
         return self.ground_truth_type == BINARY
 
 
-class Components(BaseModel):
+class ReportComponents(BaseModel):
     """Findings of a report, by aspect."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -92,25 +92,25 @@ class Components(BaseModel):
         return {aspect: tuple(getattr(self, aspect)) for aspect in COMPONENTS}
 
 
-class ReportQuestion(Question):
+class ReportQuestion(DraftedQuestion):
     """A question for everything that a report names."""
 
-    components: Components = Field(alias="Structured_Answer")
+    components: ReportComponents = Field(alias="Structured_Answer")
 
 
-Q = TypeVar("Q", bound=Question)
+Q = TypeVar("Q", bound=DraftedQuestion)
 
 
-_FORMS: Mapping[StudyKind, tuple[str, type[Question]]] = {  # name of the prompt for the form, and its reader
+_FORMS: Mapping[StudyKind, tuple[str, type[DraftedQuestion]]] = {  # name of the prompt for the form, and its reader
     StudyKind.VISUAL_CLOSED: ("form_visual_closed", TypedQuestion),
     StudyKind.VISUAL_OPEN: ("form_visual_open", ReportQuestion),
     StudyKind.KNOWLEDGE_CLOSED: ("form_yes_no", YesNoQuestion),
-    StudyKind.KNOWLEDGE_OPEN: ("form_open", Question),
+    StudyKind.KNOWLEDGE_OPEN: ("form_open", DraftedQuestion),
     StudyKind.CONTEXTUAL: ("form_yes_no", YesNoQuestion),
 }
 
 
-def prompt_for(kind: StudyKind, image: StudyImage) -> Prompt:
+def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
     """Return the paper's prompt for questions of a kind on an image."""
     name = str(kind)
     if kind is StudyKind.VISUAL_CLOSED:
@@ -119,7 +119,7 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> Prompt:
     return prompts_in(PROMPTS)[name]
 
 
-def with_form(prompt: Prompt, form: str) -> Prompt:
+def with_form(prompt: DraftingPrompt, form: str) -> DraftingPrompt:
     """Return a paper's prompt with one of our reply forms after its system message, and both names."""
     ours = prompts_in(PROMPTS)[form]
     label = f"{prompt.label} + {ours.name}"
@@ -131,30 +131,30 @@ def figures(kind: StudyKind, images: Iterable[StudyImage]) -> Counter[str]:
     return Counter(prompt_for(kind, image).source for image in images)
 
 
-def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Outcome]:
+def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
     """Draft questions for each image of a study that has none yet, and count the outcomes.
 
     Errors are those of :func:`~medtasks.curate.drafts.draft_all`.
     """
     jobs: dict[str, Job] = {}
     for name, image in read_images(folder).items():
-        prompt, values, label = with_form(prompt_for(kind, image), _FORMS[kind][0]), _values(image), llm_label(llm)
+        prompt, values, label = with_form(prompt_for(kind, image), _FORMS[kind][0]), _mark_values(image), llm_label(llm)
         digest = prompt.asked(_of(prompt, {_FILTERED: "", **values}), label)
         if kind is StudyKind.KNOWLEDGE_OPEN:
             first = prompts_in(PROMPTS)[_FILTER]
             digest = digest_of(digest, first.asked(_of(first, values), label))[:32]
-        line = Drafted(request=name, asked=digest, outcome=Outcome.DRAFTED, llm=label, prompt=prompt.label)
+        line = Drafted(request=name, asked=digest, outcome=DraftOutcome.DRAFTED, llm=label, prompt=prompt.label)
         jobs[name] = digest, partial(_drafted, llm, kind, image, prompt, line)
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
-def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: Prompt, line: Drafted) -> Drafted:
+def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPrompt, line: Drafted) -> Drafted:
     """Ask for the questions of one image and complete its line."""
-    values = _values(image)
+    values = _mark_values(image)
     if kind is StudyKind.KNOWLEDGE_OPEN:
         if not image.context[PASSAGES]:
             why = "no passage of the texts shares a word with its report"
-            return line.model_copy(update={"outcome": Outcome.SKIPPED, "reason": why})
+            return line.model_copy(update={"outcome": DraftOutcome.SKIPPED, "reason": why})
         first = prompts_in(PROMPTS)[_FILTER]
         filtered = ask(llm, first, first.filled(_of(first, values)), free_text)
         if filtered.value is None:
@@ -166,12 +166,12 @@ def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: Prompt, lin
     return line.model_copy(update={"outcome": asked.outcome, "reason": asked.reason, "drafts": drafts})
 
 
-def _of(prompt: Prompt, values: Mapping[str, str]) -> dict[str, str]:
+def _of(prompt: DraftingPrompt, values: Mapping[str, str]) -> dict[str, str]:
     """Return the values of the marks that a prompt has."""
     return {mark: value for mark, value in values.items() if mark in prompt.user}
 
 
-def _values(image: StudyImage) -> dict[str, str]:
+def _mark_values(image: StudyImage) -> dict[str, str]:
     """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
     values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
     for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
@@ -212,19 +212,27 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
         >>> [bool(banned_phrases(told).search(text)) for text in ("the bounding box", "unmentioned")]
         [True, False]
     """
-    found = _BANNED.search(system)
-    if found is None:
+    rule = _BANNED.search(system)
+    if rule is None:
         return None
-    phrases = [re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', found[1])]
+    phrases = [re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', rule[1])]
     return re.compile(rf"\b(?:{'|'.join(phrases)})(?:e?s)?\b", re.IGNORECASE)
 
 
-def drafts_of(image: str, questions: Sequence[Question], banned: re.Pattern[str] | None) -> tuple[Draft, ...]:
+def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Pattern[str] | None) -> tuple[Draft, ...]:
     """Return the drafts of one reply on one image, by its id, those rejected with their reason."""
     drafts, asked = [], set[str]()
     for number, question in enumerate(questions, 1):
         item = f"{image}/{number}"
-        facts = _facts(item, question)
+        facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
+        if isinstance(question, TypedQuestion):
+            facts = _closed(item, question, question.choices or "", question.binary)
+            facts["hallucination"] = question.hallucination
+        elif isinstance(question, YesNoQuestion):
+            facts = _closed(item, question, "", True)
+        elif isinstance(question, ReportQuestion):
+            facts["components"] = question.components.by_aspect()
+            facts["reason"] = "" if any(facts["components"].values()) else "it names no component"
         reason, wording = facts.pop("reason"), normalised(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
         if not reason and wording in asked:
@@ -232,32 +240,18 @@ def drafts_of(image: str, questions: Sequence[Question], banned: re.Pattern[str]
         elif not reason and banned and (phrase := banned.search(words)):
             reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
         asked.add(wording)
-        outcome = Outcome.REJECTED if reason else Outcome.DRAFTED
+        outcome = DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED
         drafts.append(
             Draft(item_id=item, images=(image,), question=question.question, outcome=outcome, reason=reason, **facts)
         )
     return tuple(drafts)
 
 
-def _facts(item: str, question: Question) -> dict[str, Any]:
-    """Return a draft's options, answers and what else its kind has, with the ``reason`` why it has no answer."""
-    if isinstance(question, TypedQuestion):
-        facts = _closed(item, question, question.choices or "", question.binary)
-        return {**facts, "hallucination": question.hallucination}
-    if isinstance(question, YesNoQuestion):
-        return _closed(item, question, "", True)
-    facts = {"options": (), "answers": (question.answer,), "reason": ""}
-    if isinstance(question, ReportQuestion):
-        components = question.components.by_aspect()
-        reason = "" if any(components.values()) else "it names no component"
-        return {**facts, "components": components, "reason": reason}
-    return facts
+def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:
+    """Return options and answers of a closed question, and the ``reason`` why there is no answer.
 
-
-def _closed(item: str, question: Question, choices: str, binary: bool) -> dict[str, Any]:
-    """Return the facts of a closed question, its options in an order that the item's id decides.
-
-    LLMs put the right option first, or never last. Options that speak of each other ("both A and B") keep their order.
+    The item's id decides about the order of its options, because LLMs put the right one first, or never last. Options
+    that speak of each other ("both A and B") keep their order.
     """
     options = tuple(parsed_options(choices))
     if binary or sorted(map(str.casefold, options)) == ["no", "yes"]:

@@ -8,7 +8,7 @@ import hashlib
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,13 +162,13 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
 
 def knowledge_files(paths: Sequence[Path]) -> list[Path]:
     """Return the texts that files and folders name, in order; SourceError where one names none."""
-    found: list[Path] = []
+    texts: list[Path] = []
     for path in paths:
-        files = sorted(one for one in path.rglob("*") if one.suffix in _ENDINGS) if path.is_dir() else [path]
-        if not files or not all(one.is_file() and one.suffix in _ENDINGS for one in files):
+        files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS) if path.is_dir() else [path]
+        if not files or not all(file.is_file() and file.suffix in _ENDINGS for file in files):
             raise SourceError(f"{path} is no {', '.join(_ENDINGS)} file and no folder with any")
-        found += files
-    return list(dict.fromkeys(found))
+        texts += files
+    return list(dict.fromkeys(texts))
 
 
 def knowledge_digest(files: Sequence[Path]) -> str:
@@ -182,32 +182,29 @@ def read_passages(files: Sequence[Path]) -> list[str]:
     A passage holds whole paragraphs of up to 1,000 characters together; a longer paragraph is cut at white space. A
     JSONL file has its texts under ``text``, and no passage reaches beyond one of them.
     """
-    passages = dict.fromkeys(passage for file in files for text in _texts(file) for passage in _passages(text))
+    texts: list[str] = []
+    for file in files:
+        if file.suffix == ".jsonl":
+            texts += [row.text("text") for row in json_lines(SourceFile(file), ("text",)).rows()]
+            continue
+        try:
+            texts.append(file.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{file} is no text in UTF-8") from error
+    passages: dict[str, None] = {}
+    for text in texts:
+        gathered = ""
+        for paragraph in _PARAGRAPHS.split(text):
+            for piece in textwrap.wrap(" ".join(paragraph.split()), PASSAGE, break_on_hyphens=False):
+                if gathered and len(gathered) + len(piece) + 1 > PASSAGE:
+                    passages[gathered] = None
+                    gathered = ""
+                gathered = f"{gathered}\n{piece}" if gathered else piece
+        if gathered:
+            passages[gathered] = None
     if not passages:
         raise SourceError(f"{files[0]} and the other texts hold nothing to retrieve")
     return list(passages)
-
-
-def _texts(file: Path) -> Iterator[str]:
-    if file.suffix == ".jsonl":
-        yield from (row.text("text") for row in json_lines(SourceFile(file), ("text",)).rows())
-        return
-    try:
-        yield file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{file} is no text in UTF-8") from error
-
-
-def _passages(text: str) -> Iterator[str]:
-    gathered = ""
-    for paragraph in _PARAGRAPHS.split(text):
-        for piece in textwrap.wrap(" ".join(paragraph.split()), PASSAGE, break_on_hyphens=False):
-            if gathered and len(gathered) + len(piece) + 1 > PASSAGE:
-                yield gathered
-                gathered = ""
-            gathered = f"{gathered}\n{piece}" if gathered else piece
-    if gathered:
-        yield gathered
 
 
 class Retriever:

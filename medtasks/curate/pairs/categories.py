@@ -7,18 +7,18 @@ whatever the number of its pairs, and only where a question was drafted for it.
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import Job, Outcome, category_request, draft_all, read_drafts
+from medtasks.curate.drafts import DraftOutcome, Job, category_request, draft_all, read_drafts
 from medtasks.curate.llm import ask, free_text, job_of, llm_label, one_line, prompts_in, why_not_sent
 from medtasks.curate.pairs.pair_drafts import PROMPTS
-from medtasks.curate.study import Record, StudyImage, read_images, write_private
+from medtasks.curate.study import Record, read_images, write_private
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 FOUND = "categories.json"
 CAPTIONS = 100
@@ -44,12 +44,7 @@ class FoundCategories(Record):
 
 
 def given_categories(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas; MedTasksError for fewer than two.
-
-    Example:
-        >>> given_categories("Cerebral, Head and Neck,Spinal")
-        ('Cerebral', 'Head and Neck', 'Spinal')
-    """
+    """Return the names in a list with commas; MedTasksError for fewer than two."""
     names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
     if len(names) < 2:
         raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas, or 'find'")
@@ -68,7 +63,23 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
         except (ValidationError, UnicodeDecodeError):
             raise SourceError(f"{path} is damaged; mend it, or delete it to ask again") from None
     else:
-        found = _find(llm, read_images(folder), seed)
+        images = read_images(folder)
+        usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
+        if not usable:
+            raise MedTasksError("no caption of the study can be sent to find categories; name them yourself")
+        sample = tuple(random.Random(seed).sample(usable, min(CAPTIONS, len(usable))))
+        prompt = prompts_in(PROMPTS)["found_categories"]
+        blocks = [
+            {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
+            for number, name in enumerate(sample)
+        ]
+        asked = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
+        if asked.value is None:
+            raise MedTasksError(
+                f"no categories were found: {asked.reason}; run it again, or give them with --categories"
+            )
+        named, label = headings(asked.value), llm_label(llm)
+        found = FoundCategories(categories=named, reply=asked.value, captions=sample, llm=label, prompt=prompt.label)
         write_private(path, found.model_dump_json(indent=1) + "\n")
     if len(found.categories) < 2:
         raise MedTasksError(
@@ -76,24 +87,6 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
             f"there, or give them with --categories"
         )
     return found.categories
-
-
-def _find(llm: Judge, images: Mapping[str, StudyImage], seed: int) -> FoundCategories:
-    usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
-    if not usable:
-        raise MedTasksError("no caption of the study can be sent, so that no categories are found; name them yourself")
-    sample = tuple(random.Random(seed).sample(usable, min(CAPTIONS, len(usable))))
-    prompt = prompts_in(PROMPTS)["found_categories"]
-    blocks = [
-        {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
-        for number, name in enumerate(sample)
-    ]
-    asked = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
-    if asked.value is None:
-        raise MedTasksError(f"no categories were found: {asked.reason}; run it again, or give them with --categories")
-    return FoundCategories(
-        categories=headings(asked.value), reply=asked.value, captions=sample, llm=llm_label(llm), prompt=prompt.label
-    )
 
 
 def headings(reply: str) -> tuple[str, ...]:
@@ -112,7 +105,7 @@ def headings(reply: str) -> tuple[str, ...]:
     return ()
 
 
-def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[Outcome]:
+def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
     """Ask for the category of each image of a drafted question, and count the outcomes.
 
     ``names`` are the categories; None takes the paper's list and its prompt to the letter.

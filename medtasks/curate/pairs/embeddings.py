@@ -59,9 +59,8 @@ def file_digests(files: Sequence[Path]) -> list[bytes]:
 def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, batch_size: int) -> Embedded:
     """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
 
-    Raises:
-        MedTasksError: The encoder gives no vectors, or ones of another dimension than those on disk; or the disk is
-            full. What was computed before is kept.
+    MedTasksError: the encoder gives no vectors, or ones of another dimension than those on disk; or the disk is full.
+    What was computed before is kept.
     """
     store = _Store(home() / FOLDER / f"{encoder.digest}.sqlite", ("images", "vector"), "", disposable=True)
     failed = {b"": UNREADABLE}
@@ -79,12 +78,8 @@ def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, 
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
                     units = (vectors / lengths).astype(np.float16)
-                vectors_by_digest = zip(images, units, strict=True)
-                new = {
-                    digest: unit.tobytes()
-                    for digest, unit in vectors_by_digest
-                    if unit.size and np.isfinite(unit).all()
-                }
+                found = zip(images, units, strict=True)
+                new = {digest: unit.tobytes() for digest, unit in found if unit.size and np.isfinite(unit).all()}
                 before, now = (len(next(iter(each.values()), b"")) // _BYTES for each in (known, new))
                 if before and now and before != now:
                     raise MedTasksError(

@@ -162,7 +162,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    from medtasks.metrics.neural.encoder_files import quiet
+    from medtasks.metrics.neural.text_encoders import quiet
     from medtasks.model_adapters.checkpoints.reading import CheckpointError, refuse_missing
 
     try:

@@ -12,15 +12,24 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from medtasks.curate.drafts import Outcome, read_drafts
+from medtasks.curate.drafts import DraftOutcome, read_drafts
 from medtasks.curate.llm import ask, free_text, llm_label, one_line, prompts_in
 from medtasks.curate.pairs.pair_drafts import PROMPTS
-from medtasks.curate.study import ImagePair, Study, StudyKind, read_images, read_pairs, read_study, write_private
+from medtasks.curate.study import (
+    ImagePair,
+    Study,
+    StudyKind,
+    problem_of,
+    read_images,
+    read_pairs,
+    read_study,
+    write_private,
+)
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 
 PAIRS_PER_REQUEST = 100
 FILE = "patterns.md"
@@ -91,10 +100,8 @@ def published_pairs(source: Path | None) -> KnownPairs:
     try:
         records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
         raise SourceError(
-            f"{path} is malformed ('{'.'.join(map(str, first['loc']))}' is {first['type']}); get it again from "
-            f"{MEDICONFUSION.source}"
+            f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
         ) from None
     pairs = {}
     for pair_id, one in records.items():
@@ -104,7 +111,7 @@ def published_pairs(source: Path | None) -> KnownPairs:
     return KnownPairs(Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)), pairs)
 
 
-def write_failure_modes(known: KnownPairs, llm: Judge, path: Path) -> Counter[Outcome]:
+def write_failure_modes(known: KnownPairs, llm: Judge, path: Path) -> Counter[DraftOutcome]:
     """Ask about all pairs with a question, 100 at a time, and write the replies; count the outcomes.
 
     The LLM's cache keeps replies, so that a later run sends only the requests that failed. MedTasksError: no pair has a
@@ -127,7 +134,7 @@ def write_failure_modes(known: KnownPairs, llm: Judge, path: Path) -> Counter[Ou
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
         replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
     counts = Counter(reply.outcome for reply in replies)
-    if not counts[Outcome.DRAFTED]:
+    if not counts[DraftOutcome.DRAFTED]:
         raise MedTasksError(f"the LLM named no failure modes: {replies[-1].reason}; nothing was written")
     texts = [
         f"# Failure modes of {known.study.name}\n\nDrafted by {llm_label(llm)} with prompt {prompt.label}, for an "

@@ -135,32 +135,22 @@ def _own(file: Path, unused: set[str]) -> Iterator[ListedImage]:
 
 
 def _roco(captions: Iterable[Path]) -> Iterator[ListedImage]:
-    """Images are named by their ROCO ids, or as the first versions of ``fetch.py`` called them."""
     for file in captions:
-        names: dict[str, str] = {}
-        licences: dict[str, str] = {}
-        for row in _table(file.with_name("licences.txt"), "ROCO_ID"):
-            names[row["ROCO_ID"]], licences[row["ROCO_ID"]] = row.get("PMC_ID", ""), row.get("CC", "")
-        for image_id, command, name in _split_lines(file.with_name("dlinks.txt"), 3):
-            article = _PMC_ID.search(command)
-            if article:
-                names.setdefault(image_id, f"{article[0]}_{name}")
-        folder = file.parent / "images"
-        for image_id, caption in _split_lines(file, 2):
-            name = names.get(image_id, "")
-            article = _PMC_ID.match(name)
-            files = (folder / f"{image_id}.jpg", *([folder / name] if name else []))
-            licence = licences.get(image_id) or None
-            yield ListedImage(image_id, _first_file(files), caption, article and article[0], licence)
+        about = {row["ROCO_ID"]: row for row in _table(file.with_name("licences.txt"), "ROCO_ID")}
+        links = dict(_labelled_lines(file.with_name("dlinks.txt")))  # they name the article, too
+        for image_id, caption in _labelled_lines(file):
+            known = about.get(image_id, {})
+            article = _PMC_ID.search(known.get("PMC_ID", "") or links.get(image_id, ""))
+            image = _first_file([file.parent / "images" / f"{image_id}.jpg"])
+            yield ListedImage(image_id, image, caption, article and article[0], known.get("CC") or None)
 
 
-def _split_lines(file: Path, columns: int) -> Iterator[list[str]]:
-    """Yield the columns of lines separated by tabulators, the last of which may be empty; none without a file."""
-    if file.is_file():
-        for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
-            if line.strip():
-                parts = [part.strip() for part in line.split("\t", columns - 1)]
-                yield parts + [""] * (columns - len(parts))
+def _labelled_lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the id of each line and what follows its first tabulator; none without a file."""
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n") if file.is_file() else []
+    for line in filter(str.strip, lines):
+        image_id, _, text = line.partition("\t")
+        yield image_id.strip(), text.strip()
 
 
 def _roco_v2(tables: Iterable[Path]) -> Iterator[ListedImage]:

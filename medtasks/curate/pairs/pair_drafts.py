@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, Job, Outcome, draft_all
+from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
 from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not_sent
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
 from medtasks.errors import SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.judges.client import Judge
+from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
@@ -65,12 +65,17 @@ class PairReply:
     answers: tuple[str, str]  # of the first and the second image
 
 
-def draft_pairs(folder: Path, llm: Judge) -> Counter[Outcome]:
+def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
     """Draft a question for each pair of a study that has none yet, and count the outcomes.
 
     Errors are those of :func:`~medtasks.curate.drafts.draft_all`, and a SourceError for a pair of unknown images.
     """
     images, prompt = read_images(folder), prompts_in(PROMPTS)["question"]
+
+    def drafted(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
+        reply = read_pair_reply(text)
+        return None if reply is None else {"drafts": (draft_of(pair, reply),)}
+
     jobs: dict[str, Job] = {}
     for pair in read_pairs(folder):
         if not images.keys() >= set(pair.images):
@@ -79,16 +84,11 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[Outcome]:
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
         if why := next(filter(None, map(why_not_sent, captions)), ""):
             asked = prompt.asked(values, llm_label(llm))
-            line = Drafted(request=pair.pair_id, asked=asked, outcome=Outcome.SKIPPED, reason=why)
+            line = Drafted(request=pair.pair_id, asked=asked, outcome=DraftOutcome.SKIPPED, reason=why)
             jobs[pair.pair_id] = asked, line.model_copy
         else:
-            jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(_drafted, pair=pair))
+            jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair))
     return draft_all(folder, jobs, llm.settings.concurrency)
-
-
-def _drafted(text: str, pair: ImagePair) -> dict[str, tuple[Draft]] | None:
-    reply = read_pair_reply(text)
-    return None if reply is None else {"drafts": (draft_of(pair, reply),)}
 
 
 def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
@@ -106,18 +106,13 @@ def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
         question=reply.question,
         options=options,
         answers=answers,
-        outcome=Outcome.REJECTED if why else Outcome.DRAFTED,
+        outcome=DraftOutcome.REJECTED if why else DraftOutcome.DRAFTED,
         reason=why,
     )
 
 
 def read_pair_reply(text: str) -> PairReply | None:
-    r"""Return the draft in a reply; None for a malformed one.
-
-    Example:
-        >>> read_pair_reply("**Question:** Which side?\nOption1: Left\nOption2: Right\nImage1: Left\nImage2: Option2")
-        PairReply(question='Which side?', options=('Left', 'Right'), answers=('Left', 'Option2'))
-    """
+    """Return the draft in a reply; None for a malformed one."""
     names, values = [], []
     for line in (without_thoughts(text) or "").splitlines():
         if match := _LABELLED.fullmatch(line):
@@ -152,23 +147,18 @@ def broken_rules(reply: PairReply) -> list[str]:
     """List the rules that a draft breaks, as phrases without its text."""
     said = " | ".join((reply.question, *reply.options))
     answers = [chosen(answer, reply.options) for answer in reply.answers]
+    short, long = sorted(map(_words, reply.options), key=len)
+    within = (start for start in range(len(long) - len(short) + 1) if long[start : start + len(short)] == short)
+    start = next(within, None)  # of one option in the other: "stenosis", "mild stenosis"; but not "no stenosis"
+    rest = [] if start is None else long[:start] + long[start + len(short) :]
     rules = (
-        (_overlap(*map(_words, reply.options)), "the options overlap"),
+        (start is not None and _NEGATIONS.isdisjoint(rest), "the options overlap"),
         (None in answers, "an answer is none of the options"),
         (answers[0] == answers[1], "both answers are equal"),
         (bool(_OF_SEVERAL_IMAGES.search(said)), "it speaks of the images"),
         (bool(_COMPARING.search(said)), "it compares the images"),
     )
     return [reason for broken, reason in rules if broken]
-
-
-def _overlap(first: list[str], second: list[str]) -> bool:
-    """Return whether one option says the other, too: "stenosis", "mild stenosis"; but for "stenosis", "no stenosis"."""
-    short, long = sorted((first, second), key=len)
-    for start in range(len(long) - len(short) + 1):
-        if long[start : start + len(short)] == short:
-            return _NEGATIONS.isdisjoint(long[:start] + long[start + len(short) :])
-    return False
 
 
 def _words(text: str) -> list[str]:

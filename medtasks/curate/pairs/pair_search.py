@@ -5,41 +5,105 @@ and, where few pass, the general similarity of those alone. Above, FAISS finds t
 both conditions are then tested as before: what is found is right, and how much of it is found is measured. FAISS keeps
 embeddings in lists of those that are near each other, and compares an image with those of a few lists. How many lists
 that takes is found out on images drawn at random, whose neighbours are counted exactly.
+
+Similarity is the cosine of two embeddings, rounded to six digits: they are kept in float16, which moves it in the
+fourth.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.curate.pairs.similarity import CHUNK, ROUGH, Floats, Limits, Numbers, Space, rounded, slices
 from medtasks.errors import MedTasksError
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[Any]
 
 EXACT_UP_TO = 20_000
 MOST_PAIRS = 1_000_000
 """Of more pairs than these, those with the largest gaps are kept."""
-_ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
-_FEW = 0.02  # share of a block from which the product of the whole block is faster than gathering
-
-_DRAWN = 2000  # pairs from which usual similarities are told
-
-
 LEAST_RECALL = 0.99
 """FAISS looks into more and more of its lists until it finds this share of the neighbours of some images."""
 CODED = 2e-3
 """Most error of similarities that FAISS computes from vectors in float16."""
-
+CHUNK = 8192  # embeddings or pairs of them in memory at once in full precision
+ROUGH = 1e-4  # how far similarities computed in float32 may be off
+_DIGITS = 6
+_ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
+_FEW = 0.02  # share of a block from which the product of the whole block is faster than gathering
+_DRAWN = 2000  # pairs from which usual similarities are told
 _ASKED = 2048  # images whose neighbours are looked for at once; FAISS is four times slower with 256
 _MEASURED, _MOST_MEASURED = 200, 2000  # images whose neighbours are counted exactly, until there are ...
 _ENOUGH, _PLENTY = 500, 100_000  # confusing pairs among them, or neighbours at all
 _LEAST_LISTS = 8
 _ROUNDS = 5  # of learning the lists; more cost time and find no more
 _PER_LIST = 40  # images per list, at least, from which the lists are learned
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of similarity that make a pair confusing."""
+
+    sim_med: float = 0.9  # at least
+    sim_gen: float = 0.75  # at most
+
+    def met(self, sim_med: Any, sim_gen: Any) -> Any:
+        """Return whether pairs of such similarities are confusing.
+
+        Example:
+            >>> Limits().met(0.9, 0.75), Limits().met(0.9, 0.76)
+            (True, False)
+        """
+        return (sim_med >= self.sim_med) & (sim_gen <= self.sim_gen)
+
+
+class Space:
+    """The embeddings of one encoder, of any length."""
+
+    def __init__(self, vectors: Floats) -> None:
+        self.vectors = vectors
+        lengths = np.empty(len(vectors), np.float64)
+        for part in slices(len(vectors), CHUNK):
+            lengths[part] = np.linalg.norm(vectors[part].astype(np.float64), axis=1)
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            raise MedTasksError("an embedding is zero or no number; leave its image out")
+        self.lengths = lengths
+
+    def block(self, part: Any) -> npt.NDArray[np.float32]:
+        """Return some vectors at length 1."""
+        units: npt.NDArray[np.float32] = self.vectors[part].astype(np.float32)
+        units /= self.lengths[part].astype(np.float32)[:, None]
+        return units
+
+    def cosines(self, first: Numbers, second: Numbers, kind: type = np.float32) -> Floats:
+        """Return the similarities of pairs, computed in float32 or float64."""
+        cosines: Floats = np.empty(len(first), kind)
+        for part in slices(len(first), CHUNK):
+            one, two = first[part], second[part]
+            products = np.einsum("nd,nd->n", self.vectors[one].astype(kind), self.vectors[two].astype(kind))
+            cosines[part] = products / (self.lengths[one] * self.lengths[two])
+        return cosines
+
+    def similarities(self, first: Numbers, second: Numbers) -> Floats:
+        """Return the similarities of pairs as they are recorded, in float64."""
+        return rounded(self.cosines(first, second, np.float64))
+
+
+def rounded(numbers: Floats) -> Floats:
+    """Return similarities, or differences of them, to the digits that count."""
+    found: Floats = np.round(numbers, _DIGITS)
+    return found
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Cut ``count`` rows into parts."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 @dataclass(frozen=True)
@@ -80,8 +144,8 @@ class FoundPairs:
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> "FoundPairs":
         """Return some of the pairs."""
-        parts = (self.first[wanted], self.second[wanted], self.sim_med[wanted], self.sim_gen[wanted])
-        return FoundPairs(*parts, self.more, self.of_one_group, self.compared, self.recall)
+        parts = {name: getattr(self, name)[wanted] for name in ("first", "second", "sim_med", "sim_gen")}
+        return replace(self, **parts)
 
 
 @dataclass
@@ -125,6 +189,39 @@ class _Search:
             self.floor = float(pairs[2][-1] - pairs[3][-1])
         self.kept, self.number = [tuple(pairs)], len(pairs[0])
 
+    def look_at_all(self) -> None:
+        """Compare all images with each other."""
+        count = len(self.groups)
+        medical, general = (space.block(slice(None)) for space in (self.medical, self.general))
+        with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
+            for top in range(0, count, _ROWS):
+                for left in range(top, count, _COLUMNS):
+                    rows, columns = medical[top : top + _ROWS], medical[left : left + _COLUMNS]
+                    alike = rows @ columns.T
+                    near = alike >= self.limits.sim_med - ROUGH
+                    if left < top + _ROWS:  # of a block on the diagonal, what is above it
+                        near = np.triu(near, top - left + 1)
+                    first, second = np.nonzero(near)
+                    known = None
+                    if len(first) > _FEW * near.size:
+                        known = (general[top : top + _ROWS] @ general[left : left + _COLUMNS].T)[near]
+                    self.consider(first + top, second + left, alike[near], known)
+                bar.update(len(medical[top : top + _ROWS]))
+
+    def look_at_some(self, sample: int, seed: int) -> None:
+        """Look at pairs drawn at random, each once."""
+        count = len(self.groups)
+        drawn = _drawn(count * (count - 1) // 2, sample, seed)
+        for start in tqdm(range(0, sample, CHUNK), "Comparing", unit="batch", leave=False, disable=None):
+            number = drawn[start : start + CHUNK]  # of the pair: (0, 1), (0, 2), (1, 2), (0, 3), ... from 0 on
+            second = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
+            second -= second * (second - 1) // 2 > number
+            second += (second + 1) * second // 2 <= number
+            first = number - second * (second - 1) // 2
+            alike = self.medical.cosines(first, second)
+            near = alike >= self.limits.sim_med - ROUGH
+            self.consider(first[near], second[near], alike[near])
+
     def found(self, compared: int, recall: Recall | None = None) -> FoundPairs:
         """Return the pairs in order."""
         self.consider(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))  # there may have been none
@@ -159,45 +256,15 @@ def find_pairs(
         medical, general = medical.astype(np.float32), general.astype(np.float32)
     search = _Search(Space(medical), Space(general), limits, alone, most)
     if sample is not None and sample < everything:
-        _look_at_some(search, sample, seed)
+        search.look_at_some(sample, seed)
         return search.found(sample)
     if count <= exact_up_to:
-        _look_at_all(search)
+        search.look_at_all()
         return search.found(everything)
     index = NeighbourSearch(search.medical, search.general, limits, seed)
     for first, second, alike in index.pairs():
         search.consider(first, second, alike)
     return search.found(everything, index.recall)
-
-
-def _look_at_all(search: _Search) -> None:
-    count = len(search.groups)
-    medical, general = (space.block(slice(None)) for space in (search.medical, search.general))
-    with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
-        for top in range(0, count, _ROWS):
-            for left in range(top, count, _COLUMNS):
-                rows, columns = medical[top : top + _ROWS], medical[left : left + _COLUMNS]
-                alike = rows @ columns.T
-                near = alike >= search.limits.sim_med - ROUGH
-                if left < top + _ROWS:  # of a block on the diagonal, what is above it
-                    near = np.triu(near, top - left + 1)
-                first, second = np.nonzero(near)
-                known = None
-                if len(first) > _FEW * near.size:
-                    known = (general[top : top + _ROWS] @ general[left : left + _COLUMNS].T)[near]
-                search.consider(first + top, second + left, alike[near], known)
-            bar.update(len(medical[top : top + _ROWS]))
-
-
-def _look_at_some(search: _Search, sample: int, seed: int) -> None:
-    """Look at pairs drawn at random, each once."""
-    count = len(search.groups)
-    drawn = _drawn(count * (count - 1) // 2, sample, seed)
-    for start in tqdm(range(0, sample, CHUNK), "Comparing", unit="batch", leave=False, disable=None):
-        first, second = _pair(drawn[start : start + CHUNK])
-        alike = search.medical.cosines(first, second)
-        near = alike >= search.limits.sim_med - ROUGH
-        search.consider(first[near], second[near], alike[near])
 
 
 def _drawn(everything: int, number: int, seed: int) -> Numbers:
@@ -213,14 +280,6 @@ def _drawn(everything: int, number: int, seed: int) -> Numbers:
         found = found[np.diff(found, prepend=-1) > 0]
     found = np.sort(draw.permutation(found)[:few])
     return found if few == number else np.setdiff1d(np.arange(everything), found, assume_unique=True)
-
-
-def _pair(number: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the pair of each number: (0, 1), (0, 2), (1, 2), (0, 3), ... from 0 on."""
-    second = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
-    second -= second * (second - 1) // 2 > number
-    second += (second + 1) * second // 2 <= number
-    return number - second * (second - 1) // 2, second
 
 
 def usual_similarities(vectors: Floats) -> str:
@@ -240,9 +299,6 @@ def best_per_image(pairs: FoundPairs, most: int) -> FoundPairs:
             used.update((first, second))
             wanted[number] = True
     return pairs.where(wanted)
-
-
-# ---- neighbours of many images, by FAISS ----
 
 
 class NeighbourSearch:

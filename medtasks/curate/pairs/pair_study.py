@@ -10,8 +10,7 @@ import numpy as np
 from medtasks.curate.pairs.embeddings import UNUSABLE, Embedded, embedded, file_digests
 from medtasks.curate.pairs.encoders import GENERAL, MEDICAL, open_encoder
 from medtasks.curate.pairs.image_lists import ImageList, ListedImage, read_image_list
-from medtasks.curate.pairs.pair_search import FoundPairs, best_per_image, find_pairs, usual_similarities
-from medtasks.curate.pairs.similarity import Limits
+from medtasks.curate.pairs.pair_search import FoundPairs, Limits, best_per_image, find_pairs, usual_similarities
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -62,10 +61,8 @@ def make_pair_study(
 
     The same call changes nothing in a study that is whole; embeddings that an interrupted one made are kept.
 
-    Raises:
-        SourceError: The list cannot be used.
-        MedTasksError: The folder holds a study that was made with something else, an encoder cannot be used, or no
-            pair is confusing.
+    SourceError: the list cannot be used. MedTasksError: the folder holds a study that was made with something else, an
+    encoder cannot be used, or no pair is confusing.
     """
     if not (folder / STUDY).exists():
         check_own_folder(folder, source)
@@ -89,7 +86,7 @@ def make_pair_study(
         return PairStudy(known, listed, None)
     digests = file_digests(listed.files)
     spaces = {which: embedded(listed.files, digests, encoder, batch_size) for which, encoder in encoders.items()}
-    images, pairs, counts = _chosen(listed, spaces, options)
+    images, pairs, counts = _chosen_pairs(listed, spaces, options)
     dimensions = {which: {**made_with[which], "dimension": space.dimension} for which, space in spaces.items()}
     recall = {} if pairs.recall is None else {"recall": str(pairs.recall)}
     study = planned.model_copy(update={"made_with": {**made_with, **dimensions, **recall, "counts": counts}})
@@ -97,7 +94,7 @@ def make_pair_study(
     return PairStudy(study, listed, pairs)
 
 
-def _chosen(
+def _chosen_pairs(
     listed: ImageList, spaces: Mapping[str, Embedded], options: PairOptions
 ) -> tuple[list[ListedImage], FoundPairs, dict[str, int]]:
     """Return the images with both embeddings, the pairs chosen among them, and the counts for the study's record."""
@@ -146,33 +143,18 @@ def _write(
 ) -> None:
     """Write the images of the pairs, the pairs, and last the study, which tells that all of it is there."""
     used = [images[number] for number in np.unique(np.concatenate([pairs.first, pairs.second]))]
-    shown = [
-        StudyImage(
-            image_id=image.image_id,
-            file=str(image.file),
-            sha256=digests[image.file].hex(),
-            text=image.caption,
-            group=image.group,
-            licence=image.licence,
-        )
-        for image in used
-        if image.file is not None
-    ]
-    rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
-    width = len(str(len(pairs)))
+    shown = []
+    for image in used:
+        about = {"image_id": image.image_id, "group": image.group, "licence": image.licence, "text": image.caption}
+        assert image.file is not None  # lists of images leave others out
+        shown.append(StudyImage(file=str(image.file), sha256=digests[image.file].hex(), **about))
     write_lines(folder / IMAGES, shown)
-    write_lines(
-        folder / PAIRS,
-        (
-            ImagePair(
-                pair_id=f"pair_{number:0{width}d}",
-                images=(images[first].image_id, images[second].image_id),
-                sim_med=sim_med,
-                sim_gen=sim_gen,
-            )
-            for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1)
-        ),
-    )
+    rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
+    width, chosen = len(str(len(pairs))), []
+    for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
+        both = (images[first].image_id, images[second].image_id)
+        chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=both, sim_med=sim_med, sim_gen=sim_gen))
+    write_lines(folder / PAIRS, chosen)
     study.write(folder)
 
 

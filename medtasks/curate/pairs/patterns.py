@@ -35,14 +35,12 @@ from medtasks.stats.intervals import LEVEL, interval
 from medtasks.stats.rank_correlation import rank_correlation, rank_correlation_interval
 from medtasks.stats.standard_error import clustered_error, connected_components
 from medtasks.tasks.documents import task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_files
 
 ALL = "all"
 SIMILARITIES = ("gap", "sim_med")
 _CAREFUL = ("robust", "fenced")  # preferred rows of results, where a task has them
 _MOST_BINS, _FEWEST_PAIRS = 5, 8
-FORMS = ("svg", "png")
 _MEAN = "mean of the models"
 _HEIGHT, _LEFT = 3.0, 0.7  # inches
 _BESIDE = 0.06  # how far intervals of models stand apart, as a share of a bin
@@ -163,18 +161,14 @@ def outcome_of(states: Sequence[States], outcome: str) -> dict[str, float]:
 def associations(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> list[Association]:
     """Return for each model, by its letter, and for their mean, how its outcomes go with gap and similarity."""
     clusters = _clusters(pairs)
-    found = []
-    for model, states in _with_all(models).items():
-        for outcome in _OUTCOMES:
-            values = outcome_of(states, outcome)
-            groups = [clusters[pair_id] for pair_id in values]
-            for by in SIMILARITIES:
-                similar = [float(getattr(pairs[pair_id], by)) for pair_id in values]
-                happened = list(values.values())
-                ends = rank_correlation_interval(similar, happened, groups)
-                correlation = rank_correlation(similar, happened)
-                found.append(Association(model, outcome, by, len(values), len(set(groups)), correlation, *ends))
-    return found
+    correlations = []
+    for (model, states), outcome, by in itertools.product(_with_all(models).items(), _OUTCOMES, SIMILARITIES):
+        values = outcome_of(states, outcome)
+        groups = [clusters[pair_id] for pair_id in values]
+        similar, happened = [float(getattr(pairs[pair_id], by)) for pair_id in values], list(values.values())
+        known = rank_correlation(similar, happened), *rank_correlation_interval(similar, happened, groups)
+        correlations.append(Association(model, outcome, by, len(values), len(set(groups)), *known))
+    return correlations
 
 
 def gap_bins(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> list[GapBin]:
@@ -243,7 +237,19 @@ def read_models(
         model = source.run.model if run.is_dir() else run.stem
         for task, file in files.items():
             try:
-                models.append(_model(tasks[task], model, run, file, pairs))
+                documents = task_documents(tasks[task])
+                check_fingerprints([file], task, task_provenance(tasks[task], documents)["fingerprint"])
+                replies = read_replies(file, documents)
+                answered = [document for document in documents if document["doc_id"] in replies]
+                rows = rows_of(tasks[task], answered, replies)
+                row = next((name for name in _CAREFUL if name in rows), next(iter(rows)))
+                asked = dict.fromkeys(str(document["pair_id"]) for document in documents)  # what became questions
+                states = pair_states(rows[row][1], [pair_id for pair_id in asked if pair_id in pairs])
+                if not states:
+                    raise RepliesError(
+                        f"'{task}' asks none of these pairs; is this the study, or source, it was made from?"
+                    )
+                models.append(ModelPairs(model, str(run), task, f"{row}, {rows[row][0]}", states))
             except WithheldReply:  # likelihoods are not
                 causes[f"{task} of {run}"] = (
                     f"'{name}' is credentialed, so that its samples file holds no replies; run it again with "
@@ -254,20 +260,6 @@ def read_models(
     if not models:
         raise RepliesError(f"no results could be read ({'; '.join(f'{of}: {why}' for of, why in causes.items())})")
     return models, causes
-
-
-def _model(task: TaskFile, model: str, run: Path, file: Path, pairs: Mapping[str, ImagePair]) -> ModelPairs:
-    documents = task_documents(task)
-    check_fingerprints([file], task.name, task_provenance(task, documents)["fingerprint"])
-    replies = read_replies(file, documents)
-    rows = rows_of(task, [document for document in documents if document["doc_id"] in replies], replies)
-    row = next((name for name in _CAREFUL if name in rows), next(iter(rows)))
-    rule, scores = rows[row]
-    asked = dict.fromkeys(str(document["pair_id"]) for document in documents)  # of a study, what became questions
-    states = pair_states(scores, [pair_id for pair_id in asked if pair_id in pairs])
-    if not states:
-        raise RepliesError(f"'{task.name}' asks none of these pairs; is this the study, or source, it was made from?")
-    return ModelPairs(model, str(run), task.name, f"{row}, {rule}", states)
 
 
 def pair_states(scores: Sequence[Score], pairs: Iterable[str]) -> dict[str, PairState]:
@@ -289,18 +281,15 @@ def write_gap_figure(path: Path, found: Patterns) -> None:
 
     Of more than six models only the mean is drawn. MedTasksError: another ending, or a file that cannot be written.
     """
-    form = path.suffix.lstrip(".").lower()
-    if form not in FORMS:
-        raise MedTasksError(
-            f"{path} is no figure that can be written; let it end in {' or '.join(f'.{one}' for one in FORMS)}"
-        )
+    form = path.suffix.lower()
+    if form not in (".svg", ".png"):
+        raise MedTasksError(f"{path} is no figure that can be written; let it end in .svg or .png")
     import matplotlib
 
     with matplotlib.rc_context(style.RC_PARAMS):
         drawing = gap_figure(found)
-        content = (
-            style.svg_element(drawing, "gap").encode() if form == "svg" else style.file_content(drawing.figure, form)
-        )
+        svg = form == ".svg"
+        content = style.svg_element(drawing, "gap").encode() if svg else style.file_content(drawing.figure, "png")
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -339,9 +328,8 @@ def gap_figure(found: Patterns) -> style.Drawing:
     axes.grid(axis="y", color=style.GRID, linewidth=0.5)
     style.in_percent(axes, "y")
     style.add_legend(figure, axes.get_legend_handles_labels()[0])
-    told = [
-        f"{series[one.model]}, gap {one.gap:.3f}: {one.error:.0%} of {one.pairs} pairs not solved."
-        for one in bins
-        if one.model in series
+    shown = [(series[each.model], each) for each in bins if each.model in series]
+    sentences = [
+        f"{model}, gap {each.gap:.3f}: {each.error:.0%} of {each.pairs} pairs not solved." for model, each in shown
     ]
-    return style.Drawing(figure, title, " ".join(told))
+    return style.Drawing(figure, title, " ".join(sentences))

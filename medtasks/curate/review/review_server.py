@@ -18,23 +18,23 @@ page asks for a proof before each request, and token and key are new at each sta
 
 import contextlib
 import hmac
+import io
 import json
 import random
 import secrets
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from pydantic import ValidationError
 
-from medtasks.curate.review.review_images import ReviewImages
 from medtasks.curate.review.reviews import (
     ASPECTS,
     HALLUCINATIONS,
@@ -68,10 +68,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",  # the address holds the token
     "X-Content-Type-Options": "nosniff",
 }
-_NO_MORE: Mapping[str, str] = MappingProxyType({})
 _IDLE_SECONDS = 60
 _MOST_STRANGERS = 32
-_MOST_DIGITS = 9  # Python reads no number of thousands of them
+_MOST_DIGITS = 9  # of a length; Python reads no number of thousands of them
 
 
 class _Saving(Record):
@@ -93,8 +92,8 @@ class ReviewServer(ThreadingHTTPServer):
         super().__init__((HOST, port), _Handler)
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        self.images = ReviewImages(file.images)
         self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
+        self.decoding = threading.Lock()  # one large image in memory at a time
         self.order = list(file.drafts)
         if seed is not None:
             random.Random(seed).shuffle(self.order)
@@ -177,20 +176,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the address holds the token."""
 
     def do_GET(self) -> None:
-        self._answer(self._get)
-
-    def do_POST(self) -> None:
-        self._answer(self._post)
-
-    def _answer(self, method: Callable[[str, str], None]) -> None:
         try:
-            method(*self._asked_for())
+            path, query = self._asked_for()
+            (self._get if self.command == "GET" else self._post)(path, query)
         except _Refused as refused:
             self.close_connection = True  # a body may be left unread
-            self._send(json.dumps(refused.content).encode(), "application/json", {}, refused.status)
+            self._send(json.dumps(refused.content).encode(), "application/json", status=refused.status)
+
+    do_POST = do_GET
 
     def _asked_for(self) -> tuple[str, str]:
-        """Return the path after the token, and the query, of a request that comes from our own page."""
+        """Return the path after the token, and the query, of a request from our own page."""
         here = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         try:
             address = urlsplit(self.path)
@@ -217,13 +213,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "study":
             self._send(json.dumps(self.server.study()).encode(), "application/json")
         elif path == "image":
+            image = self.server.file.images.get("".join(parse_qs(query).get("id", [])))
+            if image is None:
+                raise _Refused(404, error="the study has no such image")
             try:
-                shown = self.server.images.shown("".join(parse_qs(query).get("id", [])))
-            except KeyError:
-                raise _Refused(404, error="the study has no such image") from None
+                with self.server.decoding:
+                    shown = image.decoded()
+                    shown.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
             except UnreadableImage as error:
                 raise _Refused(422, error=str(error)) from None
-            self._send(shown.png, "image/png", {"X-Conversions": quote("; ".join(shown.conversions))})
+            self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(shown.conversions))})
         elif path == _PROOF:
             proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
             self._send(proof, "application/octet-stream")
@@ -257,10 +256,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(507, error=str(error)) from None
         self._send(json.dumps(content or self.server.state(saving.item)).encode(), "application/json")
 
-    def _send(self, body: bytes, kind: str, more: Mapping[str, str] = _NO_MORE, status: int = 200) -> None:
+    def _send(self, body: bytes, kind: str, more: Mapping[str, str] | None = None, status: int = 200) -> None:
         self.send_response(status)
         sizes = {"Content-Type": kind, "Content-Length": str(len(body))}
-        for name, value in {**_HEADERS, **sizes, **more}.items():
+        for name, value in {**_HEADERS, **sizes, **(more or {})}.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")

@@ -23,7 +23,6 @@ from openpyxl.worksheet.worksheet import Worksheet
 from tqdm import tqdm
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.review_images import ReviewImages
 from medtasks.curate.review.reviews import (
     ASPECTS,
     HALLUCINATIONS,
@@ -41,7 +40,7 @@ from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import written_whole
 
-_SIDE = 260  # pixels of an image
+_SIDE, _QUALITY = 260, 85  # pixels and JPEG quality of an image
 _PIXELS_PER_CHARACTER, _PIXELS_PER_POINT = 7, 4 / 3
 _LONGEST = 32_767  # characters that a cell can hold
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -140,7 +139,6 @@ def _write_rows(sheet: Worksheet, file: ReviewerFile, columns: Sequence[SheetCol
             sheet.add_data_validation(rule)
             rule.add(f"{letter}2:{letter}{len(file.drafts) + 1}")
     sheet.freeze_panes = "B2"
-    images = ReviewImages(file.images)
     for row, item in enumerate(tqdm(file.drafts, "Writing", unit="draft", disable=None), 2):
         sheet.row_dimensions[row].height = _SIDE / _PIXELS_PER_POINT + 4
         draft, said = file.drafts[item], file.said(item)
@@ -150,8 +148,10 @@ def _write_rows(sheet: Worksheet, file: ReviewerFile, columns: Sequence[SheetCol
             what = column.title.split()[0]
             if what == "image" and (name := next(names, None)):
                 try:
-                    thumbnail = Image(io.BytesIO(images.thumbnail(name, _SIDE)))
-                    sheet.add_image(thumbnail, f"{get_column_letter(number)}{row}")
+                    pixels = file.images[name].decoded(_SIDE).pixels
+                    pixels.thumbnail((_SIDE, _SIDE))
+                    pixels.save(encoded := io.BytesIO(), "JPEG", quality=_QUALITY)
+                    sheet.add_image(Image(encoded), f"{get_column_letter(number)}{row}")
                 except UnreadableImage as error:
                     _fill(sheet, row, number, f"this image cannot be shown: {error}")
             elif column.field:

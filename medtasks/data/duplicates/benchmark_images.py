@@ -10,8 +10,7 @@ from medtasks.data.duplicates.image_files import FolderImages, ImageHash, hash_i
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import is_private
-from medtasks.data.schema import DEMONSTRATIONS_SPLIT, image_digests
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER, DEMONSTRATIONS_SPLIT, image_digests
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
 
@@ -84,7 +83,7 @@ def dataset_images(name: str) -> DatasetImages:
                 path, identity = folder / digest, (image_id or digest, patient_id)
                 uses[path].append(Use(document["doc_id"], path, example, identity, image_id, patient_id, pair_id))
     folders = sorted({prepared_folder(str(document["dataset"])) for document in documents})
-    for file in (file for folder in folders for file in images_below(folder / DEMONSTRATIONS).files):
+    for file in (file for folder in folders for file in images_below(folder / DEMONSTRATIONS_FOLDER).files):
         uses[file].append(Use(file.name, file, True, (file.name, None)))
     files = [file for file in uses if not is_volume(file)]
     volumes = len(uses) - len(files)

@@ -25,13 +25,12 @@ from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.preparation import Options, Recipe, Row
 from medtasks.data.prepare.source_files import find_file
 from medtasks.data.safe_parsing import parse_json
-from medtasks.data.schema import PAIRED_CHOICE
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
 from medtasks.data.store import SCRATCH
 from medtasks.errors import SourceError
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
 _QUESTIONS_URL = f"https://raw.githubusercontent.com/AIF4S/MediConfusion/{MEDICONFUSION.revision}/data"
-DEMONSTRATIONS = "few_shot_prompts"
 
 _Text = Annotated[str, Field(pattern=r"\S")]
 _Number = Annotated[str, Field(pattern="^[0-9]+$", coerce_numbers_to_str=True)]
@@ -127,9 +126,9 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
                     "categories": list(image.categories),
                 }
                 yield Row(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
-    demonstrations = question_file.parent / DEMONSTRATIONS
+    demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
-        target = images.folder / DEMONSTRATIONS
+        target = images.folder / DEMONSTRATIONS_FOLDER
         shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 

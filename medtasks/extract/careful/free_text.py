@@ -12,9 +12,9 @@ import re
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import without_thoughts
-from medtasks.extract.registry import Kind, extractor
 
 NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
 
@@ -22,7 +22,7 @@ _SHORTEST_REPORT = 10
 _LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 
 
-@extractor("report_text", kind=Kind.REPORT, summary="the reply as it stands, for metrics of report texts")
+@extractor("report_text", AnswerKind.REPORT, "the reply as it stands, for metrics of report texts")
 def report_text(reply: str | None, sample: Sample) -> Answer:
     """Return the reply as a report.
 
@@ -43,8 +43,8 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
 
 @extractor(
     "medheval_open_reference",
-    kind=Kind.FREE_TEXT,
-    summary="MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
+    AnswerKind.FREE_TEXT,
+    "MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
 )
 def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
@@ -70,8 +70,8 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
 
 @extractor(
     "medheval_open_strict",
-    kind=Kind.FREE_TEXT,
-    summary="MedHEval, open answers without reasoning and without a leading 'Assistant:'",
+    AnswerKind.FREE_TEXT,
+    "MedHEval, open answers without reasoning and without a leading 'Assistant:'",
 )
 def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.option_names import equal_option, options_named
 from medtasks.extract.reading.reply_text import own_words, refuses
-from medtasks.extract.registry import Kind, extractor
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
 _BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"
@@ -35,9 +35,7 @@ _BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
-@extractor(
-    "listed_options", kind=Kind.LABELS, version=2, summary="all letters, else option texts, that the reply lists"
-)
+@extractor("listed_options", AnswerKind.LABELS, "all letters, else option texts, that the reply lists", version=2)
 def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
 
@@ -52,7 +50,9 @@ def listed_options(reply: str | None, sample: Sample) -> Answer:
     letters = [letter(index) for index in range(len(sample.options))]
     lines = {mark.upper() for mark in _LINE.findall(text)}
     repeated = lines == set(letters)
-    listed = _listed(text) or _declared(text) or (set() if repeated else lines)
+    together, whole = _TOGETHER.fullmatch(text), _WHOLE.fullmatch(text)
+    listed = set(together[1]) if together else _letters(whole[1]) if whole else set()
+    listed = listed or _letters(*_DECLARED.findall(text)[-1:]) or (set() if repeated else lines)
     if listed:
         return _answer(listed, letters)
     if repeated:
@@ -60,31 +60,17 @@ def listed_options(reply: str | None, sample: Sample) -> Answer:
     if refuses(text):
         return Answer.invalid(Reason.REFUSED)
     named = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)]))
-    return _answer(named & set(letters) or _texts(text, sample.options), letters)
+    named = named & set(letters)
+    if not named:
+        parts = re.split(r"[,;\n]|\band\b", text)
+        equal = {index for part in parts if (index := equal_option(part, sample.options)) is not None}
+        named = {letter(index) for index in equal | options_named(text, sample.options)}
+    return _answer(named, letters)
 
 
-def _listed(text: str) -> set[str]:
-    together = _TOGETHER.fullmatch(text)
-    if together:
-        return set(together[1])
-    whole = _WHOLE.fullmatch(text)
-    return _letters(whole[1]) if whole else set()
-
-
-def _declared(text: str) -> set[str]:
-    answers = _DECLARED.findall(text)
-    return _letters(answers[-1]) if answers else set()
-
-
-def _letters(listed: str) -> set[str]:
+def _letters(listed: str = "") -> set[str]:
     plain = re.sub(r"\b(?:and|options?)\b", " ", listed, flags=re.IGNORECASE)
     return {name.upper() for name in _SINGLE.findall(plain)}
-
-
-def _texts(text: str, options: Sequence[str]) -> set[str]:
-    parts = re.split(r"[,;\n]|\band\b", text)
-    equal = {index for part in parts if (index := equal_option(part, options)) is not None}
-    return {letter(index) for index in equal | options_named(text, options)}
 
 
 def _answer(listed: set[str], letters: Sequence[str]) -> Answer:

@@ -13,13 +13,13 @@ from functools import lru_cache
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.yes_no import is_unsure, yes_no
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.multimedeval import NUMBERS, clean_head
 from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import words
 from medtasks.extract.reading.option_numbers import ORDINALS
 from medtasks.extract.reading.reply_text import own_words
-from medtasks.extract.registry import Kind, extractor
 from medtasks.metrics.bleu import bleu1
 from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
@@ -83,7 +83,14 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
         (['lesion', 'a'], ['lesion'])
     """
     text = _XRAY.sub("xray", unicodedata.normalize("NFKC", text))
-    spoken = list(_words(text))
+    spoken, shouting = [], text.isupper()
+    for match in _WORD.finditer(text):
+        if match.lastgroup == "number":
+            whole, _, fraction = match[0].replace(",", "").partition(".")
+            number = ".".join(filter(None, (whole.lstrip("0") or "0", fraction.rstrip("0"))))
+            spoken.append((number, match.start(), match.end()))
+        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
+            spoken.append((_spelled(match[0]), match.start(), match.end()))
     doubtful = [
         (position, start, end)
         for position, (word, start, end) in enumerate(spoken)
@@ -107,22 +114,6 @@ def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int
             yield number
 
 
-def _words(text: str) -> Iterator[tuple[str, int, int]]:
-    shouting = text.isupper()
-    for match in _WORD.finditer(text):
-        if match.lastgroup == "number":
-            yield _plain_number(match[0]), match.start(), match.end()
-        elif match[0].casefold() not in _ARTICLES and not _is_article(text, match, shouting):
-            yield _spelled(match[0]), match.start(), match.end()
-
-
-def _plain_number(written: str) -> str:
-    whole, _, fraction = written.replace(",", "").partition(".")
-    fraction = fraction.rstrip("0")
-    whole = whole.lstrip("0") or "0"
-    return f"{whole}.{fraction}" if fraction else whole
-
-
 def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
     """Return whether a word is an "a" that belongs to the noun after it."""
     before = text[max(0, match.start() - 20) : match.start()]
@@ -132,14 +123,7 @@ def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
-    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason.
-
-    Example:
-        >>> open_reply("I cannot determine the type, but it appears to be an MRI.")[0]
-        'it appears to be an MRI'
-        >>> open_reply("I'm sorry, but I can't help with that.")[1].value
-        'refused'
-    """
+    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason."""
     text = own_words(reply)
     if isinstance(text, Reason):
         return None, text
@@ -160,8 +144,8 @@ def _cleaned_target(target: str) -> str:
 
 @extractor(
     "multimedeval_vqa_head",
-    kind=Kind.OPEN,
-    summary="MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
+    AnswerKind.OPEN,
+    "MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
 )
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     """Score as MultiMedEval does at d9ac283: tokens are the distinct words of the cleaned texts.
@@ -195,10 +179,7 @@ def target_words(target: str) -> tuple[str, ...]:
 
 
 @extractor(
-    "robust_vqa",
-    kind=Kind.OPEN,
-    version=2,
-    summary="words shared with the key that the reply does not deny; clear yes or no",
+    "robust_vqa", AnswerKind.OPEN, "words shared with the key that the reply does not deny; clear yes or no", version=2
 )
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score with care.

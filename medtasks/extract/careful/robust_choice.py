@@ -25,6 +25,7 @@ from functools import lru_cache
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stances_of
 from medtasks.extract.reading.option_letters import (
     LEADS,
@@ -48,7 +49,6 @@ from medtasks.extract.reading.option_names import (
     whole_option,
 )
 from medtasks.extract.reading.reply_text import SENTENCES, declared, own_words, refuses
-from medtasks.extract.registry import Kind, extractor
 
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
 _ARTICLE = re.compile(r"[\s\"'(\[]*(?:(?:an?|the|to)\s+)?", re.IGNORECASE)
@@ -65,12 +65,7 @@ _NEAR = 400  # characters from a lead-in in which the option's text begins and e
 
 
 def declared_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin".
-
-    Example:
-        >>> declared_options("Aspirin is weak, so the answer is heparin.", ["Aspirin", "Heparin"])
-        {1}
-    """
+    """Return the options whose text is declared: "the answer is warfarin", "Answer: (b) Heparin"."""
 
     def read(lead: re.Match[str]) -> set[int]:
         near = text[lead.end() : lead.end() + _NEAR]
@@ -98,12 +93,7 @@ def _beginning(near: str, options: Sequence[str]) -> set[int]:
 
 
 def chosen_options(text: str, options: Sequence[str]) -> set[int]:
-    """Return the options that are a sentence of the reply or are called the best: "Warfarin. It ...", "B is correct".
-
-    Example:
-        >>> chosen_options("Warfarin. Heparin acts faster.", ["Aspirin", "Warfarin"])
-        {1}
-    """
+    """Return the options that are a sentence of the reply or are called the best: "Warfarin. It is", "B is correct"."""
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
     found = {index for index in sentences if index is not None}
     named = [
@@ -146,16 +136,13 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tup
     conclusion = _CONCLUSION.search(text, starts[-1])
     ends = [*starts[1:], conclusion.start() if conclusion else len(text)]
     items = list(zip(order, starts, ends, strict=True))[is_answered:]
-    correct = {letter for letter, start, end in items if _is_praised(text[start:end], options[letters.index(letter)])}
+    correct = set()
+    for letter, start, end in items:
+        item, option = text[start:end], options[letters.index(letter)]
+        if _CORRECT.search(item):
+            item = whole_option(option).sub(" ", item, count=1) if normalised(option) else item  # also an option's word
+            correct |= {letter} if stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED} else set()
     return set() if is_answered else correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
-
-
-def _is_praised(item: str, option: str) -> bool:
-    """Return whether an item calls its option correct, in other words than the option's own."""
-    if not _CORRECT.search(item):
-        return False
-    item = whole_option(option).sub(" ", item, count=1) if normalised(option) else item
-    return stances_of(_CORRECT, clauses(item)) == {Stance.AFFIRMED}
 
 
 _QUESTION = re.compile(r"\bWhat is the correct answer\?\s*", re.IGNORECASE)
@@ -176,7 +163,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 
 @extractor(
-    "robust_choice", kind=Kind.CHOICE, version=4, summary="letters, option texts and refusals as a careful reader would"
+    "robust_choice", AnswerKind.CHOICE, "letters, option texts and refusals as a careful reader would", version=4
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
@@ -206,9 +193,9 @@ def _read_own(text: str, sample: Sample) -> Answer:
 
 @extractor(
     "robust_kit_choice",
-    kind=Kind.CHOICE,
+    AnswerKind.CHOICE,
+    "robust_choice, options that are letters, and letters in Chinese words",
     version=3,
-    summary="robust_choice, options that are letters, and letters in Chinese words",
 )
 def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
     """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.
@@ -235,7 +222,10 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     if after:  # what a base model says before it repeats the question is its answer, what follows is invented
         first = only_letters(before, letters) or declared_letters(before, letters) or leading_letters(before, letters)
         text = before if first else "\n".join(after)
-    only, whole, labelled = only_letters(text, letters), equal_option(text, options), _labelled(text, letters, options)
+    only, whole, labelled = only_letters(text, letters), equal_option(text, options), set[str]()
+    label = _LABELLED.fullmatch(text)  # "a: text" is its own letter, and the option whose text it is
+    if label and (index := equal_option(label[2], options)) is not None:
+        labelled = {label[1].upper(), letters[index]}
     if labelled or (whole is not None and len(only) != 1):
         return _settle(labelled or {letters[whole or 0]}, text, letters, options)
     closing = _CLOSING.search(text)
@@ -266,13 +256,6 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
         if not found and not talk:
             return Answer.invalid(Reason.NO_MATCH)
     return _settle(found, text, letters, options) if found else Answer.invalid(Reason.AMBIGUOUS)
-
-
-def _labelled(text: str, letters: Sequence[str], options: Sequence[str]) -> set[str]:
-    """Return the letters of "a: text": its own, and that of the option whose text it is."""
-    label = _LABELLED.fullmatch(text)
-    index = equal_option(label[2], options) if label else None
-    return {label[1].upper(), letters[index]} if label and index is not None else set()
 
 
 def _settle(found: set[str], text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:

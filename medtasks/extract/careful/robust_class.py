@@ -18,12 +18,13 @@ Grades: of options 1, 2, ... a number is its own position. If the options are nu
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Stance, clauses, stance, stances
 from medtasks.extract.reading.option_letters import leads
 from medtasks.extract.reading.option_names import ClassNames, class_names
@@ -35,7 +36,6 @@ from medtasks.extract.reading.option_numbers import (
     without_scale,
 )
 from medtasks.extract.reading.reply_text import declared, own_words, refuses
-from medtasks.extract.registry import Kind, extractor
 
 NO_OPTION = -1
 _FILLER = re.compile(
@@ -145,12 +145,7 @@ class ClassChoices:
 
 @lru_cache(maxsize=64)
 def class_choices(options: tuple[str, ...]) -> ClassChoices:
-    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names.
-
-    Example:
-        >>> class_choices(("0", "1", "2")).shifted, class_choices(("BI-RADS 1", "BI-RADS 2")).shifted
-        (True, False)
-    """
+    """Return the classes of a question, by grades ("1", "BI-RADS 2") or by names."""
     numbered = [_GRADE_NAME.fullmatch(option) for option in options]
     matched = [match for match in numbered if match]
     if options and len(matched) == len(options) and len({match[1].casefold() for match in matched}) == 1:
@@ -178,10 +173,7 @@ _BOTH_SIDES = re.compile(
 
 
 @extractor(
-    "robust_class",
-    kind=Kind.CHOICE,
-    version=2,
-    summary="option numbers, grades and class names as a careful reader would",
+    "robust_class", AnswerKind.CHOICE, "option numbers, grades and class names as a careful reader would", version=2
 )
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
@@ -209,22 +201,18 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     if not options and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     options = options or _called(text, classes)
-    return _settle(options, text, classes) if options else _affirmed(text, classes)
-
-
-def _settle(options: set[int], text: str, classes: ClassChoices) -> Answer:
-    """Accept a single class unless the text denies it, or affirms exactly one, and that is another."""
     if options == {NO_OPTION}:
         return Answer.invalid(Reason.NO_MATCH)
     if len(options) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    (option,) = options
     by_stance = stances(text, classes.names.mentions)
+    if not options:
+        return _affirmed(by_stance, text, classes)
+    (option,) = options  # unless the text denies it, or affirms exactly one, and that is another
     affirmed = by_stance[Stance.AFFIRMED]
     another = (len(affirmed) == 1 and option not in affirmed) or option in by_stance[Stance.DENIED]
-    if another or not _distinct(option, text, classes):
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(letter(option))
+    is_clear = not another and _distinct(option, text, classes)
+    return Answer.ok(letter(option)) if is_clear else Answer.invalid(Reason.AMBIGUOUS)
 
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
@@ -265,8 +253,7 @@ def _called(text: str, classes: ClassChoices) -> set[int]:
     return named if named == {NO_OPTION} else named - {NO_OPTION}
 
 
-def _affirmed(text: str, classes: ClassChoices) -> Answer:
-    by_stance = stances(text, classes.names.mentions)
+def _affirmed(by_stance: Mapping[Stance, set[int]], text: str, classes: ClassChoices) -> Answer:
     named = by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
     if not named:
         either = by_stance[Stance.OPEN]

@@ -16,9 +16,9 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.reply_text import is_unable, own_words
-from medtasks.extract.registry import Kind, extractor
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
 _LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
@@ -76,13 +76,7 @@ _FINDING = re.compile(
 
 
 def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
-    """Return the labels named in a clause, in order; of expressions that contain one another only the longest.
-
-    Example:
-        >>> text = "an enlarged heart, no pericardial effusion"
-        >>> [finding.what for finding in findings_named(text, ["Cardiomegaly", "Effusion"])]
-        [0]
-    """
+    """Return the labels named in a clause, in order; of expressions that contain one another only the longest."""
     matches = [
         (match.start(), -match.end(), label)
         for label, pattern in _patterns(tuple(names))
@@ -137,7 +131,7 @@ _ALL_NORMAL = re.compile(
 _NO_FINDING = "nofinding"
 
 
-@extractor("robust_labels", kind=Kind.LABELS, version=2, summary="findings as a careful reader would")
+@extractor("robust_labels", AnswerKind.LABELS, "findings as a careful reader would", version=2)
 def robust_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the labels that a reply gives to a chest image.
 
@@ -159,9 +153,19 @@ def _read(reply: str | None, options: tuple[str, ...]) -> Answer:
     text = own_words(reply, split_names=True)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    text = _NO_FINDING_ITEM.sub("normal. ", _own_list(text))  # the name of a label, not the denial of what follows
+    text = next((part for part in _QUESTION.split(text) if part.strip()), text)
+    final = [part for part in _FINAL.split(text)[1:] if part.strip()]
+    text = _NO_FINDING_ITEM.sub(
+        "normal. ", final[-1] if final else text
+    )  # the name of a label, not the denial of what follows
     is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in options]
-    by_stance = _stances(text, ["" if none else name for none, name in zip(is_none, options, strict=True)])
+    names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
+    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
+    for clause in clauses(text):
+        for finding in findings_named(clause, names):
+            inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
+            how = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
+            by_stance[how].add(finding.what)
     affirmed = by_stance[Stance.AFFIRMED]
     normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
@@ -173,20 +177,3 @@ def _read(reply: str | None, options: tuple[str, ...]) -> Answer:
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
     return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
-
-
-def _own_list(text: str) -> str:
-    """Return the final list if one is declared, without the questions before and after it."""
-    own = next((part for part in _QUESTION.split(text) if part.strip()), text)
-    final = [part for part in _FINAL.split(own)[1:] if part.strip()]
-    return final[-1] if final else own
-
-
-def _stances(text: str, names: Sequence[str]) -> dict[Stance, set[int]]:
-    by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
-    for clause in clauses(text):
-        for finding in findings_named(clause, names):
-            inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
-            clause_stance = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
-            by_stance[clause_stance].add(finding.what)
-    return by_stance

@@ -10,9 +10,9 @@ import re
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.yes_no import worded_option
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, stances
 from medtasks.extract.reading.reply_text import declared, is_unable, own_words
-from medtasks.extract.registry import Kind, extractor
 
 _FORMS = {
     "entailment": r"entail(?:s|ed|ing|ments?)?",
@@ -56,7 +56,7 @@ _JOINT = re.compile(
 )
 
 
-@extractor("robust_nli", kind=Kind.CHOICE, version=2, summary="the relation of two sentences as a careful reader would")
+@extractor("robust_nli", AnswerKind.CHOICE, "the relation of two sentences as a careful reader would", version=2)
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 
@@ -73,32 +73,29 @@ def robust_nli(reply: str | None, sample: Sample) -> Answer:
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    rest = _without_question(text)
+    following = _NEXT.search(text, 1)
+    rest = _QUESTION.sub(" ", text[: following.start()] if following else text)
+    rest = _LIST.sub(
+        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], rest
+    ).strip()
     if rest != text and not re.search(r"\w", rest):
         return Answer.invalid(Reason.AMBIGUOUS)
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
-    relations = declared(_LEADS, text, lambda lead: _from(text, lead.end())) or _opening(text)
+    relations = declared(_LEADS, text, lambda lead: _from(text, lead.end()))
+    opening = _OPENING.match(text)
+    start = opening.end() if opening else 0
+    word = _RELATION.match(text, start)
+    if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
+        relations = _from(text, start)
     if not relations and is_unable(text):
         return Answer.invalid(Reason.REFUSED)
-    return worded_option(relations or _affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
+    by_stance = stances(text, _mentions)
+    relations = relations or by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]
+    return worded_option(relations, sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 
-def _without_question(text: str) -> str:
-    following = _NEXT.search(text, 1)
-    own = _QUESTION.sub(" ", text[: following.start()] if following else text)
-    return _LIST.sub(lambda match: " " if len(_relations(match[0])) == len(_FORMS) else match[0], own).strip()
-
-
-def _relations(text: str) -> set[str]:
-    return {match.lastgroup or "" for match in _RELATION.finditer(text)}
-
-
-def _opening(text: str) -> set[str]:
-    match = _OPENING.match(text)
-    start = match.end() if match else 0
-    word = _RELATION.match(text, start)
-    set_off = word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end()))
-    return _from(text, start) if set_off else set()
+def _mentions(text: str) -> list[Mention[str]]:
+    return [Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(text)]
 
 
 def _from(text: str, start: int) -> set[str]:
@@ -111,10 +108,3 @@ def _from(text: str, start: int) -> set[str]:
             break
         start = joint.end()
     return relations
-
-
-def _affirmed(text: str) -> set[str]:
-    by_stance = stances(
-        text, lambda clause: (Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(clause))
-    )
-    return by_stance[Stance.AFFIRMED] or by_stance[Stance.HEDGED]

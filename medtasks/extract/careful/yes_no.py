@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reading.option_names import normalised, words
 from medtasks.extract.reading.reply_text import SENTENCES, is_unable, own_words
-from medtasks.extract.registry import Kind, extractor
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"
@@ -107,12 +107,7 @@ _OPPOSITES = {"normal": "abnormal", "abnormal": "normal"}
 
 
 def own_part(text: str) -> str:
-    r"""Return the text without a repeated instruction, up to the next instruction that a base model invents.
-
-    Example:
-        >>> own_part("Answer the question with yes, no or maybe. Yes\nAnswer the question with yes or no. B")
-        'Yes'
-    """
+    """Return the text without a repeated instruction, up to the next instruction that a base model invents."""
     parts = [part.strip() for part in _ECHO.split(text)]
     return next((part for part in parts if part), "")
 
@@ -150,12 +145,7 @@ def _said(match: re.Match[str], text: str) -> set[str]:
 
 
 def is_unsure(text: str) -> bool:
-    """Return whether the reply is about its writer's limits: "I cannot tell", "not sure".
-
-    Example:
-        >>> is_unsure("Not sure."), is_unsure("There is no fracture.")
-        (True, False)
-    """
+    """Return whether the reply is about its writer's limits: "I cannot tell", "not sure"."""
     return is_unable(text) or _UNSURE.match(text) is not None
 
 
@@ -174,16 +164,12 @@ def yes_no(reply: str | None, question: str = "") -> Answer:
     if isinstance(text, Reason):
         return Answer.invalid(text)
     text = own_part(text)
-    found = verdicts(text) or _short(text)
+    plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
+    found = verdicts(text) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
     if not found and is_unsure(text):
         return Answer.invalid(Reason.REFUSED)
     found = found or _stated(text, question)
     return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in found else Answer.only(found)
-
-
-def _short(text: str) -> set[str]:
-    plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
-    return {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
 
 
 def _stated(text: str, question: str) -> set[str]:
@@ -217,9 +203,7 @@ def _content(text: str) -> list[Mention[str]]:
     return [word for word in stems if word.what not in _FILLERS]
 
 
-@extractor(
-    "robust_yes_no_maybe", kind=Kind.CHOICE, version=2, summary="the verdict on a question as a careful reader would"
-)
+@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "the verdict on a question as a careful reader would", version=2)
 def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 

@@ -39,21 +39,14 @@ def behind_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Re
     """
     for own, usual in _MARKS:
         text = text.replace(own, usual)
-    answer = _answer(text, cut=cut and not reasoning)
+    rest, answer = without_thoughts(text, nested=True), None
+    if rest is not None:
+        tagged = [content for content in _ANSWER.findall(rest) if content.strip()]
+        within = tagged[-1] if tagged else rest
+        is_whole = tagged or _ENDS.search(text) or reasoning or not cut
+        answer = last_box(within) or (within.strip() if is_whole else None)
     return Reasoned(answer, _words(f"{reasoning} {text}") - _words(answer or ""))
 
 
 def _words(text: str) -> int:
     return len(_TAGS.sub(" ", text).split())
-
-
-def _answer(text: str, *, cut: bool) -> str | None:
-    rest = without_thoughts(text, nested=True)
-    if rest is None:
-        return None
-    tagged = [content for content in _ANSWER.findall(rest) if content.strip()]
-    within = tagged[-1] if tagged else rest
-    if box := last_box(within):
-        return box
-    is_whole = tagged or _ENDS.search(text)
-    return within.strip() if is_whole or not cut else None

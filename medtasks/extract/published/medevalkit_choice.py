@@ -16,9 +16,9 @@ from itertools import product
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_text import parsed_reply, tagged
-from medtasks.extract.registry import Kind, extractor
 
 NO_LETTER = "text"
 """The target if the gold is a text that is no option, unless the reply is read as that text."""
@@ -121,31 +121,26 @@ def most_similar(lines: Lines, text: str) -> int:
     """Return the index of the first of the lines most similar to a text by difflib; 0 if none is similar at all.
 
     Lines that share too few characters with the text are skipped.
-
-    Example:
-        >>> most_similar(("a. left lung", "b. liver"), "the liver"), most_similar(("a", "b"), "?")
-        (1, 0)
     """
     matcher = SequenceMatcher(None)
     matcher.set_seq2(text)
     characters = Counter(text)
     best, highest = 0, 0.0
-    for at_most, index in sorted((-_bound(line, text, characters), index) for index, line in enumerate(lines)):
-        if -at_most < highest or -at_most == 0.0:
+    shared = [sum(min(number, characters[each]) for each, number in _counted(line).items()) for line in lines]
+    bounds = [  # of difflib's ratio, computed as difflib does
+        2.0 * number / (len(line) + len(text)) if line or text else 1.0
+        for number, line in zip(shared, lines, strict=True)
+    ]
+    for index in sorted(range(len(lines)), key=lambda index: (-bounds[index], index)):
+        if bounds[index] < highest or bounds[index] == 0.0:
             break
-        if -at_most == highest and index > best:
+        if bounds[index] == highest and index > best:
             continue
         matcher.set_seq1(lines[index])
         ratio = matcher.ratio()
         if ratio > highest or (ratio == highest > 0.0 and index < best):
             best, highest = index, ratio
     return best
-
-
-def _bound(line: str, text: str, characters: Counter[str]) -> float:
-    """Return an upper bound of difflib's ratio, computed as difflib does."""
-    shared = sum(min(number, characters[character]) for character, number in _counted(line).items())
-    return 2.0 * shared / (len(line) + len(text)) if line or text else 1.0
 
 
 @lru_cache(maxsize=4096)
@@ -165,7 +160,7 @@ _KINDS = (  # name, tags, summary
 
 
 def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
-    @extractor(name, kind=Kind.CHOICE, summary=summary)
+    @extractor(name, AnswerKind.CHOICE, summary)
     def read(reply: str | None, sample: Sample) -> Answer:
         if failure_cause(reply) is not None:
             return Answer.invalid(Reason.ADAPTER_FAILED)

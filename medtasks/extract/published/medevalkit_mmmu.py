@@ -18,11 +18,11 @@ from collections.abc import Iterable, Sequence
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_kit_choice
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_choice import NO_LETTER
 from medtasks.extract.published.medevalkit_text import boxed, declared_answer, tagged
 from medtasks.extract.reading.reply_text import own_words
-from medtasks.extract.registry import Kind, extractor
 
 OTHER = "other"
 """The value of an answer to an open question that is not the gold."""
@@ -48,7 +48,7 @@ def is_open(sample: Sample) -> bool:
     return bool(sample.document.get("question_type") == OPEN)
 
 
-@extractor("medevalkit_mmmu", kind=Kind.CHOICE, summary="MedEvalKit at 9b12e3b for MMMU; open answers are never right")
+@extractor("medevalkit_mmmu", AnswerKind.CHOICE, "MedEvalKit at 9b12e3b for MMMU; open answers are never right")
 def medevalkit_mmmu(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as MedEvalKit does.
 
@@ -61,13 +61,13 @@ def medevalkit_mmmu(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, parses=False)
 
 
-@extractor("medevalkit_mmmu_fixed", kind=Kind.CHOICE, summary="MedEvalKit for MMMU, open answers read by the authors")
+@extractor("medevalkit_mmmu_fixed", AnswerKind.CHOICE, "MedEvalKit for MMMU, open answers read by the authors")
 def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
     """Read an option as MedEvalKit does, and an open answer as MMMU's authors do."""
     return _read(reply, sample, parses=True)
 
 
-@extractor("robust_mmmu", kind=Kind.CHOICE, version=3, summary="options read with care, open answers as MMMU's authors")
+@extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=3)
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
     """Read an option as :func:`~.robust_choice.robust_kit_choice`, an open answer from own words."""
     if not is_open(sample):
@@ -85,7 +85,7 @@ def _read(reply: str | None, sample: Sample, *, parses: bool) -> Answer:
     return _option_or_draw(parsed_option(text, sample.options), reply, sample)
 
 
-@extractor("mmmu_pro", kind=Kind.CHOICE, summary="MMMU-Pro's authors at f7446ce; an unread reply is drawn, seeded")
+@extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; an unread reply is drawn, seeded")
 def mmmu_pro(reply: str | None, sample: Sample) -> Answer:
     r"""Read a reply as MMMU-Pro's authors do.
 
@@ -119,12 +119,7 @@ def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> A
 
 
 def parsed_option(response: str, options: Sequence[str]) -> str | None:
-    r"""Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one.
-
-    Example:
-        >>> parsed_option("Answer:B.", ["liver", "spleen"]), parsed_option("It is B.", ["liver", "spleen"])
-        (None, 'B')
-    """
+    """Return the letter that the authors' parser finds, as MedEvalKit runs it; None if it would draw one."""
     is_boxed = r"\boxed" in response and "<answer>" not in response
     text = boxed(response) if is_boxed else tagged(response, "answer")
     return _last_option(text.strip(), options, (("({})", "({})"), (" {} ", " {} ")))

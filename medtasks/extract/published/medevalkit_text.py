@@ -57,12 +57,7 @@ def last_box(text: str) -> str:
 
 
 def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
-    """Return all contents of a tag, joined by a blank and stripped; if empty the whole text, unless ``required``.
-
-    Example:
-        >>> tagged("<answer>A</answer> or <answer>B</answer>", "answer"), tagged("B", "answer")
-        ('A B', 'B')
-    """
+    """Return all contents of a tag, joined by a blank and stripped; if empty the whole text, unless ``required``."""
     whole = text or ""
     return " ".join(tag_contents(whole, tag)).strip() or ("" if required else whole)
 

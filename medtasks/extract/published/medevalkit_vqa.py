@@ -18,11 +18,11 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.open_text import DENIED, open_reply, stated_words, target_words
 from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_text import NO_BOX, boxed, declared_answer, parsed_reply, tagged
 from medtasks.extract.reading.option_names import normalised
 from medtasks.extract.reading.reply_text import SENTENCES, given_text, own_words, without_thoughts
-from medtasks.extract.registry import Kind, extractor
 from medtasks.metrics.medevalkit_texts import MEASURES, compared
 
 _NOTHING = dict.fromkeys(MEASURES, 0.0)
@@ -31,12 +31,7 @@ _PERMUTED = {"precision": "f1", "recall": "precision", "f1": "recall"}
 
 
 def is_closed_question(document: Mapping[str, Any]) -> bool:
-    """Return whether a question is closed.
-
-    Example:
-        >>> is_closed_question({"answer": " No "}), is_closed_question({"answer": "No", "answer_type": "OPEN"})
-        (True, False)
-    """
+    """Return whether a question is closed."""
     answer_type = document.get("answer_type")
     if answer_type is None:
         return str(document["answer"]).strip().lower() in ("yes", "no")
@@ -82,7 +77,7 @@ def _read(reply: str | None, sample: Sample, *, slake: bool, head: bool) -> Answ
     return _answer(parsed, sample, judged=text, gold=gold, correct=correct)
 
 
-@extractor("medevalkit_vqa", kind=Kind.KIT_QUESTION, summary="MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring")
+@extractor("medevalkit_vqa", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, VQA-RAD: yes and no by substring")
 def medevalkit_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score as MedEvalKit does for VQA-RAD.
 
@@ -98,23 +93,19 @@ def medevalkit_vqa(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, slake=False, head=True)
 
 
-@extractor(
-    "medevalkit_path_vqa", kind=Kind.KIT_QUESTION, summary="the same for PathVQA, where a judge voids closed answers"
-)
+@extractor("medevalkit_path_vqa", AnswerKind.KIT_QUESTION, "the same for PathVQA, where a judge voids closed answers")
 def medevalkit_path_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score as MedEvalKit does for PathVQA: as for VQA-RAD, but where a judge reads, closed answers count as wrong."""
     return medevalkit_vqa(reply, sample)
 
 
-@extractor("medevalkit_vqa_fixed", kind=Kind.KIT_QUESTION, summary="the same with its arithmetic and crashes mended")
+@extractor("medevalkit_vqa_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes mended")
 def medevalkit_vqa_fixed(reply: str | None, sample: Sample) -> Answer:
     """Read as MedEvalKit does for VQA-RAD and PathVQA, and go on where it raises."""
     return _read(reply, sample, slake=False, head=False)
 
 
-@extractor(
-    "medevalkit_slake", kind=Kind.KIT_QUESTION, summary="MedEvalKit at 9b12e3b, SLAKE: closed answers by equality"
-)
+@extractor("medevalkit_slake", AnswerKind.KIT_QUESTION, "MedEvalKit at 9b12e3b, SLAKE: closed answers by equality")
 def medevalkit_slake(reply: str | None, sample: Sample) -> Answer:
     """Score as MedEvalKit does for SLAKE, where a closed question is right if the reply without dots is the answer.
 
@@ -126,15 +117,13 @@ def medevalkit_slake(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, slake=True, head=True)
 
 
-@extractor("medevalkit_slake_fixed", kind=Kind.KIT_QUESTION, summary="the same with its arithmetic and crashes mended")
+@extractor("medevalkit_slake_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes mended")
 def medevalkit_slake_fixed(reply: str | None, sample: Sample) -> Answer:
     """Read as MedEvalKit does for SLAKE, and go on where it raises."""
     return _read(reply, sample, slake=True, head=False)
 
 
-@extractor(
-    "medevalkit_vqa_release", kind=Kind.KIT_QUESTION, summary="MedEvalKit's release 1de51eb: up to the first full stop"
-)
+@extractor("medevalkit_vqa_release", AnswerKind.KIT_QUESTION, "MedEvalKit's release 1de51eb: up to the first full stop")
 def medevalkit_vqa_release(reply: str | None, sample: Sample) -> Answer:
     """Score as MedEvalKit's first release does for VQA-RAD and PathVQA, where a judge reads every open answer.
 
@@ -170,7 +159,7 @@ _LEAD = re.compile(r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?
 
 
 @extractor(
-    "robust_kit_vqa", kind=Kind.KIT_QUESTION, version=2, summary="clear yes or no in two languages; else the same words"
+    "robust_kit_vqa", AnswerKind.KIT_QUESTION, "clear yes or no in two languages; else the same words", version=2
 )
 def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     r"""Score the content of a ``\boxed{}``, else the reply without its thoughts, with care.

@@ -32,8 +32,8 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_choice
 from medtasks.extract.careful.yes_no import yes_no
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.registry import Kind, extractor
 
 BINARY = "binary"  # kind of a yes/no question; others have options
 YES, NO = "A", "B"  # letters of the options Yes and No
@@ -92,10 +92,8 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
 
 @extractor(
     "medheval_reference",
-    kind=Kind.CLOSED,
-    summary=(
-        "MedHEval, closed questions at 7f7d980: what does not say no says yes; the option most similar to the reply"
-    ),
+    AnswerKind.CLOSED,
+    ("MedHEval, closed questions at 7f7d980: what does not say no says yes; the option most similar to the reply"),
 )
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
@@ -131,7 +129,7 @@ _gold_index = lru_cache(maxsize=8192)(most_similar)
 
 
 @extractor(
-    "medheval_strict", kind=Kind.CLOSED, version=3, summary="MedHEval, closed questions as a careful reader scores them"
+    "medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions as a careful reader scores them", version=3
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements.
@@ -144,7 +142,13 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
         True
     """
     if sample.document["kind"] != BINARY:
-        return judged(_careful_choice(reply, sample), sample)
+        # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
+        text = (reply or "").strip().casefold()
+        same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
+        if len(same) == 1:
+            return judged(Answer.ok(letter(same[0])), sample)
+        options = sample.options or _UNKNOWN_OPTIONS
+        return judged(robust_choice(reply, replace(sample, written_options=options)), sample)
     answer = yes_no(reply, sample.question)
     return judged(Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer, sample)
 
@@ -155,12 +159,3 @@ def judged(answer: Answer, sample: Sample) -> Answer:
     counted = Counted.LEFT_OUT if target is None else Counted.SCORED
     correct = target is not None and answer.value == target
     return replace(answer, facts={**answer.facts, "target": target, "correct": correct, "counted": counted})
-
-
-def _careful_choice(reply: str | None, sample: Sample) -> Answer:
-    # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
-    text = (reply or "").strip().casefold()
-    same = [index for index, option in enumerate(sample.options) if text and option.casefold() == text]
-    if len(same) == 1:
-        return Answer.ok(letter(same[0]))
-    return robust_choice(reply, replace(sample, written_options=sample.options or _UNKNOWN_OPTIONS))

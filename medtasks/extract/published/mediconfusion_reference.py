@@ -6,15 +6,15 @@ decoding and prefix scoring produce.
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.extract.registry import Kind, extractor
 
 LETTERS = ("A", "B")
 _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
 _TOKENS = {letter: {spelling.replace("L", letter) for spelling in _SPELLINGS} for letter in LETTERS}
 
 
-@extractor("mediconfusion_reference", kind=Kind.CHOICE, summary="MediConfusion's published parser, exactly")
+@extractor("mediconfusion_reference", AnswerKind.CHOICE, "MediConfusion's published parser, exactly")
 def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a letter from a reply to a two-option question.
 

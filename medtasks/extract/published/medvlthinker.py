@@ -1,6 +1,6 @@
 """MedVLThinker's rules for questions with options: at evaluation time, and for its tables, made later.
 
-Majority and pass rate of several replies are in :mod:`medtasks.metrics.rollouts`.
+The majority of several replies is in :mod:`medtasks.audit.repeats`.
 
 Source: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
 https://github.com/UCSC-VLAA/MedVLThinker at a3163b1.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.published.medevalkit_text import tag_contents
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.extract.registry import Kind, extractor
 
 # The answer follows the first of these that occurs.
 _LEADS = tuple(
@@ -23,9 +23,7 @@ _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 _TURN = re.compile(r"</think>\s*<answer>")
 
 
-@extractor(
-    "medvlthinker_choice", kind=Kind.CHOICE, summary="MedVLThinker at evaluation time: the first <answer>, alone"
-)
+@extractor("medvlthinker_choice", AnswerKind.CHOICE, "MedVLThinker at evaluation time: the first <answer>, alone")
 def medvlthinker_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the option that is the whole answer: its letter, its text, or both as ``B. text``.
 
@@ -39,7 +37,7 @@ def medvlthinker_choice(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, first_answer)
 
 
-@extractor("medvlthinker_choice_regraded", kind=Kind.CHOICE, summary="MedVLThinker's tables: also behind 'answer is'")
+@extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, "MedVLThinker's tables: also behind 'answer is'")
 def medvlthinker_choice_regraded(reply: str | None, sample: Sample) -> Answer:
     """Read the option as the later pass for the tables does.
 

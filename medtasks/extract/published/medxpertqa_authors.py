@@ -10,8 +10,8 @@ import re
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.extract.registry import Kind, extractor
 
 DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
 """Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning."""
@@ -20,7 +20,7 @@ _LEAD = " answer is "
 _UNWANTED = ("I understand", "A through J", "A through E", "A through D")
 
 
-@extractor("medxpertqa_authors", kind=Kind.CHOICE, summary="MedXpertQA's authors, direct answers: first capital letter")
+@extractor("medxpertqa_authors", AnswerKind.CHOICE, "MedXpertQA's authors, direct answers: first capital letter")
 def medxpertqa_authors(reply: str | None, sample: Sample) -> Answer:
     """Read a direct answer.
 
@@ -31,9 +31,7 @@ def medxpertqa_authors(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, DIRECT)
 
 
-@extractor(
-    "medxpertqa_authors_cot", kind=Kind.CHOICE, summary="MedXpertQA's authors, second turn behind a reasoning one"
-)
+@extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, "MedXpertQA's authors, second turn behind a reasoning one")
 def medxpertqa_authors_cot(reply: str | None, sample: Sample) -> Answer:
     """Read the answer that is asked for in a second turn."""
     return _read(reply, sample, REASONED)

@@ -17,9 +17,9 @@ from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, Extract, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.extract.registry import Extract, Kind, extractor
 from medtasks.metrics.bleu import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
@@ -103,7 +103,7 @@ _WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
 _THRESHOLD = 0.5
 
 
-def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[[Rule], Rule]:
+def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Rule], Rule]:
     """Register a rule with each cleaner; a sample that the adapter could not run has no answer."""
 
     def with_cleaner(rule: Rule, clean: Cleaner) -> Extract:
@@ -117,7 +117,7 @@ def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[
     def register(rule: Rule) -> Rule:
         for version, (clean, cleaner) in _VERSIONS.items():
             whole = f"MultiMedEval, {of}, {cleaner}: {summary}"
-            extractor(f"{name}_{version}", kind=kind, summary=whole)(with_cleaner(rule, clean))
+            extractor(f"{name}_{version}", kind, whole)(with_cleaner(rule, clean))
         return rule
 
     return register
@@ -128,7 +128,7 @@ def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
     return References.of([clean(option) for option in options])
 
 
-@_in_both_versions("multimedeval_option", Kind.CHOICE, "questions", "highest BLEU-1")
+@_in_both_versions("multimedeval_option", AnswerKind.CHOICE, "questions", "highest BLEU-1")
 def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read the answer to a question (MedQA, MedMCQA, MMLU): the option with the highest BLEU-1 against the reply.
 
@@ -146,7 +146,7 @@ def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answ
     return Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
 
 
-@_in_both_versions("multimedeval_class", Kind.CHOICE, "images", "highest BLEU-1, else the first class")
+@_in_both_versions("multimedeval_class", AnswerKind.CHOICE, "images", "highest BLEU-1, else the first class")
 def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read the class of an image: as an option, for example "1: adipose", and the first class if no word agrees.
 
@@ -158,7 +158,7 @@ def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answe
     return Answer.ok(letter(0)) if answer.value is None and options else answer
 
 
-@_in_both_versions("multimedeval_yes_no_maybe", Kind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
+@_in_both_versions("multimedeval_yes_no_maybe", AnswerKind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
 def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read the word that the cleaned reply has most often, in a tie yes before no before maybe.
 
@@ -178,9 +178,7 @@ def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> 
 
 
 @extractor(
-    "multimedeval_nli",
-    kind=Kind.CHOICE,
-    summary="MultiMedEval, MedNLI: the one label that occurs in the reply, with case",
+    "multimedeval_nli", AnswerKind.CHOICE, "MultiMedEval, MedNLI: the one label that occurs in the reply, with case"
 )
 def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0).
@@ -198,7 +196,7 @@ def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
     return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in text])
 
 
-@_in_both_versions("multimedeval_labels", Kind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
+@_in_both_versions("multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
 def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
     """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.reply_text import given_text
-from medtasks.extract.registry import Kind, extractor
 
 NO_REPLY = "Failed to obtain answer via API"
 _REFUSALS = (
@@ -31,8 +31,8 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 @extractor(
     "vlmevalkit_2024_06",
-    kind=Kind.CHOICE,
-    summary="VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
+    AnswerKind.CHOICE,
+    "VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
 )
 def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
     """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong.
@@ -47,8 +47,8 @@ def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
 
 @extractor(
     "vlmevalkit_2026_06",
-    kind=Kind.CHOICE,
-    summary="VLMEvalKit at 2cf2a36: a letter among the last four words, 'answer is c...', else an option's text",
+    AnswerKind.CHOICE,
+    "VLMEvalKit at 2cf2a36: a letter among the last four words, 'answer is c...', else an option's text",
 )
 def vlmevalkit_2026_06(reply: str | None, sample: Sample) -> Answer:
     """Read an option as the newest version does.

@@ -126,33 +126,31 @@ _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORE
 def clauses(text: str) -> list[str]:
     """Cut a text without markup into clauses that make one statement each.
 
-    A list such as "no effusion, oedema or fracture" stays whole.
+    It is cut at a comma or "and" where another statement begins; a list such as "no effusion, oedema or fracture"
+    stays whole.
 
     Example:
         >>> clauses("There is no effusion or oedema, and the heart is enlarged.")
         ['There is no effusion or oedema', 'the heart is enlarged']
     """
-    pieces = (piece for sentence in _SENTENCE.split(text) for piece in _CONTRAST.split(sentence))
-    return [clause for piece in pieces for clause in _statements(piece) if clause]
-
-
-def _statements(piece: str) -> list[str]:
-    """Cut at a comma or "and" where another statement begins, not inside a list."""
-    found, start = [], 0
-    verbs = [match.start() for match in _VERB.finditer(piece)]
-    last_or = max((match.start() for match in _OR.finditer(piece)), default=-1)
-    joints = list(_JOINT.finditer(piece))
-    ends = [joint.start() for joint in joints[1:]] + [len(piece)]
-    for joint, end in zip(joints, ends, strict=False):
-        verb_before, verb_after = (
-            bisect_left(verbs, last) > bisect_left(verbs, first)
-            for first, last in ((start, joint.start()), (joint.end(), end))
-        )
-        begins = verb_after and (verb_before or _SUBJECT.match(piece, joint.end()))
-        if begins or (_DEGREE.match(piece, joint.end()) and last_or < joint.start()):
-            found.append(piece[start : joint.start()].strip())
-            start = joint.end()
-    return [*found, piece[start:].strip()]
+    found: list[str] = []
+    for piece in (piece for sentence in _SENTENCE.split(text) for piece in _CONTRAST.split(sentence)):
+        start = 0
+        verbs = [match.start() for match in _VERB.finditer(piece)]
+        last_or = max((match.start() for match in _OR.finditer(piece)), default=-1)
+        joints = list(_JOINT.finditer(piece))
+        ends = [joint.start() for joint in joints[1:]] + [len(piece)]
+        for joint, end in zip(joints, ends, strict=False):
+            verb_before, verb_after = (
+                bisect_left(verbs, last) > bisect_left(verbs, first)
+                for first, last in ((start, joint.start()), (joint.end(), end))
+            )
+            begins = verb_after and (verb_before or _SUBJECT.match(piece, joint.end()))
+            if begins or (_DEGREE.match(piece, joint.end()) and last_or < joint.start()):
+                found.append(piece[start : joint.start()].strip())
+                start = joint.end()
+        found.append(piece[start:].strip())
+    return list(filter(None, found))
 
 
 @lru_cache(maxsize=256)
@@ -180,7 +178,12 @@ def stance(clause: str, start: int, end: int) -> Stance:
     def behind(pattern: re.Pattern[str]) -> bool:
         starts = signals[pattern][0]
         near = starts[bisect_left(starts, end) : bisect_right(starts, end + _REACH)]
-        return any(_reaches_back(clause[end:first]) for first in near)
+        return any(reaches_back(clause[end:first]) for first in near)
+
+    def reaches_back(between: str) -> bool:  # not across an opened bracket or a finished list item
+        if "(" in between and ")" not in between:
+            return False
+        return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None
 
     if before(_OPEN_BEFORE) or behind(_OPEN_BEHIND) or _VALUE_UNSURE.match(clause, end):
         return Stance.OPEN
@@ -205,10 +208,3 @@ def stances(text: str, mentions: Callable[[str], Iterable[Mention[T]]]) -> dict[
 def stances_of(pattern: re.Pattern[str], parts: Iterable[str]) -> set[Stance]:
     """Return how clauses speak of what matches a pattern."""
     return {stance(clause, *match.span()) for clause in parts for match in pattern.finditer(clause)}
-
-
-def _reaches_back(between: str) -> bool:
-    """Return whether a signal behind a mention is about it: not across an opened bracket or a finished list item."""
-    if "(" in between and ")" not in between:
-        return False
-    return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None

@@ -24,12 +24,7 @@ _SIGN = re.compile(r"(?<=[\w%)])\s*([=≠<>≤≥])\s*(?=[\w(-])|([↑↓])|[=�
 
 @lru_cache(maxsize=512)  # the same options are compared in several steps
 def normalised(text: str) -> str:
-    """Return ``text`` in lower case, with one space for each run of blanks and of punctuation but "<" and arrows.
-
-    Example:
-        >>> normalised("  Low-grade FDG uptake. ")
-        'low grade fdg uptake'
-    """
+    """Return ``text`` in lower case, with one space for each run of blanks and of punctuation but "<" and arrows."""
     plain = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
     if not _SIGNS.isdisjoint(plain):
         plain = _SIGN.sub(r" \1\2 ", plain)
@@ -83,7 +78,10 @@ def options_named(text: str, options: Sequence[str]) -> set[int]:
     for index, option in enumerate(options):
         needle = normalised(option)
         if needle and needle not in _BARE_WORDS and f" {needle} " in words:
-            spans += [(start, start + len(needle), index) for start in _places(f" {needle} ", words)]
+            place = words.find(f" {needle} ")
+            while place >= 0:
+                spans.append((place, place + len(needle), index))
+                place = words.find(f" {needle} ", place + 1)
     named, widest = set(), (-1, -1)
     for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
         inside = end <= widest[1] and (start, end) != widest
@@ -91,13 +89,6 @@ def options_named(text: str, options: Sequence[str]) -> set[int]:
         named |= set() if inside else {index}
     parts = clauses(text) if named else []
     return {index for index in named if stances_of(whole_option(options[index]), parts) != {Stance.DENIED}}
-
-
-def _places(needle: str, words: str) -> Iterator[int]:
-    start = words.find(needle)
-    while start >= 0:
-        yield start
-        start = words.find(needle, start + 1)
 
 
 @lru_cache(maxsize=4096)  # many questions have the same options, and compiling takes longer than all else here
@@ -143,22 +134,17 @@ _SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+
 
 
 def words(text: str) -> list[Mention[str]]:
-    """Return the words of a text without articles, singular and in one spelling.
-
-    Example:
-        >>> [word.what for word in words("The Bowen's disease, nevi")]
-        ['bowen', 'disease', 'nevus']
-    """
-    found = (Mention(_stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text))
-    return [word for word in found if word.what not in _ARTICLES]
-
-
-def _stem(word: str) -> str:
-    plain = unicodedata.normalize("NFKC", word).casefold().replace("’", "'").removesuffix("'s")
-    plain = plain.replace("isation", "ization").replace("ae", "e").replace("oe", "e")
-    if len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses")):
-        plain = plain[:-1]
-    return _STEMS.get(plain, plain)
+    """Return the words of a text without articles, singular and in one spelling."""
+    stems = []
+    for match in _WORD.finditer(text):
+        plain = unicodedata.normalize("NFKC", match[0]).casefold().replace("’", "'").removesuffix("'s")
+        plain = plain.replace("isation", "ization").replace("ae", "e").replace("oe", "e")
+        if len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses")):
+            plain = plain[:-1]
+        stem = _STEMS.get(plain, plain)
+        if stem not in _ARTICLES:
+            stems.append(Mention(stem, match.start(), match.end()))
+    return stems
 
 
 @dataclass(frozen=True)
@@ -177,7 +163,10 @@ class ClassNames:
         text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
         found, last = [], 0
         for mention, stems in self._candidates(text):
-            if mention.start >= last and not _is_aside(text, stems, mention):
+            is_aside = (stems == ("normal",) and mention.start not in _normal_images(text)) or (
+                stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
+            )
+            if mention.start >= last and not is_aside:
                 found.append(mention)
                 last = mention.end
         return found
@@ -211,14 +200,6 @@ class ClassNames:
         return not any((extra - {"without", "with", "no"}) & spoken for extra in longer)
 
 
-def _is_aside(text: str, stems: tuple[str, ...], mention: Mention[int]) -> bool:
-    if stems == ("background",):
-        return _SETTING.search(text, max(0, mention.start - 60), mention.start) is not None
-    if stems != ("normal",):
-        return False
-    return mention.start not in _normal_images(text)
-
-
 @lru_cache(maxsize=256)
 def _normal_images(text: str) -> frozenset[int]:
     """Return where a "normal" that speaks of the whole image begins."""
@@ -237,8 +218,19 @@ def class_names(options: tuple[str, ...]) -> ClassNames:
         [0, 1]
     """
     full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
-    aliases = [{stems for alias in _aliases(option) if (stems := _stems(alias))} for option in options]
-    acronyms = [_acronyms(option) for option in options]
+    aliases, acronyms = [], []
+    for option, stems in zip(options, full, strict=True):
+        base, inside = _BRACKET.sub(" ", option), _BRACKET.findall(option)
+        sided = _SIDED.fullmatch(base.strip())
+        known = _ALSO_CALLED.get(" ".join(stems), ())
+        called = [option, base, *(alias for alias in known if not alias.isupper())]
+        called += [
+            part for text in (base, *inside) if text == base or not text.isupper() for part in _PARTS.split(text)
+        ]
+        called += [f"{sided[2]} {sided[1]}"] if sided else []
+        aliases.append({own for alias in called if (own := _stems(alias))})
+        given = {text for text in inside if text.isupper() and text.isalpha()}
+        acronyms.append(given | {alias for alias in known if alias.isupper()})
     whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
     return ClassNames(_owned(aliases) | whole, _owned(acronyms), full)
 
@@ -251,20 +243,3 @@ def _owned(names: Sequence[Set[Name]]) -> dict[Name, int]:
 
 def _stems(text: str) -> tuple[str, ...]:
     return tuple(word.what for word in words(text))
-
-
-def _aliases(option: str) -> list[str]:
-    base = _BRACKET.sub(" ", option)
-    parts = _PARTS.split(base)
-    brackets = [inside for inside in _BRACKET.findall(option) if not inside.isupper()]
-    inside = [part for bracket in brackets for part in _PARTS.split(bracket)]
-    sided = _SIDED.fullmatch(base.strip())
-    also = [alias for alias in _ALSO_CALLED.get(" ".join(_stems(base)), ()) if not alias.isupper()]
-    return [option, base, *parts, *inside, *also, *([f"{sided[2]} {sided[1]}"] if sided else [])]
-
-
-def _acronyms(option: str) -> set[str]:
-    """Return acronyms given in brackets or in use among clinicians."""
-    given = {inside for inside in _BRACKET.findall(option) if inside.isupper() and inside.isalpha()}
-    known = _ALSO_CALLED.get(" ".join(_stems(_BRACKET.sub(" ", option))), ())
-    return given | {alias for alias in known if alias.isupper()}

@@ -54,12 +54,7 @@ def only_numbers(text: str) -> list[int]:
 
 
 def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
-    """Return the numbers that begin at ``start``, with "or" and "and" between them, and where they end.
-
-    Example:
-        >>> numbers_at("2 or 3: mucus")
-        ([2, 3], 6)
-    """
+    """Return the numbers that begin at ``start``, with "or" and "and" between them, and where they end."""
     match = _AT_START.match(text, start)
     return (_digits(match[1]), match.end()) if match else ([], start)
 
@@ -90,7 +85,9 @@ def grades_called(text: str) -> list[Mention[int]]:
     for scale in _SCALE.finditer(text):
         match = _GRADE.match(text, scale.end(), scale.end() + _NEAR)
         if match:
-            value = int(match[1]) if match[1] else _spelled(match[2] or match[3])
+            word = match[2] or match[3] or ""
+            spelled = _ROMAN if word.upper() in _ROMAN else _CARDINALS
+            value = int(match[1]) if match[1] else spelled.index(word.upper() if spelled is _ROMAN else word.casefold())
             grades.add(Mention(value, scale.start(), match.end()))
             if match[4]:
                 grades.add(Mention(int(match[4]), scale.start(), match.end()))
@@ -98,18 +95,9 @@ def grades_called(text: str) -> list[Mention[int]]:
 
 
 def without_scale(text: str, low: int, high: int) -> str:
-    """Remove the mention of a whole scale, as in "(from 1 to 5)".
-
-    Example:
-        >>> without_scale("The level (from 1 to 5) is 4", 1, 5)
-        'The level   is 4'
-    """
+    """Remove the mention of a whole scale, as in "(from 1 to 5)"."""
     return re.sub(rf"\(?\b(?:from\s+|between\s+)?{low}\s*(?:to|and|[-–]|through)\s*{high}\b\)?", " ", text)
 
 
 def _digits(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
-
-
-def _spelled(word: str) -> int:
-    return _ROMAN.index(word.upper()) if word.upper() in _ROMAN else _CARDINALS.index(word.casefold())

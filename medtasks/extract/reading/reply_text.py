@@ -83,19 +83,20 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
         return Reason.TRUNCATED
     answer = json_field(own, _ANSWER_FIELD)  # the other fields of a JSON object are reasoning
     own = own if answer is None else answer
-    text = _without_markup(_UNDERSCORE.sub(" ", own) if split_names else own)
+    text = _UNDERSCORE.sub(" ", own) if split_names else own
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
+    tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
+    spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))  # up to the first end token
+    text = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
+    text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))  # broken models write thousands of quotes or blanks
     # A reply that begins with a question repeats the one it was asked; only a later one is invented.
     invented = _NEXT_TURN.search(text, 1)
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
 
 
 def json_field(text: str, name: str) -> str | None:
-    r"""Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts.
-
-    Example:
-        >>> json_field('{"why": "so", "answer": "B. a\\nb', "answer")
-        'B. a\nb'
-    """
+    """Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts."""
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
@@ -140,16 +141,6 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
     return None if depth else " ".join([*kept, reply[place:]])
 
 
-def _without_markup(text: str) -> str:
-    """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
-    tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
-    spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))
-    own = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
-    return _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", own))  # broken models write thousands of quotes or blanks
-
-
 def declared(leads: Sequence[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
     """Return what is read after the first of several leads, strong ones first, after which there is something."""
     for lead in leads:
@@ -165,20 +156,10 @@ def _matches(lead: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
 
 
 def refuses(text: str) -> bool:
-    """Return whether the text declines to choose: it cannot tell, or none of the options fits.
-
-    Example:
-        >>> refuses("None of the above."), refuses("There is an effusion.")
-        (True, False)
-    """
+    """Return whether the text declines to choose: it cannot tell, or none of the options fits."""
     return _REFUSAL.search(text) is not None
 
 
 def is_unable(text: str) -> bool:
-    """Return whether the text says that its writer cannot answer; "none of the lobes" is a statement about an image.
-
-    Example:
-        >>> is_unable("As an AI, I cannot interpret images."), is_unable("None of the lobes is affected.")
-        (True, False)
-    """
+    """Return whether the text says that its writer cannot answer; "none of the lobes" is a statement about an image."""
     return _INABILITY.search(text) is not None

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
-from medtasks.metrics.weights import weights_path
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores, report_metric
+from medtasks.metrics.weight_files import weights_path
 
 
 class RadCliQInputs(NamedTuple):
@@ -66,7 +65,7 @@ RADCLIQ_V1 = RadCliQModel(
 
 
 @dataclass(frozen=True)
-class Input:
+class InputSource:
     """Where one input of RadCliQ comes from: a report metric and one of its keys."""
 
     metric: str
@@ -75,25 +74,25 @@ class Input:
 
 
 CXR_REPORT_METRIC = (
-    Input("radgraph_combined", "radgraph_combined"),
-    Input("bertscore", "rescaled_bertscore_f1", single_spaces=True),
-    Input("chexbert", "chexbert_similarity"),
-    Input("radcliq_bleu", "radcliq_bleu_2"),
+    InputSource("radgraph_combined", "radgraph_combined"),
+    InputSource("bertscore", "rescaled_bertscore_f1", single_spaces=True),
+    InputSource("chexbert", "chexbert_similarity"),
+    InputSource("radcliq_bleu", "radcliq_bleu_2"),
 )
 """Inputs as CXR-Report-Metric at 9c9ecad computes them, in the order of :class:`RadCliQInputs`."""
 
 MULTIMEDEVAL = (
-    Input("radgraph", "radgraph_partial"),
-    Input("bertscore_multimedeval", "rescaled_idf_bertscore_f1"),
-    Input("chexbert", "chexbert_similarity"),
-    Input("bleu", "bleu_2"),
+    InputSource("radgraph", "radgraph_partial"),
+    InputSource("bertscore_multimedeval", "rescaled_idf_bertscore_f1"),
+    InputSource("chexbert", "chexbert_similarity"),
+    InputSource("bleu", "bleu_2"),
 )
 """Inputs as MultiMedEval at d9ac283 computes them."""
 
 _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
-def _radcliq(key: str, model: RadCliQModel, sources: Sequence[Input], settings: ModelSettings) -> ReportMetric:
+def _radcliq(key: str, model: RadCliQModel, sources: Sequence[InputSource], settings: ModelSettings) -> ReportMetric:
     """Return RadCliQ of pairs of reports, whose total is the mean, from sources in the order of :class:`RadCliQInputs`.
 
     Missing weights, and settings that give weights without a name, are told before any model is run.
@@ -110,19 +109,17 @@ def _radcliq(key: str, model: RadCliQModel, sources: Sequence[Input], settings: 
             weights_path(name, settings.named_weights.get(name))
         stated, columns = {"orientation": "lower is better"}, []
         for name, source in zip(RadCliQInputs._fields, sources, strict=True):
-            prepare = _single_spaces if source.single_spaces else list
-            metric = report_metric(source.metric, settings)
-            scores = metric(references=prepare(references), hypotheses=prepare(hypotheses))
+            wanted, said = (
+                [re.sub(" +", " ", text) if source.single_spaces else text for text in side]
+                for side in (references, hypotheses)
+            )
+            scores = report_metric(source.metric, settings)(references=wanted, hypotheses=said)
             stated |= {name: source.key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
             columns.append(scores.samples[source.key])
         values = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
         return mean_scores({key: values}, stated)
 
     return score
-
-
-def _single_spaces(texts: Sequence[str]) -> list[str]:
-    return [re.sub(" +", " ", text) for text in texts]
 
 
 def radcliq_v0(settings: ModelSettings) -> ReportMetric:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from medtasks.audit.doctor.findings import Finding, State
-from medtasks.audit.doctor.scope import Scope, scope_of
+from medtasks.audit.doctor.check_results import Finding, Scope, State, scope_of
 
 EVERYTHING = Scope((), ())
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.doctor.credentials import hub_token, readable_replies, remote_models
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
+from medtasks.audit.doctor.datasets import hub_token, readable_replies, remote_models
 from medtasks.home import home
 from medtasks.net.journal import FOLDER_NAME as JOURNAL
 from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES

@@ -5,9 +5,8 @@ import shutil
 
 import pytest
 
+from medtasks.audit.doctor.check_results import Scope, State
 from medtasks.audit.doctor.datasets import prepared_data
-from medtasks.audit.doctor.findings import State
-from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.home import dataset_folder, own_tasks_folder

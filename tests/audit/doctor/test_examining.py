@@ -2,10 +2,9 @@
 
 import pytest
 
-from medtasks.audit.doctor import datasets, installed, machine
+from medtasks.audit.doctor import datasets, machine
+from medtasks.audit.doctor.check_results import AREAS, HARNESS, MODEL, TORCH, Finding, State, asked_by, scope_of
 from medtasks.audit.doctor.examining import examine
-from medtasks.audit.doctor.findings import AREAS, HARNESS, MODEL, TORCH, Finding, State
-from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.families.family import Asks
 from medtasks.home import own_tasks_folder
@@ -23,7 +22,7 @@ def quick(monkeypatch):
         asked.append(set(names))
         yield HARNESS.ok("start", "it starts")
 
-    monkeypatch.setattr(installed, "started", started)
+    monkeypatch.setattr(machine, "started", started)
     monkeypatch.setattr(machine, "torch_stack", lambda: [TORCH.ok("torch", "torch 2 can be imported")])
     return asked
 
@@ -69,7 +68,7 @@ def test_failing_check_costs_nothing_else(quick, monkeypatch):
 
     monkeypatch.setattr(machine.shutil, "disk_usage", fail)
     monkeypatch.setattr(datasets, "prepared_data", fail)
-    monkeypatch.setattr(installed, "harness_version", fail)
+    monkeypatch.setattr(machine, "harness_version", fail)
     found = examine()
     assert {"disk", "prepared", "version"} <= {one.name for one in found if "could not be checked" in one.found}
     assert "canary" not in str(found)

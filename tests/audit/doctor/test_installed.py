@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from medtasks.audit.doctor import installed as checks
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor import machine as checks
+from medtasks.audit.doctor.check_results import State
 
 from .conftest import expect, only
 

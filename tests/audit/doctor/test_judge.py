@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from medtasks.audit.doctor import judge as checks
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.judge import judge
 
 from ...local_server import LocalServer, QuietHandler, serving
@@ -226,7 +226,7 @@ def test_remote_judge_may_see_public_data(remote, scope):
 
 
 def test_remote_judge_without_tasks(remote, everything):
-    from medtasks.audit.doctor.scope import scope_of
+    from medtasks.audit.doctor.check_results import scope_of
 
     found = list(judge(scope_of([])))
     assert only(found, "access").state is State.NOTE

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from medtasks.audit.doctor import machine
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.machine import disks, memory, torch_stack
 
 from .conftest import expect, only

@@ -6,7 +6,7 @@ import pytest
 
 from medtasks.audit.doctor import served_model as checks
 from medtasks.audit.doctor import served_model as served_model_module
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.served_model import served_model
 
 from ...local_server import LocalServer, QuietHandler, serving

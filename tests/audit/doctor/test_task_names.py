@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.audit.doctor import task_names
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.task_names import collisions, foreign_names, own_files, own_names
 from medtasks.home import own_tasks_folder
 

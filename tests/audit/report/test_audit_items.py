@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from medtasks.audit.report.audit_items import as_logged
+from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
-from medtasks.audit.report.reading.audit_items import as_logged
-from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
 from medtasks.data.store import load_documents
@@ -246,7 +246,7 @@ def test_answers_that_a_judge_called_right(tmp_path: Path, monkeypatch: pytest.M
     for line, verdict, reason in zip(lines, [1, 0, 0, None], ["ok", "ok", "empty", "judge_failed"], strict=True):
         line["score"] |= {"correct": verdict, "reason": reason}
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
+    monkeypatch.setattr("medtasks.judges.judge_client._judge", lambda *_: pytest.fail("a judge was asked"))
     (task,) = collect_run(read_run(tmp_path)).tasks
     answers = [item.answers["strict"] for item in task.items]
     assert [one.value for one in answers] == ["a mass", "a cyst", None, "a scar"]

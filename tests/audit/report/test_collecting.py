@@ -9,10 +9,10 @@ import pytest
 
 from medtasks.audit.comparing import main_metrics
 from medtasks.audit.groups import with_interval
+from medtasks.audit.report.collecting import collect_replies, collect_run
 from medtasks.audit.report.contents import RuleScores, RunReport, TaskReport, report_as_dict
-from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.recorded import of_scores
 from medtasks.audit.report.report_tables import summary_table
+from medtasks.audit.report.task_reading import of_scores
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare
@@ -38,7 +38,7 @@ WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
 @pytest.fixture
 def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a test that asks a judge."""
-    monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
+    monkeypatch.setattr("medtasks.judges.judge_client._judge", lambda *_: pytest.fail("a judge was asked"))
 
 
 def paired_scores(
@@ -504,7 +504,7 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     row |= {"chexbert_similarity_stderr,reference": 0.125}
     write_run(tmp_path, {task_name: replies}, rows={task_name: row})
     computed: list[Any] = []
-    monkeypatch.setattr("medtasks.families.texts.compare_texts", lambda *given: computed.append(given))
+    monkeypatch.setattr("medtasks.families.text_metrics.compare_texts", lambda *given: computed.append(given))
     task = only(collect_run(read_run(tmp_path)))
     assert computed == []
     (rule,) = task.rules
@@ -533,12 +533,11 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
 
 
 @pytest.mark.usefixtures("sample", "no_judge")
-@pytest.mark.parametrize("recorded", ["reference", "none"])
-def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path, recorded: str) -> None:
+def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path) -> None:
     documents = load_documents("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
-    row = {"alias": "ff", f"individual_accuracy,{recorded}": 0.5, f"judge_failed_rate,{recorded}": 1 / 32}
+    row = {"alias": "ff", "individual_accuracy,reference": 0.5, "judge_failed_rate,reference": 1 / 32}
     content["results"] = {"mediconfusion_ff": row}
     results.write_text(json.dumps(content))
     lines = []
@@ -642,7 +641,7 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
     for name, value in (("mediconfusion_ff", 0.75), ("mediconfusion_ff_blind", 0.5)):
-        content["results"][name] = {"set_accuracy,none": value}
+        content["results"][name] = {"set_accuracy,reference": value}
         content["n-samples"][name] = {"original": 32, "effective": 32}
     results.write_text(json.dumps(content))
     lines = [json.dumps({"doc_id": row, "resps": ["words"], "input": "?"}) + "\n" for row in range(32)]

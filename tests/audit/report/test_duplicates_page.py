@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.report import duplicates as duplicates_page
-from medtasks.audit.report.duplicates import Names, duplicates_as_dict
+from medtasks.audit.report import duplicates_page
+from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict
 from medtasks.data.duplicates.benchmark_images import dataset_images as dataset_pictures
 from medtasks.data.duplicates.benchmark_images import other_images as other_pictures
 from medtasks.data.duplicates.finding import find_duplicates

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from medtasks.audit.report.page.writing import write_page
+from medtasks.audit.report.page import write_page
 
 from . import made_up_report as made_up
 

@@ -7,10 +7,9 @@ import shlex
 
 import pytest
 
-from medtasks.audit.report.tree import write_tree_page
+from medtasks.audit.report.selection_tree import write_tree_page
 from medtasks.cli.main import app as command_line
-from medtasks.cli.select import _criteria
-from medtasks.cli.tree import options
+from medtasks.cli.select import _criteria, options
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.prepare.preparation import Options
 from medtasks.data.prepare.preparers import prepare

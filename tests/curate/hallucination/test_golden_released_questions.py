@@ -14,7 +14,7 @@ from medtasks.curate.hallucination.hallucination_drafting import (
     questions_in,
 )
 from medtasks.curate.llm import prompts_in
-from medtasks.curate.review.acceptance import balanced
+from medtasks.curate.review.reviewer_agreement import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"
 

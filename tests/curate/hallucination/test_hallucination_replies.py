@@ -3,7 +3,7 @@ import json
 import pytest
 
 from medtasks.curate.hallucination.hallucination_drafting import (
-    Question,
+    DraftedQuestion,
     ReportQuestion,
     TypedQuestion,
     YesNoQuestion,
@@ -81,7 +81,7 @@ def test_types_choices_and_components():
     assert listed.components.by_aspect() == {"anatomy": ("lung",), "measurement": (), "symptom": ("opacity",)}
     missing = {name: STRUCTURED[name] for name in ("anatomy", "symptom")}
     assert questions_in(json.dumps({**LISTED, "Structured_Answer": missing}), ReportQuestion) is None
-    assert questions_in(json.dumps(LISTED), Question) is None
+    assert questions_in(json.dumps(LISTED), DraftedQuestion) is None
 
 
 def test_a_model_that_broke_is_read_at_once():

@@ -3,9 +3,9 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import Outcome
+from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.hallucination.hallucination_drafting import (
-    Question,
+    DraftedQuestion,
     ReportQuestion,
     TypedQuestion,
     YesNoQuestion,
@@ -28,7 +28,7 @@ def drafted(*questions):
 @pytest.mark.parametrize("choices", ["A. CT, B. MRI, C. X-ray", "A: CT; B: MRI; C: X-ray", "A, CT; B, MRI; C, X-ray"])
 def test_the_right_option_is_known_wherever_it_stands(answer, choices):
     (draft,) = drafted(choice(answer, choices))
-    assert (draft.outcome, draft.reason, draft.hallucination) == (Outcome.DRAFTED, "", "technique")
+    assert (draft.outcome, draft.reason, draft.hallucination) == (DraftOutcome.DRAFTED, "", "technique")
     assert sorted(draft.options) == ["CT", "MRI", "X-ray"]
     assert draft.options[ord(draft.answers[0]) - ord("A")] == "MRI"
 
@@ -59,14 +59,20 @@ def test_options_that_speak_of_each_other_keep_their_order(last):
         (choice("C", "A. CT, B. C.T., C. MRI, D. mri."), "two of its options are equal"),
         (choice("Unclear", "", "Is there a mass?", "binary"), "its answer is neither yes nor no"),
         (YesNoQuestion(question="Is there a mass?", answer="Equivocal"), "its answer is neither yes nor no"),
-        (Question(question="What does the report say?", answer="Edema"), "it says 'report', which its prompt forbids"),
-        (Question(question="What is it?", answer="Edema, it reports"), "it says 'reports', which its prompt forbids"),
+        (
+            DraftedQuestion(question="What does the report say?", answer="Edema"),
+            "it says 'report', which its prompt forbids",
+        ),
+        (
+            DraftedQuestion(question="What is it?", answer="Edema, it reports"),
+            "it says 'reports', which its prompt forbids",
+        ),
         (choice("CT", "A. CT, B. the report"), "it says 'report', which its prompt forbids"),
     ],
 )
 def test_what_is_no_question_is_rejected_and_says_why(question, reason):
     (draft,) = drafted(question)
-    assert (draft.outcome, draft.reason) == (Outcome.REJECTED, reason)
+    assert (draft.outcome, draft.reason) == (DraftOutcome.REJECTED, reason)
     assert draft.answers == (question.answer,) or "forbids" in reason
 
 
@@ -85,7 +91,9 @@ def test_yes_and_no():
 
 
 def test_the_same_question_is_rejected_the_second_time():
-    twice = [Question(question=text, answer="Fluid") for text in ("What is edema?", "what is  Edema", "What is air?")]
+    twice = [
+        DraftedQuestion(question=text, answer="Fluid") for text in ("What is edema?", "what is  Edema", "What is air?")
+    ]
     assert [draft.reason for draft in drafted(*twice)] == ["", "the same question of the same image", ""]
 
 
@@ -96,6 +104,6 @@ def test_components():
         drafted(ReportQuestion(**facts, Structured_Answer=given))[0]
         for given in (named, {aspect: [] for aspect in named})
     )
-    assert (full.outcome, full.options, full.answers) == (Outcome.DRAFTED, (), ("The heart is large.",))
+    assert (full.outcome, full.options, full.answers) == (DraftOutcome.DRAFTED, (), ("The heart is large.",))
     assert full.components == {"anatomy": ("heart",), "measurement": (), "symptom": ()}
-    assert (empty.outcome, empty.reason) == (Outcome.REJECTED, "it names no component")
+    assert (empty.outcome, empty.reason) == (DraftOutcome.REJECTED, "it names no component")

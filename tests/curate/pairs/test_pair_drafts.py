@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import Outcome, read_drafted, read_drafts, tally
+from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.categories import categorize, found_categories, headings
 from medtasks.curate.pairs.pair_drafts import PairReply, draft_of, draft_pairs
@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     study, llm = write_study(folder), DraftingLLM(server)
-    assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 6})
+    assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
     found = read_drafts(folder)
     assert list(found) == [f"p{n}" for n in range(6)]  # in the order of the pairs, whichever reply came first
     for draft in found.values():  # a is on the left, b on the right, whichever letter that has
@@ -47,7 +47,7 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     assert read_drafted(folder)["p0"].prompt == "question v1"
     assert read_drafted(folder)["p0"].llm == "m, temperature 0"
     (folder / DRAFTS).write_bytes((folder / DRAFTS).read_bytes()[:-20])  # killed while it wrote the last line
-    assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 6})
+    assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
     assert server.count == 6  # the reply whose line was lost is on disk as well
     with held(folder / ".drafts.lock"), pytest.raises(MedTasksError, match="another process drafts"):
         draft_pairs(folder, open_llm(study))
@@ -57,10 +57,10 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
 def test_what_one_llm_drafted_stays_when_another_one_goes_on(server, folder, monkeypatch):
     study, llm = write_study(folder), DraftingLLM(server)
     llm.said = {"patient a0": [server.reply("I cannot do that."), server.reply("I cannot do that.")]}
-    assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 4, Outcome.REFUSED: 2})
+    assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 4, DraftOutcome.REFUSED: 2})
     before, llm.said = read_drafts(folder), {}
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "another")
-    assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 6})
+    assert draft_pairs(folder, open_llm(study)) == Counter({DraftOutcome.DRAFTED: 6})
     assert read_drafts(folder).items() > before.items()
     assert Counter(line.llm for line in read_drafted(folder).values()) == {
         "m, temperature 0": 4,
@@ -131,7 +131,7 @@ def test_each_image_is_asked_for_its_category_once(server, folder):
     draft_pairs(folder, open_llm(study))
     assert [draft.categories for draft in read_drafts(folder).values()] == [()] * 3
     counts = categorize(folder, open_llm(study), None)
-    assert counts == {Outcome.DRAFTED: 4, Outcome.MALFORMED: 1}
+    assert counts == {DraftOutcome.DRAFTED: 4, DraftOutcome.MALFORMED: 1}
     assert len(set(llm.asked("Caption:"))) == 5  # p0 and p1 share an image
     assert llm.asked("Caption:")[0].endswith('Breast, Other"')
     found = read_drafts(folder)

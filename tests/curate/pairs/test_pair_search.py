@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from medtasks.curate.pairs.pair_search import _drawn, best_per_image, find_pairs
-from medtasks.curate.pairs.similarity import Limits
+from medtasks.curate.pairs.pair_search import Limits, _drawn, best_per_image, find_pairs
 
 COUNT = 3000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.acceptance import DISAGREED, TOO_LOW, UNSCORED, accepted
+from medtasks.curate.review.reviewer_agreement import DISAGREED, TOO_LOW, UNSCORED, accepted
 from medtasks.curate.review.reviews import Judgement, Review
 
 from ..reviewed_study import scored

@@ -1,5 +1,5 @@
 from medtasks.curate.drafts import Draft
-from medtasks.curate.review.acceptance import balanced
+from medtasks.curate.review.reviewer_agreement import balanced
 
 
 def draft(number, letter, options=("Yes", "No"), question="Is it?"):

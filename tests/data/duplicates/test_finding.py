@@ -13,7 +13,7 @@ from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, 
 from medtasks.data.duplicates.image_files import ImageHash, hash_images, read_image
 from medtasks.data.duplicates.near_images import Alike, Looks, near
 from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS, details, sketches
-from medtasks.data.sources.mediconfusion import DEMONSTRATIONS
+from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
 from medtasks.home import dataset_folder
 
@@ -146,8 +146,8 @@ def test_a_pair_of_one_picture_cannot_be_told_apart():
 def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
     picture = dataset_images("mediconfusion").images[0]
-    (dataset_folder("mediconfusion") / DEMONSTRATIONS).mkdir(exist_ok=True)
-    shutil.copyfile(picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS / "planted_F1.jpg")
+    (dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER).mkdir(exist_ok=True)
+    shutil.copyfile(picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER / "planted_F1.jpg")
     found = found_in("mediconfusion")
     leaks = [finding for finding in found.within if finding.concern is Concern.EXAMPLE]
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, run_batches
-from medtasks.metrics.neural.encoder_files import weights_digest
+from medtasks.metrics.neural.text_encoders import encoding, length_batches, run_batches, weights_digest
 
 
 @given(st.lists(st.integers(0, 600)), st.integers(1, 40))

@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save_file
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
-from medtasks.metrics.neural.bertscore.metric import BertScore
-from medtasks.metrics.neural.chexbert.network import ChexbertNetwork
-from medtasks.metrics.neural.chexbert.reader import Chexbert
-from medtasks.metrics.neural.radgraph.model import RadGraph
-from medtasks.metrics.neural.radgraph.network import WordEncoder
+from medtasks.metrics.neural.bertscore import BertScore
+from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
+from medtasks.metrics.neural.chexbert import Chexbert
+from medtasks.metrics.neural.chexbert_network import ChexbertNetwork
+from medtasks.metrics.neural.radgraph import RadGraph
+from medtasks.metrics.neural.radgraph_network import WordEncoder
 
 from ... import tiny_chexbert
 from .radgraph.random_archive import invented_reports

@@ -10,8 +10,7 @@ from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import radcliq
 from medtasks.metrics.neural.radcliq import CXR_REPORT_METRIC, RADCLIQ_V0, RADCLIQ_V1, RadCliQInputs
-from medtasks.metrics.report_metrics import metric_info, report_metric
-from medtasks.metrics.report_scores import ReportScores
+from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 
 NAMES = ("radcliq_v0", "radcliq_v1", "radcliq_v1_multimedeval")
 

@@ -25,7 +25,7 @@ from medtasks.audit.report.contents import RunReport
 from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
 from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
 from medtasks.audit.report.figures.style import RC_PARAMS, Drawing, file_content, rule_looks, svg_element
-from medtasks.audit.report.words import coded
+from medtasks.audit.report.wording import coded
 from medtasks.errors import MedTasksError
 
 

@@ -7,7 +7,7 @@ from medtasks.audit.report.contents import TaskReport
 from medtasks.audit.report.figures import style
 from medtasks.audit.report.figures.score_figures import row_name
 from medtasks.audit.report.rows import pair_rows, thinned
-from medtasks.audit.report.words import count, estimate, number, warnings
+from medtasks.audit.report.wording import count, estimate, number, warnings
 from medtasks.stats.calibration import Bin, Measure
 
 if TYPE_CHECKING:
@@ -38,14 +38,19 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
     figure, axes = style.new_figure(
         title, warnings(task), height=_ROW * len(names), left=style.name_margin(names), bottom=below
     )
-    starts = [0] * len(names)
-    for (name, numbers), look in zip(parts.items(), _outcome_looks(list(parts)), strict=True):
+    starts, widest = [0] * len(names), max(totals)
+    same = [name for name in parts if name not in _OUTCOMES]  # blue, violet or orange, in order of the options
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}  # so that hatches hide no number
+    for name, numbers in parts.items():
+        look = _OUTCOMES.get(name) or _SAME[same.index(name) % len(_SAME)]
         bar: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0.6}
         axes.barh(range(len(names)), numbers, left=starts, height=0.7, label=name, **bar)
-        _write_numbers(axes, numbers, starts, max(totals))
+        for row, (found, start) in enumerate(zip(numbers, starts, strict=True)):
+            if found > _NARROW * widest:
+                axes.text(start + found / 2, row, count(found), ha="center", va="center", bbox=ground)
         starts = [start + found for start, found in zip(starts, numbers, strict=True)]
     style.name_rows(axes, names)
-    axes.set_xlim(0, max(totals))
+    axes.set_xlim(0, widest)
     axes.set_xlabel("pairs")
     style.add_legend(figure, axes.get_legend_handles_labels()[0])
     told = [
@@ -95,20 +100,6 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     _write_beside(axes, facts)
     told = [f"{number(one.coverage)} answered: {number(one.accuracy)} right." for one in thinned(found)]
     return style.Drawing(figure, title, " ".join([*warnings(task), f"{', '.join(facts)}.", *told, found.note]))
-
-
-def _outcome_looks(names: Sequence[str]) -> list[style.Look]:
-    """Return how outcomes are drawn; the same option twice is blue, violet or orange, in order of the options."""
-    same = [name for name in names if name not in _OUTCOMES]
-    return [_OUTCOMES.get(name) or _SAME[same.index(name) % len(_SAME)] for name in names]
-
-
-def _write_numbers(axes: "Axes", numbers: Sequence[int], starts: Sequence[int], widest: int) -> None:
-    """Write into each part how many pairs it has, on a light ground so that hatches do not hide it."""
-    for row, (found, start) in enumerate(zip(numbers, starts, strict=True)):
-        if found > _NARROW * widest:
-            ground = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}
-            axes.text(start + found / 2, row, count(found), ha="center", va="center", bbox=ground)
 
 
 def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figure", "Axes"]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from medtasks.audit.report.contents import RuleScores, RunReport, Score, TaskReport
 from medtasks.audit.report.figures import style
 from medtasks.audit.report.rows import best_baseline, group_columns, group_questions, group_score, is_share
-from medtasks.audit.report.words import count, number, scored, signed, warnings
+from medtasks.audit.report.wording import count, number, scored, signed, warnings
 from medtasks.audit.tables import NOT_DEFINED
 
 if TYPE_CHECKING:
@@ -166,7 +166,12 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     title = "Main metric of all tasks"
     rules = list(dict.fromkeys(rule.name for task in tasks for rule in task.rules if rule.scores))
     most = max(len(task.rules) for task in tasks)
-    rows = new_rows(title, (), [_task_name(task) for task in tasks], most, [*rules, _BASELINES], dense=True)
+    names = []  # with the main metric and what must not be overlooked, a line each
+    for task in tasks:
+        main = _main(task)
+        metric = row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "") if main else ""
+        names.append("\n".join([row_name(task.name), metric, *(text.partition(":")[0] for text in warnings(task))]))
+    rows = new_rows(title, (), names, most, [*rules, _BASELINES], dense=True)
     values: list[float] = []
     told = []
     for row, task in enumerate(tasks):
@@ -284,10 +289,3 @@ def _best_baseline(task: TaskReport, rules: Sequence[RuleScores], metric: str) -
             text = f"{best[0].name}, all questions: {number(best[1], is_share(task, metric))}"
             return [(best[1], style.legend_text(text))]
     return []
-
-
-def _task_name(task: TaskReport) -> str:
-    """Return a task's name with its main metric and what must not be overlooked, a line each."""
-    main = _main(task)
-    metric = row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "") if main else ""
-    return "\n".join([row_name(task.name), metric, *(text.partition(":")[0] for text in warnings(task))])

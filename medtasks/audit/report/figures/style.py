@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.words import coded
+from medtasks.audit.report.wording import coded
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -10,8 +10,8 @@ from transformers import AutoTokenizer, RobertaModel
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
-from medtasks.metrics.neural.bertscore.metric import encoder_digest
+from medtasks.metrics.neural.bertscore import encoder_digest
+from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.checkpoint import convert, find_files, read_state
-from medtasks.metrics.neural.chexbert.network import load_network, read_config
-from medtasks.metrics.neural.chexbert.reader import Chexbert
+from medtasks.metrics.neural.chexbert import Chexbert
+from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files, read_state
+from medtasks.metrics.neural.chexbert_network import load_network, read_config
 
 from .... import tiny_chexbert
 
@@ -193,11 +193,10 @@ def changed(key, tensor):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("module.linear_heads.4.bias"), "'linear_heads.4.bias' is missing"),
-        (without("module.bert.encoder.layer.1.output.dense.weight"), "layer.1.output.dense.weight' is missing"),
-        (changed("module.linear_heads.14.weight", torch.ones(4, 24)), "'linear_heads.14.weight' is unknown"),
-        (changed("module.linear_heads.13.bias", torch.ones(4)), r"'linear_heads.13.bias' has shape \(4,\) in place of"),
-        (changed("module.linear_heads.0.bias", torch.full((4,), torch.nan)), "holds values that are not finite"),
+        (without("module.linear_heads.4.bias"), "Missing.*linear_heads.4.bias"),
+        (without("module.bert.encoder.layer.1.output.dense.weight"), "Missing.*layer.1.output.dense.weight"),
+        (changed("module.linear_heads.14.weight", torch.ones(4, 24)), "Unexpected.*linear_heads.14.weight"),
+        (changed("module.linear_heads.13.bias", torch.ones(4)), "size mismatch for linear_heads.13.bias"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_named_by_its_first_tensor(own, change, message):
@@ -236,7 +235,11 @@ def test_every_parameter_is_filled_in_float32(own):
         ("config.json", '{"model_type": "roberta"}', "is damaged or not the configuration of a BERT encoder"),
         ("config.json", '{"model_type": "bert", "hidden_size": "wide"}', "is damaged or not"),
         ("config.json", '{"model_type": "bert", "vocab_size": 70}', "vocabulary in .* has 82 entries"),
-        ("config.json", json.dumps({"model_type": "bert", "vocab_size": 82}), "has shape .* in place of"),
+        (
+            "config.json",
+            json.dumps({"model_type": "bert", "vocab_size": 82}),
+            "does not fit CheXbert's network",
+        ),
         ("vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"]), "has 83 entries, its config.json 82"),
         ("tokenizer.json", "{", "the vocabulary in .* is damaged"),
     ],
@@ -269,20 +272,3 @@ def test_a_folder_without_a_checkpoint(tmp_path):
         classes(settings(tmp_path))
     with pytest.raises(WeightsMissing, match="does not exist"):
         classes(settings(tmp_path / "nothing"))
-
-
-def test_leaving_out_what_no_label_needs_changes_nothing(tiny):
-    files = find_files(settings(tiny))
-    network = load_network(files, read_config(files))
-    ids = torch.randint(5, 80, (3, 17))
-    mask = torch.ones_like(ids)
-    mask[1, 9:] = 0
-    with torch.inference_mode():
-        for given in (mask, torch.ones_like(ids)):
-            short = network(ids, given)
-            last = network.bert.encoder.layer[-1]
-            network.bert.encoder.layer[-1] = last.layer
-            whole = network.bert(ids, attention_mask=given).last_hidden_state
-            network.bert.encoder.layer[-1] = last
-            assert whole.shape == (3, 17, 24)
-            torch.testing.assert_close(short, whole[:, 0], atol=1e-5, rtol=1e-5)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.chexbert.reader import Chexbert, Reading, prepare
+from medtasks.metrics.neural.chexbert import Chexbert, Reading, prepare
 
 TEXTS = ["No edema.", "", "Small left effusion.", " \n\t", "No edema.", "right"]
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.labels.chexbert_labels import chexbert_labels, from_labels, label_replies
-from medtasks.metrics.findings import CONDITIONS, FIVE_CONDITIONS, Finding
+from medtasks.extract.labels.labeler import chexbert_labels, from_labels, label_replies
+from medtasks.metrics.chest_findings import CONDITIONS, FIVE_CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.checkpoint import convert, find_files
-from medtasks.metrics.neural.chexbert.network import read_config, token_ids
-from medtasks.metrics.neural.chexbert.reader import Chexbert, prepare
+from medtasks.metrics.neural.chexbert import Chexbert, prepare
+from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files
+from medtasks.metrics.neural.chexbert_network import read_config, token_ids
 from medtasks.metrics.report_metrics import report_metric
 
 SIDES = {"references": "reference", "hypotheses": "hypothesis"}

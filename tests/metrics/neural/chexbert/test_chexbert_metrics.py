@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from medtasks.metrics.findings import (
+from medtasks.metrics.chest_findings import (
     AVERAGES,
     CONDITIONS,
     FIVE_CONDITIONS,
@@ -18,7 +18,7 @@ from medtasks.metrics.findings import (
     f1_of_reports,
     label_scores,
 )
-from medtasks.metrics.neural.chexbert.reader import Chexbert
+from medtasks.metrics.neural.chexbert import Chexbert
 from medtasks.metrics.report_metrics import report_metric
 
 TEXTS = ["No edema.", "Small left effusion.", "", "heart 9", "the lungs, clear"]

@@ -9,9 +9,9 @@ import torch
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.archive import open_archive
-from medtasks.metrics.neural.radgraph.network import Annotator
-from medtasks.metrics.weights import WEIGHTS
+from medtasks.metrics.neural.radgraph_archive import open_archive
+from medtasks.metrics.neural.radgraph_network import Annotator
+from medtasks.metrics.weight_files import WEIGHTS
 
 from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_encoder
 

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.metrics.neural.radgraph.model import radgraph
 from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 
 from .random_archive import invented_reports
@@ -34,14 +33,3 @@ def test_scores_are_aligned_with_the_texts(v1, xl, settings, name):
     assert third < 1
     assert scores.settings["model"] == ("radgraph-xl" if name == "radgraph_xl" else "radgraph")
     assert scores.settings["dtype"] == "float32"
-
-
-def test_case_is_compared_unless_told_otherwise(settings):
-    texts = invented_reports(5, 30)
-    pairs = {"references": texts, "hypotheses": [text.upper() for text in texts]}  # one and the same to the encoder
-
-    with_case, without = radgraph(settings)(**pairs), radgraph(settings, case_sensitive=False)(**pairs)
-
-    assert max(with_case.samples["radgraph_simple"]) < 0.5
-    assert without.samples["radgraph_simple"] == [1] * 5
-    assert (with_case.settings["case_sensitive"], without.settings["case_sensitive"]) == ("yes", "no")

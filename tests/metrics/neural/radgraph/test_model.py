@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from medtasks.metrics.neural.radgraph import network
-from medtasks.metrics.neural.radgraph.model import RadGraph
+from medtasks.metrics.neural import radgraph_network as network
+from medtasks.metrics.neural.radgraph import RadGraph
 
 from .random_archive import invented_reports
 

@@ -10,8 +10,8 @@ pytest.importorskip("radgraph", reason="the radgraph package is not installed: p
 
 from medtasks.metrics.cross_check import package_radgraph, package_radgraph_f1
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.archive import open_archive
-from medtasks.metrics.neural.radgraph.model import RadGraph, radgraph
+from medtasks.metrics.neural.radgraph import RadGraph, radgraph
+from medtasks.metrics.neural.radgraph_archive import open_archive
 
 from .random_archive import MARKS, WORDS, invented_reports
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.model import RadGraph, radgraph, radgraph_combined
+from medtasks.metrics.neural.radgraph import RadGraph, radgraph, radgraph_combined
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.radgraph.model import rewards
+from medtasks.metrics.neural.radgraph import rewards
 
 DP, DA, U, ANAT = "OBS-DP", "OBS-DA", "OBS-U", "ANAT-DP"
 
@@ -26,8 +26,8 @@ def annotation(entities):
     }
 
 
-# Section 4 of the notes on metrics: reference, hypothesis, (simple, partial, complete) of the release, the same of the
-# repository's head, (entity, relation, combined) of CXR-Report-Metric.
+# Section 4 of the notes on metrics: reference, hypothesis, (simple, partial, complete) of the release, and (entity,
+# relation, combined) of CXR-Report-Metric.
 CASES = {
     "other side, further entity": (
         annotated(
@@ -39,7 +39,6 @@ CASES = {
             ("right", ANAT, {"modify": "pleural"}),
             ("small", DP, {"modify": "effusion"}),
         ),
-        (4 / 7, 4 / 7, 4 / 7),
         (4 / 7, 4 / 7, 4 / 7),
         (4 / 7, 0.4, 0.4857142857142857),
     ),
@@ -57,13 +56,11 @@ CASES = {
             ("pneumonia", DP),
         ),
         (0.75, 0.75, 2 / 3),
-        (0.75, 0.75, 2 / 3),
         (0.75, 0.8, 0.775),
     ),
     "equal, no relations": (
         annotated(("pneumothorax", DA)),
         annotated(("pneumothorax", DA)),
-        (1, 1, 1),
         (1, 1, 1),
         (1, 0, 0.5),
     ),
@@ -71,14 +68,12 @@ CASES = {
         annotated(("effusion", DA, {"located_at": "pleural"}), ("pleural", ANAT)),
         annotated(("effusion", DA), ("pleural", ANAT)),
         (1, 0.5, 0.5),
-        (1, 0.5, 0.5),
         (1, 0, 0.5),
     ),
     "case": (
         annotated(("Cardiomegaly", DP), ("edema", DP, {"located_at": "Pulmonary"}), ("Pulmonary", ANAT)),
         annotated(("cardiomegaly", DP), ("Edema", DP, {"located_at": "pulmonary"}), ("pulmonary", ANAT)),
         (0, 0, 1 / 3),
-        (1, 1, 1),
         (0, 0, 0),
     ),
     "no entities on one side": (
@@ -86,12 +81,10 @@ CASES = {
         annotated(),
         (0, 0, 0),
         (0, 0, 0),
-        (0, 0, 0),
     ),
     "repeated entities": (
         annotated(("tube", DP), ("tube", DP), ("line", DP)),
         annotated(("tube", DP), ("line", DP), ("line", DP)),
-        (1, 1, 1),
         (1, 1, 1),
         (1, 0, 0.5),
     ),
@@ -102,11 +95,10 @@ CXR = ("entity_f1", "relation_f1", "combined")
 
 @pytest.mark.parametrize("case", CASES)
 def test_hand_made_cases(case):
-    reference, hypothesis, release, head, cxr_report_metric = CASES[case]
-    cased, uncased = (rewards(reference, hypothesis, case_sensitive=told) for told in (True, False))
-    assert [cased[level] for level in LEVELS] == pytest.approx(release, abs=1e-12)
-    assert [uncased[level] for level in LEVELS] == pytest.approx(head, abs=1e-12)
-    assert [cased[name] for name in CXR] == pytest.approx(cxr_report_metric, abs=1e-12)
+    reference, hypothesis, release, cxr_report_metric = CASES[case]
+    scores = rewards(reference, hypothesis)
+    assert [scores[level] for level in LEVELS] == pytest.approx(release, abs=1e-12)
+    assert [scores[name] for name in CXR] == pytest.approx(cxr_report_metric, abs=1e-12)
 
 
 @st.composite

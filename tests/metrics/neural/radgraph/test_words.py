@@ -3,9 +3,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.radgraph.archive import open_archive
-from medtasks.metrics.neural.radgraph.model import SPLIT, split_v1, split_xl
-from medtasks.metrics.neural.radgraph.network import WordEncoder
+from medtasks.metrics.neural.radgraph import SPLIT, split_v1, split_xl
+from medtasks.metrics.neural.radgraph_archive import open_archive
+from medtasks.metrics.neural.radgraph_network import WordEncoder
 
 texts = st.one_of(st.text(), st.text(alphabet="ab1² \n\t\\nfu2\"'`%.,:!?()/-_[]é中\u200b\u2122", max_size=60))
 

@@ -1,0 +1,131 @@
+"""Every question of a task with what the model said and how each rule read it."""
+
+import contextlib
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from medtasks.audit.error_classes import image_names, own_columns
+from medtasks.audit.report.contents import Item
+from medtasks.audit.report.task_reading import Document, TaskReading
+from medtasks.data.images.volume_files import is_volume
+from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Sample
+from medtasks.data.selecting import SELECTABLE, values
+from medtasks.data.variants import BLANK
+from medtasks.errors import SourceError
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply, without_its_reasoning
+from medtasks.prompts.images import image_path
+from medtasks.tasks.documents import image_settings
+from medtasks.tasks.task_file import TaskFile
+
+_AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
+_MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
+_NO_REPLY = Reply()
+_TEXTS = ("context", "indication", "details", "hint", "question")  # besides the options, in the order of prompts
+
+
+def audit_items(reading: TaskReading) -> tuple[Item, ...]:
+    """Return every question answered, in the order of the dataset."""
+    answered = reading.answered
+    if reading.withheld:
+        return tuple(_withheld_item(reading, document) for document in answered)
+    columns = _columns(reading.task, answered)
+    return tuple(_item(reading, document, columns) for document in answered)
+
+
+def picture_files(reading: TaskReading) -> dict[str, Path]:
+    """Return the file of each picture that the questions show, by the key that items have; none where withheld.
+
+    A file that is gone is left out, as is a volume, which is no picture.
+    """
+    found: dict[str, Path] = {}
+    settings = image_settings(reading.task)
+    for document in () if reading.withheld else reading.answered:
+        for key, file in zip(_image_keys(reading.task, document), _files(document), strict=False):
+            if key not in found:
+                with contextlib.suppress(SourceError):  # a relative path of which nothing says what it is relative to
+                    found[key] = image_path(file, document, settings)
+    return {key: path for key, path in found.items() if path.is_file()}
+
+
+def _item(reading: TaskReading, document: Document, columns: Sequence[str]) -> Item:
+    doc_id = str(document["doc_id"])
+    reply = reading.samples.replies.get(doc_id, _NO_REPLY)
+    return Item(
+        doc_id=doc_id,
+        unit=_unit(document),
+        images=_image_keys(reading.task, document),
+        question="\n\n".join(str(document[name]) for name in _TEXTS if document.get(name)),
+        options=tuple(document.get("options") or ()),
+        prompt=reading.samples.prompts.get(doc_id, ""),
+        key=reading.task.family.target_text(Sample(document)),
+        reply=reply.text or "",
+        losses=reply.losses or (),
+        answers=_answers(reading, document, reply),
+        groups={column: tuple(found) for column in columns if (found := values(document, column))},
+        facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
+    )
+
+
+def _withheld_item(reading: TaskReading, document: Document) -> Item:
+    """Return what may be known of a question whose text may not: digests, numbers, and letters that were logged."""
+    doc_id = str(document["doc_id"])
+    reply = Reply(losses=reading.samples.replies.get(doc_id, _NO_REPLY).losses)
+    kind = "pair" if reading.task.family.paired else "doc"
+    records = [one.samples[doc_id] for one in reading.computed.values() if doc_id in one.samples]
+    logged = {name: record[name] for record in records for name in reading.task.breakdown if record.get(name)}
+    return Item(
+        doc_id=hidden_id("doc", doc_id),
+        unit=hidden_id(kind, _unit(document)),
+        losses=reply.losses or (),
+        answers={name: as_logged(answer) for name, answer in _answers(reading, document, reply).items()},
+        groups={name: (str(value),) for name, value in logged.items()},
+    )
+
+
+def _answers(reading: TaskReading, document: Document, reply: Reply) -> dict[str, ReadAnswer]:
+    doc_id = str(document["doc_id"])
+    answers = {}
+    for name, computed in reading.computed.items():
+        value = reading.values.get(name, {}).get(doc_id, math.nan)
+        # A score that another version wrote may lack something; the question is shown all the same.
+        with contextlib.suppress(KeyError, TypeError):
+            score = computed.samples[doc_id]
+            row = reading.task.rows.get(name)
+            said = without_its_reasoning(reply) if row is not None and row.reasoned else reply
+            answers[name] = reading.task.family.describe(score, said, None if math.isnan(value) else value)
+    return answers
+
+
+def as_logged(answer: ReadAnswer) -> ReadAnswer:
+    """Return an answer without its value, if that is more than letters and numbers of options."""
+    parts = [] if answer.value is None else answer.value.split(", ")
+    return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
+
+
+def _unit(document: Document) -> str:
+    return str(document.get("pair_id") or document.get("rotation_of") or document["doc_id"])
+
+
+def _columns(task: TaskFile, documents: Sequence[Document]) -> list[str]:
+    """Return the columns that group the questions, the task's own first."""
+    number = {
+        column: len(Counter(value for document in documents for value in values(document, column)))
+        for column in SELECTABLE
+    }
+    return list(dict.fromkeys([*task.breakdown, *(one for one in SELECTABLE if 0 < number[one] <= _MOST_GROUPS)]))
+
+
+def _files(document: Document) -> list[str]:
+    return [file for file in Sample(document).images if not is_volume(Path(file))]
+
+
+def _image_keys(task: TaskFile, document: Document) -> tuple[str, ...]:
+    """Return a name for each picture; an absolute path would say where it lies on this machine."""
+    if task.variant == BLANK:
+        return ()
+    return tuple(hidden_id("image", file) if Path(file).is_absolute() else file for file in _files(document))

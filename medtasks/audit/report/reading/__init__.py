@@ -1,1 +1,0 @@
-"""From what a run left on disk to what a report says."""

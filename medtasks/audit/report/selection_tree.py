@@ -1,0 +1,128 @@
+"""A dataset's groups as a tree to choose questions from, on one page: GMAI-MMBench's lexical tree (supplement, C.2).
+
+The page holds how many questions have which values of the columns that ``medtasks data select`` chooses by, and nothing
+else of a question: no text, no image, no id.
+"""
+
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from medtasks.audit.report.page import json_in_html, own_text, rendered, write_whole
+from medtasks.data.selecting import resolved, selectable, values
+from medtasks.errors import MedTasksError
+
+COLUMNS = (
+    *("department", "body_system", "categories", "source", "subject", "modality", "clinical_task", "medical_task"),
+    *("location", "hallucination", "keyword", "question_type", "kind", "answer_type"),
+    *("part", "granularity", "original_task", "language"),
+)
+"""Columns to choose by, from those that lead to a question to those that only tell questions apart."""
+LEVELS = 4
+"""The first so many columns that a dataset has are the levels of its tree; the others narrow it."""
+
+Row = tuple[tuple[int, ...], ...]
+
+
+def tree_data(
+    dataset: str, documents: Sequence[Mapping[str, Any]], options: Mapping[str, str], *, selects: bool = True
+) -> dict[str, Any]:
+    """Return what the page knows of a dataset, as JSON types.
+
+    ``units`` are what ``data select`` takes as a whole, a question or a pair, counted by what their rows say: number of
+    questions, then per row and column the values by position, none where a question has no value. Of each column,
+    ``says`` tells which values a value stands for on the command line, where those are not just itself; ``options``
+    are the command's options by column. Without ``selects`` no task can be made of a part. MedTasksError: the dataset
+    has no groups.
+    """
+    found = selectable(documents)
+    columns = [column for column in COLUMNS if column in found]
+    if not columns:
+        raise MedTasksError(f"no column groups the questions of '{dataset}', so there is no tree and nothing to select")
+    places = [
+        {value: place for place, value in enumerate(sorted(found[column], key=lambda value: (value.casefold(), value)))}
+        for column in columns
+    ]
+    return {
+        "dataset": dataset,
+        "questions": len(documents),
+        "selects": selects,
+        "levels": min(LEVELS, len(columns)),
+        "columns": [
+            {
+                "name": column,
+                "option": options.get(column, ""),
+                "values": list(known),
+                "says": _says(column, known, found[column], by_where=column not in options),
+            }
+            for column, known in zip(columns, places, strict=True)
+        ],
+        "units": [[number, unit] for unit, number in _units(documents, columns, places).items()],
+    }
+
+
+def write_tree_page(
+    dataset: str,
+    documents: Sequence[Mapping[str, Any]],
+    options: Mapping[str, str],
+    path: Path,
+    *,
+    selects: bool,
+    sample: bool,
+) -> None:
+    """Write the page of :func:`tree_data`, which appears complete or not at all.
+
+    MedTasksError: the dataset has no groups, or the page cannot be written.
+    """
+    from markupsafe import Markup
+
+    data = tree_data(dataset, documents, options, selects=selects)
+    names = [column["name"] for column in data["columns"]]
+    page = rendered(
+        "tree",
+        dataset=dataset,
+        questions=len(documents),
+        levels=names[: data["levels"]],
+        names=names,
+        pairs="pair_id" in documents[0],
+        sample=sample,
+        style=Markup(own_text("page.css") + own_text("tree.css")),
+        data=Markup(json_in_html(data)),
+    )
+    write_whole(path, page, "--out")
+
+
+def _says(column: str, known: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool) -> dict[str, list[int]]:
+    """Return the places of values that the command line takes for others, too, or cannot say, with what it takes."""
+    plain = Counter(value.strip().casefold() for value in known)
+    odd = [value for value in known if value != value.strip() or plain[value.strip().casefold()] > 1]
+    says: dict[str, list[int]] = {}
+    for value in odd:
+        taken: set[str] = set()
+        with contextlib.suppress(MedTasksError):
+            taken = resolved(column, [value], {column: counts})
+        says[value] = sorted(known[one] for one in taken)
+    if by_where and "" in known:
+        says[""] = []
+    return {str(known[value]): places for value, places in says.items() if places != [known[value]]}
+
+
+def _units(
+    documents: Sequence[Mapping[str, Any]], columns: Sequence[str], places: Sequence[Mapping[str, int]]
+) -> Counter[tuple[Row, ...]]:
+    """Return how many questions units with the same rows have together."""
+    single = count()
+    rows: defaultdict[Any, list[Row]] = defaultdict(list)
+    for document in documents:
+        row = tuple(
+            tuple(sorted({known[value] for value in values(document, column)}))
+            for column, known in zip(columns, places, strict=True)
+        )
+        rows[document["pair_id"] if "pair_id" in document else next(single)].append(row)
+    units: Counter[tuple[Row, ...]] = Counter()
+    for unit in rows.values():
+        units[tuple(sorted(set(unit)))] += len(unit)
+    return units

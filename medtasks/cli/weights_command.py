@@ -1,0 +1,80 @@
+"""``medtasks weights``: list, fetch, locate and convert the weights of metrics that are models."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
+from medtasks.cli.output import say, say_columns
+from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_info, weights_path
+from medtasks.metrics.wordnet import prepare_wordnet
+
+app = typer.Typer(help="List, fetch and convert the weights of metrics that are models.", no_args_is_help=True)
+_ALL = "all"
+_CONVERTIBLE = "chexbert"
+
+
+@app.command("list")
+def list_weights() -> None:
+    """List all weights, whether they are on this machine, and under which licence."""
+    rows = [("weights", "here", "MB", "what", "licence")]
+    for info in WEIGHTS.values():
+        rows.append((info.name, _here(info.name), f"{info.size:,.0f}", info.description, info.licence))
+    rows.append((WORDNET, _here(WORDNET), "11", "synonyms of METEOR", "WordNet licence"))
+    say_columns(rows)
+
+
+def _here(name: str) -> str:
+    return "no" if weights_trouble(name) else "yes"
+
+
+@app.command("fetch")
+def fetch_weights(
+    names: Annotated[list[str], typer.Argument(help="Names, see 'medtasks weights list'; 'all' for all of them.")],
+    source: Annotated[
+        Path | None, typer.Option(help="For wordnet: a folder or archive with it, in place of the download.")
+    ] = None,
+) -> None:
+    """Download weights; what is here already is not downloaded again."""
+    known = (*WEIGHTS, WORDNET)
+    if unknown := [name for name in names if name not in (*known, _ALL)]:
+        raise unknown_name("weights", unknown[0], (*known, _ALL))
+    chosen = known if _ALL in names else tuple(dict.fromkeys(names))
+    if source is not None and chosen != (WORDNET,):
+        raise typer.BadParameter("--source is for wordnet alone; other weights are put into their folder by hand")
+    failures = []
+    for name in chosen:
+        try:
+            path = prepare_wordnet(source) if name == WORDNET else fetch(name)
+        except MedTasksError as error:
+            failures.append(str(error))
+        else:
+            say(f"{name}: {path}")
+    if failures:
+        raise WeightsMissing("\n".join(failures))
+
+
+@app.command()
+def where(name: Annotated[str, typer.Argument(help="Name, see 'medtasks weights list'.")]) -> None:
+    """Print the file or folder that metrics open."""
+    print(weights_path(name))  # noqa: T201
+
+
+@app.command()
+def convert(
+    name: Annotated[str, typer.Argument(help=f"Only '{_CONVERTIBLE}'.")],
+    source: Annotated[Path | None, typer.Option(help="The published file; by default the fetched one.")] = None,
+    target: Annotated[Path | None, typer.Option(help="File to write; by default beside the published one.")] = None,
+) -> None:
+    """Write a published checkpoint as safetensors: smaller, and read at once."""
+    if weights_info(name).name != _CONVERTIBLE:
+        raise MedTasksError(f"'{name}' needs no conversion; only '{_CONVERTIBLE}' has one")
+    published = source or weights_path(name)
+    if published.suffix == ".safetensors":
+        raise MedTasksError(f"{published} is safetensors already; nothing is left to convert")
+    from medtasks.metrics.neural.chexbert_checkpoint import convert as write
+
+    written = write(published, target)
+    say(f"Wrote {written} ({written.stat().st_size / 1e6:,.0f} MB)")

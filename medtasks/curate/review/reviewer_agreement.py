@@ -1,0 +1,229 @@
+"""Reviews of several reviewers together: the drafts that they accept, and how far they agree.
+
+MedHEval asks its LLM for "an equal number of 'yes' and 'no' answers" (figures 8 and 10); of what it released 41% to 54%
+are yes. Agreement is Cohen's kappa of scores and aspects, with a clustered interval.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from medtasks.curate.drafts import Draft
+from medtasks.curate.review.reviews import (
+    ASPECTS,
+    HIGHEST,
+    LOWEST,
+    PASSING,
+    ItemReview,
+    Review,
+    current,
+    problems,
+    settled,
+)
+from medtasks.curate.study import StudyImage
+from medtasks.data.sources.medheval.gold import YES_NO
+from medtasks.net.journal import digest_of
+from medtasks.stats.bootstrap import Floats, Integers, values_with_errors
+from medtasks.stats.intervals import interval
+from medtasks.stats.standard_error import connected_components
+
+UNSCORED, TOO_LOW, DISAGREED = "not scored by any reviewer", "scored too low", "reviewers differ in the wording"
+SCORE, PASSES = "score", f"score >= {PASSING}"
+Question = tuple[str, int]  # item and place of its image
+
+
+@dataclass(frozen=True)
+class ReviewerAgreement:
+    """Agreement of two reviewers on one criterion, over the questions that both judged."""
+
+    what: str  # score, score >= 5 or an aspect
+    reviewers: tuple[str, str]
+    questions: int
+    clusters: int  # groups of questions that share images or patients
+    equal: float  # share of questions judged the same; NaN without any
+    kappa: float  # NaN if undefined: both judged all questions the same
+    low: float  # ends of its 95 % interval; NaN where they are not defined
+    high: float
+    constant: tuple[str, ...]  # reviewers who judged all questions the same
+
+    @property
+    def figures(self) -> tuple[str, str, str]:
+        """Share, kappa and interval as texts; what is not defined is said to be so."""
+        if not self.questions:
+            return "-", "nothing in common", "-"
+        kappa = "undefined" if math.isnan(self.kappa) else f"{self.kappa:.2f}"
+        span = "undefined" if math.isnan(self.low) else f"{self.low:.2f} to {self.high:.2f}"
+        return f"{self.equal:.0%}", kappa, span
+
+    @property
+    def remark(self) -> str:
+        """Explanation of a kappa that is not defined or tells little, as one sentence; mostly empty."""
+        if not self.constant:
+            return ""
+        undefined = math.isnan(self.kappa)
+        who = self.constant[0] if len(self.constant) == 1 else "both" if undefined else "each"
+        return f"{self.what}: {who} said the same of every question, so kappa is {'not defined' if undefined else '0'}."
+
+
+def agreements(
+    reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
+) -> list[ReviewerAgreement]:
+    """Return the agreement of each two reviewers on scores, on passing and on each aspect; none for fewer than two.
+
+    Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
+    are those of a bootstrap over clusters of questions that share an image or its group.
+    """
+    clusters = clusters_of(drafts, images)
+    classes: dict[tuple[str, str], dict[Question, int]] = {}  # from 0, of each question, by reviewer and criterion
+    for review, what in itertools.product(reviews, (SCORE, PASSES, *ASPECTS)):
+        own = classes[review.reviewer, what] = {}
+        for item, said in current(review, drafts).items():
+            for place, judgement in enumerate(said.judgements):
+                value = getattr(judgement, what if what in ASPECTS else "score")
+                if value is not None:
+                    own[item, place] = int({SCORE: value - LOWEST, PASSES: value >= PASSING}.get(what, value))
+    return [
+        _agreement(what, pair, [classes[reviewer, what] for reviewer in pair], clusters)
+        for pair in itertools.combinations([review.reviewer for review in reviews], 2)
+        for what in (SCORE, PASSES, *ASPECTS)
+    ]
+
+
+def _agreement(
+    what: str, pair: tuple[str, str], said: Sequence[Mapping[Question, int]], clusters: Mapping[str, Hashable]
+) -> ReviewerAgreement:
+    first, second = said
+    common = [question for question in first if question in second]
+    classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
+    places = np.arange(classes, dtype=np.float64)
+    weights = (places[:, np.newaxis] - places) ** 2  # for two classes 0 for the same and 1 for the other
+    table = np.zeros((len(common), classes * classes), dtype=np.int64)
+    for row, question in zip(table, common, strict=True):
+        row[first[question] * classes + second[question]] = 1
+    units = [clusters[item] for item, _ in common]
+    found = values_with_errors(table, units, lambda counts: {"kappa": weighted_kappa(counts, weights)})
+    value, error = found.get("kappa", math.nan), found.get("kappa_stderr", math.nan)
+    number = len(set(units))
+    error = error if error >= 0 else math.nan
+    low, high = interval(value, error, number - 1, share=False) if common else (math.nan,) * 2
+    constant = [len({values[question] for question in common}) == 1 for values in said]
+    return ReviewerAgreement(
+        what=what,
+        reviewers=pair,
+        questions=len(common),
+        clusters=number,
+        equal=sum(first[one] == second[one] for one in common) / len(common) if common else math.nan,
+        kappa=value,
+        low=max(low, -1.0) if low == low else low,
+        high=min(high, 1.0) if high == high else high,
+        constant=tuple(itertools.compress(pair, constant)),
+    )
+
+
+def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
+    """Return Cohen's kappa of tables of two raters' classes, NaN where chance alone would make them agree.
+
+    ``counts`` have shape (..., classes * classes), rows of the first rater one after the other; ``weights`` are how bad
+    each disagreement is, shape (classes, classes), 0 on the diagonal; kappa is ``1 - observed / expected``.
+
+    Example:
+        >>> plain = np.array([[0, 1], [1, 0]])
+        >>> float(weighted_kappa(np.array([20, 5, 10, 15]), plain))  # 0.7 equal, 0.5 by chance
+        0.4
+    """
+    classes = len(weights)
+    tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
+    rows, columns = tables.sum(axis=-1), tables.sum(axis=-2)
+    observed = (tables * weights).sum(axis=(-1, -2))
+    # Times the number of questions, so that nothing is divided before it is known to be defined.
+    chance = np.einsum("...i,ij,...j->...", rows, weights, columns)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(chance > 0, 1 - observed * rows.sum(axis=-1) / chance, np.nan)
+
+
+def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -> dict[str, Hashable]:
+    """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster."""
+    keys = []
+    for draft in drafts.values():
+        known = [(image, images[image].group if image in images else None) for image in draft.images]
+        keys.append([("group", group) if group is not None else ("image", image) for image, group in known])
+    return dict(zip(drafts, connected_components(keys), strict=True))
+
+
+def accepted(
+    drafts: Mapping[str, Draft], reviews: Sequence[Review], min_score: int, wording: str | None = None
+) -> tuple[dict[str, Draft], Counter[str]]:
+    """Return the accepted drafts in the words of their reviewers, by item id, and how many others by reason.
+
+    A draft is accepted if a reviewer scored all its questions and none gave any of them less than ``min_score``.
+    ``wording`` is the reviewer whose words count where they differ.
+    """
+    said = {review.reviewer: current(review, drafts) for review in reviews}
+    kept: dict[str, Draft] = {}
+    left_out: Counter[str] = Counter()
+    for item, draft in drafts.items():
+        outcome = _judged(draft, {who: items[item] for who, items in said.items() if item in items}, min_score, wording)
+        if isinstance(outcome, Draft):
+            kept[item] = outcome
+        else:
+            left_out[outcome] += 1
+    return kept, left_out
+
+
+def _judged(draft: Draft, seen: Mapping[str, ItemReview], min_score: int, wording: str | None) -> Draft | str:
+    """Return a draft in the words of its reviewers, or the reason why it is left out.
+
+    Categories are those that any reviewer gave, or the draft's if none did.
+    """
+    scored = {who: review for who, review in seen.items() if review.scores}
+    if not scored:
+        return UNSCORED
+    if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
+        return f"unusable after review: {'; '.join(causes)}"
+    judgements = [
+        one for review in seen.values() if len(review.judgements) == len(draft.images) for one in review.judgements
+    ]
+    if min(one.score for one in judgements if one.score is not None) < min_score:
+        return TOO_LOW
+    deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
+    first, *others = [
+        {
+            "question": review.question,
+            "options": review.options,
+            "answers": review.answers,
+            "hallucination": review.hallucination or draft.hallucination,
+        }
+        for review in (settled(draft, one) for one in deciding)
+    ]
+    if any(other != first for other in others):
+        return DISAGREED
+    areas = [review.categories for review in deciding if any(review.categories)] or [draft.categories]
+    of_images = [[area for named in each for area in named] for each in zip(*areas, strict=True)]
+    categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
+    worded = draft.model_copy(update={**first, "categories": categories})
+    if len(worded.images) > 1 and len(set(worded.answers)) == 1:
+        return "unusable after review: both images have the same answer"
+    return worded
+
+
+def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
+    """Return the ids of the drafts to keep so that yes is the answer as often as no, and how many others by reason.
+
+    Of the more frequent answer, the smallest digests of ids are kept: rewording a question changes nothing, and one
+    more draft changes at most one other. Questions without yes and no stay.
+    """
+    answers = {item: draft.options[ord(draft.answers[0]) - ord("A")] for item, draft in yes_no(drafts.items())}
+    by_answer = {word: [item for item, answer in answers.items() if answer == word] for word in YES_NO}
+    size = min(map(len, by_answer.values()))
+    kept = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
+    left_out = Counter({f"surplus of {word.lower()}": len(items) - size for word, items in by_answer.items()})
+    return kept | (drafts.keys() - answers.keys()), +left_out
+
+
+def yes_no(drafts: Iterable[tuple[str, Draft]]) -> list[tuple[str, Draft]]:
+    """Return those that are answered by yes or no, whichever option comes first."""
+    return [(item, draft) for item, draft in drafts if sorted(draft.options) == sorted(YES_NO)]

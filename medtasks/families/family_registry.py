@@ -1,0 +1,73 @@
+"""Task families by the names under which task files know them; a family is imported when it is asked for.
+
+``process_results: !function medtasks.hooks.<module>.process_results`` names the ``FAMILY`` of a module here. Those that
+are older than this rule have names of their own.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from medtasks.families.family import TaskFamily
+
+HOOKS = "medtasks.hooks."
+_PACKAGE = "medtasks.families"
+_PROCESS_RESULTS = ".process_results"
+
+NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "choice.process_results": ("choice", "SINGLE_CHOICE"),
+        "grouped_choice.process_results": ("choice", "GROUPED_CHOICE"),
+        "judged_choice.process_results": ("choice", "JUDGED_CHOICE"),
+        "pairs.process_results": ("paired_choice", "PAIRED_CHOICE"),
+        "free_form.process_results": ("paired_choice", "FREE_FORM"),
+        "closed_questions.process_results": ("closed_questions", "CLOSED_QUESTIONS"),
+        "open_questions.process_results": ("open_questions", "OPEN_QUESTIONS"),
+        "multi_answer.process_results": ("choice", "MULTI_SELECT"),
+        "classification.process_results": ("classification", "CLASSIFICATION"),
+        "multilabel.process_results": ("classification", "MULTI_LABEL"),
+        "reports.process_results": ("reports", "REPORTS"),
+        "reports.multimedeval_process_results": ("reports", "MULTIMEDEVAL_REPORTS"),
+        "visual_hallucination.process_results": ("hallucination", "COMPONENT_REPORTS"),
+        "visual_hallucination.process_results_eleven": ("hallucination", "COMPONENT_REPORTS_ELEVEN"),
+        "knowledge_hallucination.process_results": ("hallucination", "KNOWLEDGE_QUESTIONS"),
+        "knowledge_hallucination.process_results_eleven": ("hallucination", "KNOWLEDGE_QUESTIONS_ELEVEN"),
+        "kit_choice.process_likelihoods": ("kit_choice", "KIT_LIKELIHOODS"),
+        "judged_questions.process_results": ("kit_questions", "JUDGED_QUESTIONS"),
+        "submission.process_results": ("submission", "SUBMISSION"),
+        "kit_submission.process_results": ("submission", "ANSWERS_TO_SUBMIT"),
+        "rotations.process_results": ("rotations", "ROTATED_CHOICE"),
+        "rotations.process_classes": ("rotations", "ROTATED_CLASSES"),
+        "rotations.process_listed": ("rotations", "ROTATED_MULTI_SELECT"),
+    }
+)
+"""Module and name of a family, by what stands behind ``medtasks.hooks.`` in task files."""
+
+
+@cache
+def family_of(hook: str) -> "TaskFamily | None":
+    """Return the family that a hook, as a task's file names it, scores for; None for one that is not ours."""
+    if not hook.startswith(HOOKS):
+        return None
+    name = hook.removeprefix(HOOKS)
+    module, attribute = NAMED.get(name, (name.removesuffix(_PROCESS_RESULTS), "FAMILY"))
+    if module not in modules() or (name not in NAMED and not name.endswith(_PROCESS_RESULTS)):
+        return None
+    found: TaskFamily | None = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute, None)
+    return found
+
+
+def families() -> "dict[str, TaskFamily]":
+    """Return all families by hook, without ``medtasks.hooks.``; imports them all."""
+    hooks = [*NAMED, *(f"{module}{_PROCESS_RESULTS}" for module in modules())]
+    return {hook: family for hook in hooks if (family := family_of(f"{HOOKS}{hook}")) is not None}
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Return the names of the modules of this room."""
+    return frozenset(found.name for found in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__))

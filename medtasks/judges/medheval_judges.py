@@ -1,0 +1,192 @@
+"""MedHEval's three judges of open answers, one model per call, in two wordings.
+
+Each gets a JSON object in which the model under test is ``model_1``, and must answer with a JSON object of exactly the
+asked-for fields. Where the reference's parser gives a missing field the best score, here a reply that lacks a field,
+has another one, names one twice, or holds anything but a plain integer in range is no verdict: the judge is asked
+again, and in the end the sample is ``judge_failed``. The reference leaves its judge's temperature to the endpoint; ours
+follows ``JudgeSettings.temperature``, which defaults to 0.
+
+``eleven`` is the reference's wording, which compares eleven models in one call; here the only model is ``model_1``.
+``single`` is ours: the same criteria and the same JSON with every mention of further models taken out. A judge that
+sees ten other answers next to one is another instrument, so neither wording reproduces published figures to the digit.
+
+Sources: figures 11 and 12 of the paper's appendix; ``code/evaluation/open_ended_evaluation/
+knowledge_hallucination_score.py`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980. The reference's code hands
+over Python's ``repr`` of a dictionary where its text says JSON; we hand over JSON in both wordings.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from medtasks.data.safe_parsing import parse_json
+from medtasks.home import packaged_facts
+from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge, JudgeVerdict
+
+T = TypeVar("T")
+
+ASPECTS = ("anatomy", "symptom", "measurement")
+WORST_SEVERITY = 5
+"""The end of the repository's scale: entirely incorrect."""
+_PLACE = "{input_pairs}"
+# Chat models like to fence JSON, which changes nothing about their answer.
+_FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*)```", re.DOTALL | re.IGNORECASE)
+# In this order they take every mention of further models out of a text.
+_ONE_MODEL = {
+    "model answers from eleven models": "one model's answer",
+    "answers from eleven different models": "answer from one model",
+    "`model_answers` from multiple different models": "a `model_answer` from one model",
+    "models' model_response": "the model's model_response",
+    "model answers": "model answer",
+    "The models answer": "The model answers",
+    "each model's": "the model's",
+    "each `model_answer`": "the `model_answer`",
+    ', "model_2": 1 or 0': "",
+    ',\n"model_2": int, in range[0, 5],\n...': "",
+    ", ...": "",
+    "components..": "components.",  # a slip of the reference
+}
+
+
+@dataclass(frozen=True)
+class JudgePrompt:
+    """Messages to a judge."""
+
+    name: str  # ``<what is judged>_<wording>``
+    version: int  # raised when a text changes; part of the cache key
+    system: str  # the system message
+    template: str  # the user message, with ``{input_pairs}`` where the JSON goes
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change with every text."""
+        content = json.dumps([self.system, self.template])
+        return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """Name, version and fingerprint, as records and task metadata show them."""
+        return f"{self.name} v{self.version} {self.fingerprint}"
+
+    def ask(
+        self, judge: Judge, pairs: Mapping[str, Any], answer: str, parse: Callable[[str], T | None], *, fenced: bool
+    ) -> JudgeVerdict[T]:
+        """Have one answer judged, which is not empty; ``pairs`` are the other fields of the JSON object."""
+        shown, note = shown_to_judge(answer, fenced=fenced)
+        content = json.dumps({**pairs, "models": {"model_1": shown}}, ensure_ascii=False)
+        user = self.template.replace(_PLACE, content)
+        return judge.ask(self.system, f"{user}\n\n{note}" if note else user, parse, prompt_version=self.version)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The three prompts of one wording."""
+
+    components: JudgePrompt  # counts components of a report, right and wrong ones by aspect (paper, figure 11)
+    correctness: JudgePrompt  # says whether an answer is right, 1 or 0 (paper, figure 12)
+    severity: JudgePrompt  # says how severely an answer hallucinates, 0 to 5 (repository)
+
+    @classmethod
+    def of(cls, name: str, replaced: Mapping[str, str]) -> "Wording":
+        """Return the published prompts with some words replaced, in their order."""
+
+        def worded(text: str) -> str:
+            for published, own in replaced.items():
+                text = text.replace(published, own)
+            return text
+
+        return cls(
+            **{
+                judged: JudgePrompt(f"{judged}_{name}", 1, worded(texts["system"]), worded(texts["user"]))
+                for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items()
+            }
+        )
+
+
+WORDINGS: Mapping[str, Wording] = {"single": Wording.of("single", _ONE_MODEL), "eleven": Wording.of("eleven", {})}
+
+# For ``metadata`` of task YAML: what the harness copies into its results.
+COMPONENTS_SINGLE = [WORDINGS["single"].components.label]
+COMPONENTS_ELEVEN = [WORDINGS["eleven"].components.label]
+KNOWLEDGE_SINGLE = [WORDINGS["single"].correctness.label, WORDINGS["single"].severity.label]
+KNOWLEDGE_ELEVEN = [WORDINGS["eleven"].correctness.label, WORDINGS["eleven"].severity.label]
+
+
+def judge_components(
+    judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
+) -> JudgeVerdict[dict[str, list[int]]]:
+    """Have the components of one report, which is not empty, counted against those of the reference report by aspect.
+
+    A count above the number of the report's characters is no count.
+    """
+    pairs = {"structured_ground_truth": {aspect: list(ground_truth[aspect]) for aspect in ASPECTS}}
+    return prompt.ask(judge, pairs, answer, partial(parse_components, most=len(answer)), fenced=fenced)
+
+
+def judge_correctness(
+    judge: Judge, prompt: JudgePrompt, question: str, gold: str, answer: str, *, fenced: bool = False
+) -> JudgeVerdict[int]:
+    """Have one answer judged right (1) or wrong (0), by one of the ``correctness`` prompts."""
+    pairs = {"question": question, "ground_truth": gold}
+    return prompt.ask(judge, pairs, answer, partial(parse_number, most=1), fenced=fenced)
+
+
+def judge_severity(
+    judge: Judge, prompt: JudgePrompt, question: str, gold: str, answer: str, *, fenced: bool = False
+) -> JudgeVerdict[int]:
+    """Have the hallucination in one answer scored from 0 (none) to 5, by one of the ``severity`` prompts."""
+    pairs = {"input": question, "ground_truth": gold}
+    return prompt.ask(judge, pairs, answer, partial(parse_number, most=WORST_SEVERITY), fenced=fenced)
+
+
+def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
+    """Read right and wrong components by aspect from the judge's reply; ``None`` for any other form.
+
+    ``most`` is the largest count to believe: sums over the corpus must not depend on one number without sense.
+    """
+    counts = _of_model_1(text)
+    if not isinstance(counts, dict) or set(counts) != set(ASPECTS):
+        return None
+    by_aspect: dict[str, list[int]] = {}
+    for aspect in ASPECTS:
+        if not isinstance(counts[aspect], dict) or set(counts[aspect]) != {"recall_number", "wrong_number"}:
+            return None
+        pair = [counts[aspect]["recall_number"], counts[aspect]["wrong_number"]]
+        if not all(_is_count(number, most) for number in pair):
+            return None
+        by_aspect[aspect] = pair
+    return by_aspect
+
+
+def parse_number(text: str, most: int) -> int | None:
+    """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form.
+
+    Example:
+        >>> parse_number('{"model_1": 1}', 1), parse_number('{"model_1": true}', 1), parse_number('{"model_1": 6}', 5)
+        (1, None, None)
+    """
+    number = _of_model_1(text)
+    return number if _is_count(number, most) else None
+
+
+def _is_count(number: Any, most: int) -> bool:
+    return type(number) is int and 0 <= number <= most  # True is no number here
+
+
+def _of_model_1(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise ValueError("a field is named twice")
+        return dict(pairs)
+
+    fenced = _FENCED.fullmatch(text.strip())
+    try:
+        reply = parse_json(fenced[1] if fenced else text, object_pairs_hook=unique)
+    except ValueError:
+        return None
+    return reply["model_1"] if isinstance(reply, dict) and set(reply) == {"model_1"} else None

@@ -1,0 +1,98 @@
+"""MediConfusion's free-form protocol: a judge scores how close a reply is to each of the two options.
+
+Source: https://github.com/AIF4S/MediConfusion at a3045b0, ``configs/prompts/answering.json`` and
+``utils/answering.py``. The judge sees neither the image nor the right option.
+
+The paper's appendix prints the label ``[Assistant]``; the code sends ``[AI Assistant]``, and so do we. The reference
+samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSettings.temperature``, which defaults to 0.
+"""
+
+import re
+from collections.abc import Sequence
+
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.home import packaged_facts
+from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.judge_client import Judge
+
+RULE_NAME = "gap_of_3"
+RULE_VERSION = 1
+PROMPT_VERSION = 1
+
+_PROMPTS = packaged_facts(__package__, "prompts")["mediconfusion"]
+SYSTEM, INSTRUCTION = str(_PROMPTS["system"]), str(_PROMPTS["instruction"])
+
+
+def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
+    """Return the user message for one reply, character for character as the reference sends it unless it is fenced.
+
+    The two options come without letters; another number of them is a ``ValueError``.
+    """
+    if len(options) != 2:
+        raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
+    shown, note = shown_to_judge(reply, fenced=fenced)
+    return (
+        f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
+        f"[AI Assistant]\n{shown}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n{note}"
+    )
+
+
+def parse_scores(text: str) -> tuple[int, int] | None:
+    r"""Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` where it is malformed.
+
+    As in the reference, double newlines are collapsed, line 1 minus ``A: `` and line 2 minus ``B: `` are the scores,
+    and what follows is the explanation. Three differences: white space around the reply is dropped; a score outside
+    1..10, or written in anything but plain digits, is no score; and a malformed reply has the judge asked again, where
+    the reference raises and ends the run.
+
+    Example:
+        >>> parse_scores("A: 9\nB: 2\nYour explanation: it names the left side.")
+        (9, 2)
+        >>> parse_scores("A: 9 out of 10\nB: 2") is None
+        True
+    """
+    lines = text.strip().replace("\n\n", "\n").split("\n")
+    if len(lines) < 2:
+        return None
+    first, second = _score(lines[0].removeprefix("A: ")), _score(lines[1].removeprefix("B: "))
+    return None if first is None or second is None else (first, second)
+
+
+def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
+    """Turn two scores into an option (rule ``gap_of_3``, version 1), ambiguous when they are closer than ``gap``.
+
+    The reference uses a gap of 3. The paper's main text, which picks the higher score whatever the gap, is not what its
+    code does.
+    """
+    first, second = scores
+    if first >= second + gap:
+        return Answer.ok("A")
+    if second >= first + gap:
+        return Answer.ok("B")
+    return Answer.invalid(Reason.AMBIGUOUS)
+
+
+def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
+    """Have one free-form reply judged; never raises for anything the reply or the judge says.
+
+    The reply is the model's raw one, or the marker of a sample the adapter could not run, which is ``ADAPTER_FAILED``
+    without asking. A reply of white space alone is ``EMPTY`` without asking: the reference sends it to the judge as it
+    is, which costs money and cannot honestly bring one option ahead by the gap. Without a verdict the answer is
+    ``JUDGE_FAILED``.
+    """
+    if failure_cause(reply) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    # The harness cuts reasoning out of what goes to the published prompt, see the task's YAML.
+    said = without_thoughts(reply) if fenced else reply
+    if said is None or not said.strip():
+        return Answer.invalid(Reason.TRUNCATED if said is None else Reason.EMPTY)
+    prompt = judge_prompt(question, options, said, fenced=fenced)
+    verdict = judge.ask(SYSTEM, prompt, parse_scores, prompt_version=PROMPT_VERSION)
+    return Answer.invalid(Reason.JUDGE_FAILED) if verdict.value is None else choose(verdict.value)
+
+
+def _score(text: str) -> int | None:
+    digits = text.strip()
+    return int(digits) if re.fullmatch("0?[1-9]|10", digits) else None

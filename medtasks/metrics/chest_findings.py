@@ -1,0 +1,158 @@
+"""The 14 conditions that a labeler such as CheXbert reads from a text, what it can say of each, and F1 of pairs.
+
+Sources: Smit et al., "CheXbert", EMNLP 2020; ``src/constants.py`` of https://github.com/stanfordmlgroup/CheXbert; and
+``F1CheXbert`` of f1chexbert 0.0.2, in the averages of scikit-learn's classification report. A label that is neither in
+the references nor in the hypotheses counts 0, and so does, in the average over samples, a report without a label on
+both sides.
+
+MedHEval publishes two metrics under the name CHAIR: shares of what a report says that are not so. In the paper (section
+"Visual Factual Hallucination", formula 1) a judge counts the components that a report mentions rightly and wrongly:
+:func:`component_ratio`. The repository (``calculate_metrics`` in ``code/evaluation/report_eval/CXRMetric/
+run_extraction.py`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980) compares labels of CheXbert:
+:func:`label_ratios`. Each is a ratio of two sums over all reports (micro). Where the lower sum is 0 the value is NaN;
+the repository prints 0 there, which would read as "no hallucination".
+"""
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from medtasks.metrics.class_scores import count_labels, ratio
+from medtasks.metrics.metric import mean
+from medtasks.metrics.report_metrics import ReportScores
+from medtasks.stats.bootstrap import Floats, Integers
+
+CONDITIONS = (
+    *("Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation"),
+    *("Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices"),
+    "No Finding",
+)
+"""The 14 conditions in the order of CheXbert's outputs."""
+
+FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+"""The five that papers report beside the 14, in the same order."""
+
+
+class Finding(enum.IntEnum):
+    """What a text says of a condition, numbered as CheXbert's classes."""
+
+    BLANK = 0
+    POSITIVE = 1
+    NEGATIVE = 2
+    UNCERTAIN = 3
+
+
+Uncertain = Literal["positive", "negative"]  # what an uncertain finding counts as
+
+AVERAGES = ("micro", "macro", "weighted", "samples")
+_FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
+
+
+def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:
+    """Return F1 by average, from 1 or 0 per label of each side, shape (reports, labels), at least one report.
+
+    ``micro``: over all decisions. ``macro``: mean over labels. ``weighted``: mean over labels, weighted by reports that
+    have them. ``samples``: mean over reports.
+    """
+    by_label = count_labels(gold, predicted, len(gold[0])).total()
+    doubled = 2 * by_label.true_positives.sum()
+    decided = doubled + by_label.false_positives.sum() + by_label.false_negatives.sum()
+    weighted = math.fsum((by_label.f1 * by_label.positives).tolist())
+    return {
+        "micro": float(ratio(doubled, decided)),
+        "macro": mean(by_label.f1.tolist()),
+        "weighted": weighted / max(int(by_label.positives.sum()), 1),
+        "samples": mean(f1_of_reports(gold, predicted)),
+    }
+
+
+def f1_of_reports(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> list[float]:
+    """Return F1 over the labels of each report, shape (reports,); 0 for one without any label on both sides."""
+    pairs = list(zip(gold, predicted, strict=True))
+    return [2 * sum(map(min, *rows)) / max(sum(map(sum, rows)), 1) for rows in pairs]
+
+
+def label_scores(
+    references: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[int]], *, uncertain: Uncertain, prefix: str
+) -> ReportScores:
+    """Score the labels of pairs of reports, a :class:`Finding` per condition, with all 14 conditions and with five.
+
+    Uncertain findings count as ``uncertain`` says; blank and negative ones are absent in both ways. Keys are
+    ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all agree.
+    The averages over samples and the accuracy have a value per pair.
+    """
+    named = {Finding.POSITIVE, Finding.UNCERTAIN} if uncertain == "positive" else {Finding.POSITIVE}
+    samples: dict[str, Sequence[float]] = {}
+    totals: dict[str, float] = {}
+    for size, columns in (("14", range(len(CONDITIONS))), ("5", _FIVE)):
+        gold, predicted = (
+            [[int(classes[column] in named) for column in columns] for classes in side]
+            for side in (references, hypotheses)
+        )
+        averages = f1_averages(gold, predicted) if gold else dict.fromkeys(AVERAGES, math.nan)
+        totals |= {f"{prefix}_{size}_{average}_f1": averages[average] for average in AVERAGES}
+        samples[f"{prefix}_{size}_samples_f1"] = f1_of_reports(gold, predicted)
+    exact = [float(first == second) for first, second in zip(gold, predicted, strict=True)]  # of the five
+    samples[f"{prefix}_5_accuracy"] = exact
+    totals[f"{prefix}_5_accuracy"] = mean(exact)
+    return ReportScores(samples, totals, {"uncertain": uncertain})
+
+
+LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")
+
+
+def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:
+    """Count how a report's labels agree with those of its reference.
+
+    A condition of which the reference is uncertain is left out. One that the reference does not speak of stays: if the
+    report calls it present or absent, that is a mention, and neither right nor wrong.
+
+    The counts are :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference
+    present; both absent; report present or absent; reference present.
+    """
+    pairs = [pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN]
+    present, absent = Finding.POSITIVE, Finding.NEGATIVE
+    return (
+        pairs.count((present, present)),
+        pairs.count((absent, present)),
+        pairs.count((present, absent)),
+        pairs.count((absent, absent)),
+        sum(said in (present, absent) for _, said in pairs),
+        sum(true == present for true, _ in pairs),
+    )
+
+
+def label_ratios(cells: Integers) -> dict[str, Floats]:
+    """Return the repository's metrics, shape (...), from sums of :func:`label_cells`, shape (..., 6).
+
+    NaN where the lower number is 0: ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where a
+    finding that the report passes over or leaves open is missed; ``label_specificity``, TN / (TN + FP); and
+    ``label_accuracy``, (TP + TN) / (TP + TN + FP + FN), both over what report and reference decide.
+
+    Example:
+        >>> {name: float(value) for name, value in label_ratios(np.array([1, 1, 0, 3, 8, 4])).items()}
+        {'chair_label': 0.125, 'label_recall': 0.25, 'label_specificity': 0.75, 'label_accuracy': 0.8}
+    """
+    tp, fp, fn, tn, mentions, positives = np.moveaxis(cells, -1, 0)
+    return {
+        "chair_label": _ratio(fp + fn, mentions),
+        "label_recall": _ratio(tp, positives),
+        "label_specificity": _ratio(tn, tn + fp),
+        "label_accuracy": _ratio(tp + tn, tp + tn + fp + fn),
+    }
+
+
+def component_ratio(cells: Integers) -> Floats:
+    """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones, shape (...).
+
+    ``cells`` are the numbers of rightly and of wrongly mentioned ones, shape (..., 2); NaN where nothing is mentioned.
+    """
+    recalled, wrong = np.moveaxis(cells, -1, 0)
+    return _ratio(wrong, recalled + wrong)
+
+
+def _ratio(upper: Integers, lower: Integers) -> Floats:
+    return np.where(lower > 0, upper / np.maximum(lower, 1), np.nan)

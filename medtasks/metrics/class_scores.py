@@ -1,0 +1,218 @@
+"""Classification from hard predictions: one class per image, or several labels per image.
+
+Metrics of published numbers follow torchmetrics 1.9 the way MultiMedEval calls it with ``average="macro"``
+(``ImageClassification`` in ``multimedeval/taskFamilies.py`` of v0.1.0, https://github.com/corentin-ryr/MultiMedEval).
+Where absent classes mislead them, a counterpart leaves these classes out. Values are between 0 and 1.
+
+One class per image:
+
+- ``macro_f1``: mean F1 over classes in the target or in a prediction, as in scikit-learn.
+- ``macro_accuracy``: mean recall over the same classes; one that is predicted but not in the target counts 0.
+- ``balanced_accuracy``: mean recall over classes in the target, as in scikit-learn.
+- ``macro_auroc``: mean AUROC over *all* classes; one that is not in the target, or alone in it, counts 0. So a constant
+  answer scores 0.3 where two of five classes are absent.
+- ``present_class_auroc``: mean AUROC over classes with samples in and outside of them; a constant answer scores 0.5.
+
+Several labels per image:
+
+- ``macro_f1``: mean F1 over all labels; one that is neither in the target nor predicted counts 0.
+- ``macro_accuracy``: mean share of right decisions, (TP + TN) / N, over all labels; high for "nothing found".
+- ``macro_auroc``: mean AUROC over all labels; one that no image has, or every image, counts 0.
+- ``present_label_f1``: mean F1 over labels that an image has.
+- ``present_label_auroc``: mean AUROC over labels that some images have and some have not.
+
+The ROC curve of a hard prediction has one corner; the area under it is (TPR + TNR) / 2, the balanced accuracy of "this
+class or not". An invalid reply is wrong and nobody's false positive (:class:`ClassCounts`).
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medtasks.stats import bootstrap
+from medtasks.stats.bootstrap import Floats, Integers
+
+MULTICLASS_METRICS = ("macro_f1", "macro_accuracy", "balanced_accuracy", "macro_auroc", "present_class_auroc")
+MULTILABEL_METRICS = ("macro_f1", "macro_accuracy", "macro_auroc", "present_label_f1", "present_label_auroc")
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCounts:
+    """How often each class, taken against all others, was predicted and right.
+
+    Leading dimensions stand for as many tables: of samples, units or resamples. The sum of tables is a table.
+
+    Counts have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative also for
+    want of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to samples
+    without the label.
+    """
+
+    true_positives: Integers
+    false_positives: Integers
+    false_negatives: Integers
+    true_negatives: Integers
+    samples: Integers
+
+    @classmethod
+    def of_cells(cls, cells: Integers) -> "ClassCounts":
+        """Return the tables laid out in :attr:`cells`."""
+        true_positives, false_positives, false_negatives, true_negatives = np.split(cells[..., :-1], 4, axis=-1)
+        return cls(true_positives, false_positives, false_negatives, true_negatives, cells[..., -1])
+
+    @property
+    def cells(self) -> Integers:
+        """All counts of a table in one row, shape (..., 4 * classes + 1)."""
+        four = (self.true_positives, self.false_positives, self.false_negatives, self.true_negatives)
+        return np.concatenate([*four, self.samples[..., np.newaxis]], axis=-1)
+
+    def total(self) -> "ClassCounts":
+        """Return the sum over the first dimension."""
+        return ClassCounts.of_cells(self.cells.sum(axis=0, dtype=np.int64))
+
+    @property
+    def positives(self) -> Integers:
+        """Samples of the class in the target, shape (..., classes)."""
+        return self.true_positives + self.false_negatives
+
+    @property
+    def negatives(self) -> Integers:
+        """Samples without the class in the target, shape (..., classes)."""
+        return self.samples[..., np.newaxis] - self.positives
+
+    @property
+    def recall(self) -> Floats:
+        """TP / (TP + FN), shape (..., classes); 0 for a class that is not in the target."""
+        return ratio(self.true_positives, self.positives)
+
+    @property
+    def f1(self) -> Floats:
+        """2 TP / (2 TP + FP + FN), shape (..., classes); 0 for a class that is neither in the target nor predicted."""
+        doubled = 2 * self.true_positives
+        return ratio(doubled, doubled + self.false_positives + self.false_negatives)
+
+    @property
+    def auroc(self) -> Floats:
+        """(TPR + TNR) / 2, shape (..., classes); 0 without positives or without negatives, as in torchmetrics."""
+        area = (self.recall + ratio(self.true_negatives, self.negatives)) / 2
+        return np.where((self.positives > 0) & (self.negatives > 0), area, 0.0)
+
+
+def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> ClassCounts:
+    """Count predictions of one class per sample, from 0, ``None`` for an invalid reply; one table per sample.
+
+    An invalid reply misses the class of the target and predicts no other. Raises a ValueError where lengths differ, or
+    a class is not in 0 ... ``classes`` - 1.
+
+    Example:
+        >>> counts = count_classes([0, 0, 1], [0, 1, None], classes=2).total()
+        >>> counts.true_positives.tolist(), counts.false_positives.tolist(), counts.false_negatives.tolist()
+        ([1, 0], [0, 1], [1, 1])
+    """
+    _check_lengths(len(gold), len(predicted))
+    valid = [value for value in predicted if value is not None]
+    if outside := [value for value in (*gold, *valid) if not 0 <= value < classes]:
+        raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
+    right = np.asarray(gold, dtype=np.int64)[:, np.newaxis] == np.arange(classes)
+    guess = np.asarray([classes if value is None else value for value in predicted], dtype=np.int64)
+    return _tables(right, guess[:, np.newaxis] == np.arange(classes), np.ones((len(gold), 1), dtype=bool))
+
+
+def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int] | None], labels: int) -> ClassCounts:
+    """Count predictions of several labels per sample, 0 or 1 each, ``None`` for an invalid reply; one table per sample.
+
+    An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
+    nothing. Raises a ValueError where shapes differ, or a value is not 0 or 1.
+
+    Example:
+        >>> counts = count_labels([[1, 0], [1, 0]], [[1, 1], None], labels=2).total()
+        >>> counts.false_positives.tolist(), counts.false_negatives.tolist(), counts.true_negatives.tolist()
+        ([0, 1], [1, 0], [0, 0])
+    """
+    _check_lengths(len(gold), len(predicted))
+    rows = [[0] * labels if row is None else row for row in predicted]
+    if any(len(row) != labels for table in (gold, rows) for row in table):
+        raise ValueError(f"expected {labels} labels in every row of the key and of the predictions")
+    right, guess = (np.asarray(table, dtype=np.int64).reshape(-1, labels) for table in (gold, rows))
+    if np.any((right | guess) & ~1):
+        raise ValueError("labels are 0 or 1")
+    answered = np.asarray([row is not None for row in predicted], dtype=bool)
+    return _tables(right == 1, guess == 1, answered[:, np.newaxis])
+
+
+def ratio(part: Integers, whole: Integers) -> Floats:
+    """Return ``part / whole``, 0 where ``whole`` is 0; the shapes broadcast."""
+    return np.asarray(part / np.maximum(whole, 1), dtype=np.float64) * (whole > 0)
+
+
+def _check_lengths(gold: int, predicted: int) -> None:
+    if gold != predicted:
+        raise ValueError(f"expected one prediction per sample, but got {predicted} for {gold}")
+
+
+def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
+    return ClassCounts(
+        true_positives=(right & guess).astype(np.int64),
+        false_positives=(~right & guess).astype(np.int64),
+        false_negatives=(right & ~guess).astype(np.int64),
+        true_negatives=(~right & ~guess & answered).astype(np.int64),
+        samples=np.ones(len(right), dtype=np.int64),
+    )
+
+
+def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
+    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class to average.
+
+    Example:
+        >>> constant = multiclass_metrics(count_classes([2, 2, 3, 4], [0, 0, 0, 0], classes=5).total())
+        >>> round(float(constant["macro_auroc"]), 3), float(constant["present_class_auroc"])
+        (0.3, 0.5)
+    """
+    in_target = counts.positives > 0
+    in_use = in_target | (counts.false_positives > 0)
+    return {
+        "macro_f1": _mean(counts.f1, in_use),
+        "macro_accuracy": _mean(counts.recall, in_use),
+        "balanced_accuracy": _mean(counts.recall, in_target),
+        "macro_auroc": _mean(counts.auroc, _every(counts)),
+        "present_class_auroc": _mean(counts.auroc, in_target & (counts.negatives > 0)),
+    }
+
+
+def multilabel_metrics(counts: ClassCounts) -> dict[str, Floats]:
+    """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label to average.
+
+    Example:
+        >>> nothing_found = multilabel_metrics(count_labels([[1, 0], [0, 0]], [[0, 0], [0, 0]], labels=2).total())
+        >>> float(nothing_found["macro_accuracy"]), float(nothing_found["present_label_auroc"])
+        (0.75, 0.5)
+    """
+    in_target = counts.positives > 0
+    every = _every(counts)
+    right = ratio(counts.true_positives + counts.true_negatives, counts.samples[..., np.newaxis])
+    return {
+        "macro_f1": _mean(counts.f1, every),
+        "macro_accuracy": _mean(right, every),
+        "macro_auroc": _mean(counts.auroc, every),
+        "present_label_f1": _mean(counts.f1, in_target),
+        "present_label_auroc": _mean(counts.auroc, in_target & (counts.negatives > 0)),
+    }
+
+
+def values_with_errors(
+    counts: ClassCounts, units: Sequence[Hashable], metrics: Callable[[ClassCounts], Mapping[str, Floats]]
+) -> dict[str, float]:
+    """Return one of the two above of the sum of tables, one per sample, with errors by what was sampled, ``units``."""
+    return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(ClassCounts.of_cells(cells)))
+
+
+def _every(counts: ClassCounts) -> NDArray[np.bool_]:
+    # None of them, where there are no samples at all.
+    return np.broadcast_to(counts.samples[..., np.newaxis] > 0, counts.true_positives.shape)
+
+
+def _mean(values: Floats, kept: NDArray[np.bool_]) -> Floats:
+    number = kept.sum(axis=-1)
+    total = np.where(kept, values, 0.0).sum(axis=-1)
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)

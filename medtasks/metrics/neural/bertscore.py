@@ -1,0 +1,201 @@
+"""BERTScore of texts: matched tokens to precision, recall and F1, and the report metrics that are one.
+
+Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT" (ICLR 2020), sections 3 and 4; where the paper
+is silent, version 0.3.13 of the ``bert-score`` package, from which the baseline is, too.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from loguru import logger
+from numpy.typing import NDArray
+
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.neural.text_encoders import present, weights_digest
+from medtasks.metrics.neural.token_matches import TokenMatches
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.weight_files import weights_path
+
+_VERSION = 1  # of how the numbers in the cache are computed
+
+RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
+BASELINE_F1 = 0.8473319
+"""F1 of unrelated sentences under that encoder; source: ``rescale_baseline/en/distilroberta-base.tsv``."""
+MEDHEVAL_ENCODER, MEDHEVAL_LAYER = "roberta-large", 17  # the package's choice for lang="en"
+
+_VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
+_TEXT_FILES = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt"),
+)
+
+
+class Idf(StrEnum):
+    """Texts of the call over which the weights of tokens are counted."""
+
+    NONE = "none"
+    REFERENCES = "references"
+    HYPOTHESES = "hypotheses"
+
+
+class BertScores(NamedTuple):
+    """Scores of pairs, each shape (pairs,).
+
+    Precision and recall are weighted means of the best cosine of each token of hypothesis and reference, F1 is their
+    harmonic mean; 0 where they have none.
+    """
+
+    precision: tuple[float, ...]
+    recall: tuple[float, ...]
+    f1: tuple[float, ...]
+
+
+def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertScores:
+    """Score pairs.
+
+    Without idf every token weighs 1, [CLS] and [SEP] weigh 0. With idf a token weighs ``log((N + 1) / (d + 1))`` for N
+    texts of which d hold it, counted over all pairs given here, so that a call must hold the whole set. [CLS] and
+    [SEP] are in every text and weigh 0 by that.
+
+    A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 has NaN, and the pair
+    an F1 of 0, as ``bert-score`` has it; that happens to a single text, or where all texts are the same.
+    """
+    weights_by_id = None if idf is Idf.NONE else _inverse_document_frequencies(matches, idf)
+
+    def weighted_mean(best: NDArray[np.float32], ids: NDArray[np.int32]) -> float:
+        # A text may hold "</s>" itself.
+        even = np.where((ids == ids[0]) | (ids == ids[-1]), 0.0, 1.0)
+        weights = even if weights_by_id is None else weights_by_id[ids]
+        total = float(weights.sum())
+        return float(best.astype(np.float64) @ weights) / total if total > 0 else math.nan
+
+    scores = []
+    for pair in matches:
+        precision = 0.0 if pair.empty else weighted_mean(pair.hypothesis_best, pair.hypothesis_ids)
+        recall = 0.0 if pair.empty else weighted_mean(pair.reference_best, pair.reference_ids)
+        both = precision + recall
+        f1 = 2 * precision * recall / both if both != 0 else 0.0
+        scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
+    undefined = sum(math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores)
+    if undefined:
+        logger.warning(
+            "BERTScore with idf over the {}: in {} of {} pairs all tokens of a text are in all {} of the call, weigh "
+            "nothing, and F1 is 0; score more, and more varied, texts at once.",
+            *(idf, undefined, len(matches), idf),
+        )
+    return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
+
+
+def _inverse_document_frequencies(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
+    """Return the weight of each token by its id."""
+    texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
+    size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
+    counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
+    return np.asarray(np.log((len(texts) + 1) / (counts + 1)))
+
+
+def encoder_digest(folder: Path) -> str:
+    """Return a fingerprint of all files of an encoder that its vectors depend on.
+
+    The folder is as the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
+    """
+    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    # Without its vocabulary transformers builds a tokenizer that knows no word, and says nothing.
+    vocabulary = any(all((folder / name).is_file() for name in names) for names in _VOCABULARIES)
+    if not (weights and vocabulary and (folder / "config.json").is_file()):
+        raise WeightsMissing(
+            f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt or "
+            "tokenizer.json) and model.safetensors must be there"
+        )
+    return " ".join(f"{file.name}={weights_digest([file])}" for file in present(folder, _TEXT_FILES) + weights)
+
+
+@dataclass(frozen=True)
+class BertScore:
+    """BERTScore with one layer, counted from 1, of one encoder, named as in ``medtasks weights``.
+
+    The encoder is loaded when a pair comes that the cache does not know, and let go after the call.
+    """
+
+    encoder: str
+    layer: int
+    settings: ModelSettings
+
+    def score(self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE) -> BertScores:
+        """Score pairs of texts, not rescaled; an empty text, or one of white space, scores 0.
+
+        Token weights are counted over texts of this call, so give the whole set at once. Raises what every
+        :class:`medtasks.metrics.report_metrics.ReportMetric` does, and a ValueError if there is no such ``idf``.
+        """
+        return bert_scores(self.matches(references, hypotheses), Idf(idf))
+
+    def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
+        """Return how well the tokens of each pair match, shape (pairs,): all that scores are made of."""
+        check_lengths(references, hypotheses)
+        if not references:
+            return []
+        folder = weights_path(self.encoder, self.settings.weights_for(self.encoder))
+        model = f"bertscore {_VERSION}, layer {self.layer}, {self.settings.dtype}, {encoder_digest(folder)}"
+
+        def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
+            from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder, match_pairs
+
+            return match_pairs(ContextualEncoder(folder, self.layer, self.settings), new, self.settings)
+
+        pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
+        keys = {pair: text_key(*pair) for pair in pairs}
+        known = TextCache(self.settings.cache, model).complete(
+            keys, match, encode=TokenMatches.to_bytes, decode=TokenMatches.from_bytes
+        )
+        return [known[pair] for pair in pairs]
+
+
+def _metric(
+    scorer: BertScore, idf: Idf, values: Callable[[BertScores], Mapping[str, Sequence[float]]], **stated: str
+) -> ReportMetric:
+    """Return BERTScore as a report metric; ``values`` picks its values from the scores, by key."""
+
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        scores = scorer.score(references=references, hypotheses=hypotheses, idf=idf)
+        model = {"encoder": scorer.encoder, "layer": str(scorer.layer), "idf": str(idf)}
+        return mean_scores(values(scores), {**model, **stated, "dtype": scorer.settings.dtype})
+
+    return score
+
+
+def bertscore(settings: ModelSettings) -> ReportMetric:
+    """Return the BERTScore that RadCliQ takes: F1 of distilroberta-base, layer 5, no idf, raw and rescaled."""
+    return _f1(settings, Idf.NONE, "bertscore_f1")
+
+
+def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
+    """Return MultiMedEval's BERTScore: the same with idf over the hypotheses; it reports the raw one."""
+    return _f1(settings, Idf.HYPOTHESES, "idf_bertscore_f1")
+
+
+def _f1(settings: ModelSettings, idf: Idf, key: str) -> ReportMetric:
+    def values(raw: BertScores) -> dict[str, list[float]]:
+        rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw.f1]
+        return {key: list(raw.f1), f"rescaled_{key}": rescaled}  # an empty text, 0 before, becomes negative
+
+    return _metric(BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings), idf, values, baseline_f1=str(BASELINE_F1))
+
+
+def medheval_bertscore(settings: ModelSettings) -> ReportMetric:
+    """Return MedHEval's BERTScore: precision, recall and F1 of roberta-large, layer 17, neither rescaled nor weighted.
+
+    Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
+    at 7f7d980, which prints them times 100.
+    """
+    return _metric(
+        BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings),
+        Idf.NONE,
+        lambda raw: {f"roberta_large_{name}": values for name, values in raw._asdict().items()},
+        rescaled="no",
+    )

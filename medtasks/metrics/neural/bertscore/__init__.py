@@ -1,1 +1,0 @@
-"""BERTScore: similarity of two texts by the vectors of their tokens."""

@@ -1,0 +1,127 @@
+"""CheXbert's readings of texts, 14 findings and one vector each, kept on disk, and metrics of both.
+
+Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert writes. Besides the network
+(438 MB) it holds the state of the optimiser, twice as large, which is never kept.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.neural.chexbert_checkpoint import find_files
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+
+if TYPE_CHECKING:
+    pass
+
+_Score = Callable[[Sequence["Reading"], Sequence["Reading"]], ReportScores]
+_VERSION = 1  # raised when the same text and weights would give another reading
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """CheXbert's :class:`Finding` of each condition in one text, and the encoder's [CLS] vector."""
+
+    classes: tuple[int, ...]
+    vector: NDArray[np.float32]
+
+    def to_bytes(self) -> bytes:
+        """Return one byte per class, then the vector."""
+        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Reading":
+        """Return what :meth:`to_bytes` wrote."""
+        count = len(CONDITIONS)
+        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
+
+
+def prepare(text: str) -> str:
+    r"""Return a text as CheXbert's tokeniser gets it: every run of white space, line ends included, one space.
+
+    Source: ``get_impressions_from_pandas`` in ``src/bert_tokenizer.py`` of CheXbert. Halves of surrogate pairs, which
+    no tokeniser takes, are left out.
+
+    Example:
+        >>> prepare("  No edema.\n\tHeart size normal. ")
+        'No edema. Heart size normal.'
+    """
+    return " ".join(text.split()).encode("utf-8", "ignore").decode("utf-8")
+
+
+@dataclass(frozen=True)
+class Chexbert:
+    """Reads texts with CheXbert, each distinct text once.
+
+    The network is loaded when a text is not in the cache, and let go of when all are read.
+    """
+
+    settings: ModelSettings
+
+    def __call__(self, texts: Sequence[str]) -> list[Reading]:
+        """Read texts as they are, shape (texts,), each whatever the others.
+
+        An empty one is read as a report without words; of a long one the encoder sees the beginning, 512 tokens with
+        [CLS] and [SEP].
+        """
+        files = find_files(self.settings)
+        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
+
+        def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
+            from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
+
+            return ((position, Reading(*said)) for position, said in read_texts(new, files, self.settings))
+
+        prepared = [prepare(text) for text in texts]
+        keys = {text: text_key(text) for text in prepared}
+        readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
+        return [readings[text] for text in prepared]
+
+
+def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
+    """Return the metric that ``score`` makes of readings of references and hypotheses."""
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        readings = Chexbert(settings)([*references, *hypotheses]) if references else []
+        scores = score(readings[: len(references)], readings[len(references) :])
+        return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
+
+    return score_pairs
+
+
+def chexbert(settings: ModelSettings) -> ReportMetric:
+    """Return the cosine of the two [CLS] vectors, as CXR-Report-Metric and MultiMedEval compute it; between -1 and 1.
+
+    An empty report has a vector, too: that of a text without words.
+    """
+
+    def cosine(one: Reading, other: Reading) -> float:
+        first, second = (reading.vector.astype(np.float64) for reading in (one, other))
+        raw = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
+        return min(1.0, max(-1.0, raw))
+
+    return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(cosine, *sides))}, {}))
+
+
+def f1_chexbert(settings: ModelSettings) -> ReportMetric:
+    """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
+    return _metric(settings, _f1("positive", "chexbert"))
+
+
+def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
+    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
+    return _metric(settings, _f1("negative", "chexbert_certain"))
+
+
+def _f1(uncertain: Uncertain, prefix: str) -> _Score:
+    def score(*sides: Sequence[Reading]) -> ReportScores:
+        gold, predicted = ([reading.classes for reading in side] for side in sides)
+        return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
+
+    return score

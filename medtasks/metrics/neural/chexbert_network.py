@@ -1,0 +1,110 @@
+"""CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and texts through it in batches.
+
+Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from medtasks.metrics.chest_findings import CONDITIONS, Finding
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert_checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
+from medtasks.metrics.neural.text_encoders import (
+    check_vocabulary,
+    empty,
+    encoding,
+    explained,
+    filled,
+    length_batches,
+    padded,
+    run_batches,
+)
+
+# Classes of each output: all of Finding, and only blank and positive for No Finding.
+CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
+# Stored, but no part of the computation: the pooler, and buffers that old versions of transformers saved.
+_UNUSED = ("bert.pooler.", "bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+
+
+class ChexbertNetwork(torch.nn.Module):
+    """Encoder, built from its configuration, and outputs; parameters are named as in the checkpoint."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.linear_heads = torch.nn.ModuleList(
+            torch.nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS
+        )
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
+
+        Ids and mask, 1 for tokens and 0 for padding, have shape (texts, tokens).
+        """
+        encoded: torch.Tensor = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
+        return encoded[:, 0].float()
+
+    def classes(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the most likely class of each condition, shape (texts, 14), of vectors, shape (texts, hidden size)."""
+        return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
+
+
+def read_config(files: ChexbertFiles) -> Any:
+    """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
+    path = files.encoder / "config.json"
+    again = f"remove it and run 'medtasks weights fetch {ENCODER}'"
+    with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {again}"):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["model_type"] != "bert":
+            raise ValueError(stored["model_type"])
+        return BertConfig(**{**stored, "attn_implementation": "sdpa"})
+
+
+def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
+    """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
+    state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
+    fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
+    place = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
+    with explained(lambda _, reason: f"{place}: {reason}; remove both and run {fetches}"):
+        return filled(empty(lambda: ChexbertNetwork(config)), state)
+
+
+def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
+    """Return the ids of each text between [CLS] and [SEP], cut at the length that the encoder takes.
+
+    Raises WeightsMissing for a vocabulary that is damaged, or larger than the configuration says; a smaller is logged.
+    """
+    again = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
+    with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {again}"):
+        tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
+    sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
+    smaller = f"{sizes}; if it was cut short, labels are wrong: {again}"
+    check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {again}", smaller)
+    encoded = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)
+    return list(encoded["input_ids"])
+
+
+def read_texts(
+    texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings
+) -> Iterator[tuple[int, tuple[tuple[int, ...], NDArray[np.float32]]]]:
+    """Load the network and read texts with it; yield ``(position, (classes, vector))``, the longest texts first."""
+    device, config = settings.torch_device(), read_config(files)
+    ids = token_ids(texts, files, config)
+    network = load_network(files, config).to(device)
+
+    def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
+        rows, mask = padded([ids[position] for position in positions], config.pad_token_id, device)
+        with encoding(device, settings.dtype):
+            vectors = network(rows, mask)
+        with encoding(device, "float32"):
+            classes = network.classes(vectors)
+        return list(zip(map(tuple, classes.tolist()), vectors.cpu().numpy(), strict=True))
+
+    batches = length_batches([len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256))
+    return run_batches(batches, run, description="CheXbert", progress=settings.progress)

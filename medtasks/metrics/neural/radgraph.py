@@ -1,0 +1,197 @@
+"""RadGraph on texts, and RadGraph F1 of pairs of reports; its archives as published, packed or unpacked.
+
+Nothing is unpacked to disk, and weights are read without running anything they contain. Sizes, labels and their order
+come from the files.
+
+An annotation is what the ``radgraph`` package, version 0.1.18, returns: ``text``, the report's words joined with
+spaces; ``data_source``, None; ``data_split``, ``"inference"``; and ``entities`` by number from ``"1"`` on, ordered by
+place. An entity has ``tokens``, its words joined with spaces; a ``label`` such as ``OBS-DP`` or ``Anatomy::definitely
+present``; ``start_ix`` and ``end_ix``, its first and last word; and the ``relations`` that start at it, each
+``[label, number of the other entity]``.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import regex  # type: ignore[import-untyped]  # it has no types
+
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.neural.radgraph_archive import ModelType, open_archive
+from medtasks.metrics.neural.text_encoders import weights_digest
+from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.set_overlap import overlap_f1
+
+if TYPE_CHECKING:
+    pass
+
+_VERSION = 1  # of the code that makes annotations; a change that can change one must change it
+
+_SEPARATORS = re.compile(r"([/,:.!?()])")
+# NLTK's wordpunct_tokenize, which matches with this engine from 3.10 on. Before, with Python's own, the ² of cm² and
+# the ½ of 2½ were one word with what they follow, and combining accents words of their own.
+_RUNS = regex.compile(r"\w+|[^\w\s]+")
+# The package looks for these as written, backslash and letters, such as a careless export leaves them in a text.
+_WRITTEN_ESCAPES = (("\\n", " "), ("\\f", " "), ("\\u2122", " "), ('\\"', "``"))
+_PARTED_RUNS = ((").", ") ."), ("%.", "% ."), (".'", ". '"), ("%,", "% ,"), ("%)", "% )"))
+
+Annotation = dict[str, Any]
+
+
+def split_v1(text: str) -> list[str]:
+    """Split at white space and around each of ``/ , : . ! ? ( )``.
+
+    Source of this and the next: ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18. Both give words
+    without white space in them, so the words joined with spaces stand for the report.
+
+    Example:
+        >>> split_v1("T-tube (3.5cm):  low.")
+        ['T-tube', '(', '3', '.', '5cm', ')', ':', 'low', '.']
+    """
+    return _SEPARATORS.sub(r" \1 ", text).split()
+
+
+def split_xl(text: str) -> list[str]:
+    """Split into runs of letters and digits and runs of other characters, with some runs parted further.
+
+    Example:
+        >>> split_xl("T-tube (95%). Low...")
+        ['T', '-', 'tube', '(', '95', '%', ')', '.', 'Low', '...']
+    """
+    for written, meant in _WRITTEN_ESCAPES:
+        text = text.replace(written, meant)
+    joined = " ".join(_RUNS.findall(" ".join(text.split())))
+    for run, parts in _PARTED_RUNS:
+        joined = joined.replace(run, parts)
+    return joined.split()
+
+
+SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = {"radgraph": split_v1, "radgraph-xl": split_xl}
+
+
+@dataclass(frozen=True)
+class RadGraph:
+    """Annotates reports as the ``radgraph`` package, version 0.1.18, does.
+
+    Nothing is loaded before the first text that the cache lacks, and nothing stays loaded after a call. Labels and
+    words of the two types of models differ, so scores of one cannot be compared with scores of the other.
+    """
+
+    model_type: ModelType
+    settings: ModelSettings
+
+    def annotate(self, texts: Sequence[str]) -> list[Annotation]:
+        """Annotate reports of any length, shape (texts,), in the order of the input.
+
+        The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
+        package fails, has no entities.
+        """
+        reports = [tuple(SPLIT[self.model_type](text or "None")) for text in texts]
+        keys = {words: text_key(" ".join(words)) for words in reports if words}
+        annotated: dict[tuple[str, ...], Annotation] = {(): _annotation((), {})}
+        if keys:
+            archive = open_archive(self.model_type, self.settings)
+            model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
+
+            def annotate(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
+                from medtasks.metrics.neural import radgraph_network  # needs torch, which a full cache does not
+
+                read = radgraph_network.Annotator(archive, self.settings).entities(new)
+                return ((position, _annotation(new[position], entities)) for position, entities in read)
+
+            cache = TextCache(self.settings.cache, model)
+            annotated |= cache.complete(
+                keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads
+            )
+        return [annotated[words] for words in reports]
+
+
+def _annotation(words: Sequence[str], entities: Mapping[str, Any]) -> Annotation:
+    return {"text": " ".join(words), "entities": entities, "data_source": None, "data_split": "inference"}
+
+
+def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
+    """Return how well two annotations agree, each an F1 of two sets, the same if the reports change places.
+
+    As ``F1RadGraph`` of the package (RG_E, RG_ER and RG_ER-bar of Delbrouck et al., 2022): ``simple``, of the words and
+    label of entities; ``partial``, with whether a relation starts there; ``complete``, of entities where none starts,
+    and of relations with words and label of the one entity and words of the other. As CXR-Report-Metric at 9c9ecad:
+    ``entity_f1``, the same as simple; ``relation_f1``, of relations with words and label of both; ``combined``, their
+    mean, which is 0.5 for equal reports without relations.
+
+    Words are compared with case, save in the relations of ``complete``; the package's repository has compared
+    everything without case since July 2026, under the same version number.
+    """
+    sets: list[dict[str, set[Any]]] = []
+    for report in (first, second):
+        entities = {
+            number: (one["tokens"], one["label"], one["relations"]) for number, one in report["entities"].items()
+        }
+        related = [
+            (words, label, relation, *entities[other][:2])
+            for words, label, relations in entities.values()
+            for relation, other in relations
+        ]
+        alone = {(words, label) for words, label, relations in entities.values() if not relations}
+        lowered = {(words.lower(), label, relation, other.lower()) for words, label, relation, other, _ in related}
+        sets.append(
+            {
+                "simple": {(words, label) for words, label, _ in entities.values()},
+                "partial": {(words, label, bool(relations)) for words, label, relations in entities.values()},
+                "complete": alone | lowered,
+                "relation_f1": set(related),
+            }
+        )
+    scores = {name: overlap_f1(sets[0][name], sets[1][name]) for name in sets[0]}
+    return {
+        **scores,
+        "entity_f1": scores["simple"],
+        "combined": (scores["simple"] + scores["relation_f1"]) / 2,
+    }
+
+
+def _metric(
+    model_type: ModelType, prefix: str, names: Sequence[str], settings: ModelSettings, **stated: str
+) -> ReportMetric:
+    """Return the metric that annotates both sides of every pair, and compares the annotations by :func:`rewards`.
+
+    A pair with an empty text scores 0, whatever is on the other side, and so does a pair with a text without entities.
+    """
+
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        pairs = list(zip(references, hypotheses, strict=True))
+        scored = [position for position, pair in enumerate(pairs) if all(pair)]
+        annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
+        samples = {f"{prefix}_{name}": [0.0] * len(pairs) for name in names}
+        for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
+            values = rewards(first, second)
+            for name in names:
+                samples[f"{prefix}_{name}"][position] = values[name]
+        return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **stated})
+
+    return score
+
+
+_LEVELS = ("simple", "partial", "complete")
+
+
+def radgraph(settings: ModelSettings) -> ReportMetric:
+    """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``_partial`` and ``_complete``."""
+    return _metric("radgraph", "radgraph", _LEVELS, settings, case_sensitive="yes")
+
+
+def radgraph_xl(settings: ModelSettings) -> ReportMetric:
+    """Build RadGraph F1 with RadGraph-XL: keys ``radgraph_xl_simple`` and so on; see :func:`radgraph`."""
+    return _metric("radgraph-xl", "radgraph_xl", _LEVELS, settings, case_sensitive="yes")
+
+
+def radgraph_combined(settings: ModelSettings) -> ReportMetric:
+    """Build CXR-Report-Metric's scores, which RadCliQ takes, with the first RadGraph.
+
+    Keys: ``radgraph_combined``, the mean of ``radgraph_entity_f1`` and ``radgraph_relation_f1``. That repository cannot
+    score an empty reference; here it scores 0.
+    """
+    return _metric("radgraph", "radgraph", ("combined", "entity_f1", "relation_f1"), settings)

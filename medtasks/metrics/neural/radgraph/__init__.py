@@ -1,1 +1,0 @@
-"""RadGraph: entities and relations of a report, and how well two reports agree on them."""

@@ -1,0 +1,220 @@
+"""Shared by metrics that run an encoder: reading its files, batches of texts of like length, and precision."""
+
+import gc
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from loguru import logger
+
+from medtasks.errors import MedTasksError, WeightsMissing
+
+if TYPE_CHECKING:
+    import torch
+
+    Network = TypeVar("Network", bound=torch.nn.Module)
+
+T = TypeVar("T")
+
+_PADDING = 0.1  # of a batch's longest text
+_ALWAYS_ALLOWED = 8  # tokens
+
+
+def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
+    """Put texts of like length, counted in tokens, together; return their positions.
+
+    Texts of one length need the least padding; the longest come first, so that memory runs out at once or never. No
+    text is shorter than the longest of its batch by more than a tenth, or eight tokens: among a few hundred reports the
+    longest are so unlike that full batches would be a third padding. Equal lengths stay in the order of the input.
+
+    ``batch_size`` is the most texts in one batch, at least 1; with a window, the tokens per segment of an encoder that
+    reads a long text in segments, it is the most segments, unless a single text has more.
+
+    Example:
+        >>> length_batches([5, 9, 5, 7], 3), length_batches([3, 25, 4, 9], 3, window=10)
+        ([[1, 3, 0], [2]], [[1], [3, 2, 0]])
+    """
+    if batch_size < 1:
+        raise ValueError(f"a batch holds at least one text, got batch_size={batch_size}")
+    batches: list[list[int]] = []
+    room, shortest = 0, 0.0
+    for position in sorted(range(len(lengths)), key=lambda position: -lengths[position]):
+        length = min(lengths[position], window or lengths[position])
+        segments = max(1, math.ceil(lengths[position] / window)) if window else 1
+        if segments > room or length < shortest or not batches:
+            batches.append([])
+            room, shortest = batch_size, length - max(_PADDING * length, _ALWAYS_ALLOWED)
+        batches[-1].append(position)
+        room -= segments
+    return batches
+
+
+def padded(rows: Sequence[Sequence[int]], padding: int, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
+    """Return the token ids of texts and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest)."""
+    import torch
+
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, padding)
+    mask = torch.arange(ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+    return ids.to(device), mask.long().to(device)
+
+
+def run_batches(
+    batches: Sequence[Sequence[int]], run: Callable[[Sequence[int]], Sequence[T]], *, description: str, progress: bool
+) -> Iterator[tuple[int, T]]:
+    """Run an encoder over batches; where memory runs out, over halves of them, and no larger ones from then on.
+
+    Nothing that ``run`` computed before an error is lost to a caller who keeps each result as it comes.
+
+    ``run`` takes the positions of a batch of :func:`length_batches` and returns one result per position. The progress
+    bar, called ``description``, counts texts. Yields ``(position, result)``.
+    """
+    from tqdm import tqdm
+
+    waiting = [list(batch) for batch in reversed(batches)]
+    largest = max(map(len, batches), default=0)
+    with tqdm(total=sum(map(len, batches)), desc=description, unit=" texts", disable=not progress) as bar:
+        while waiting:
+            batch = waiting.pop()
+            if len(batch) > largest:
+                batch, rest = batch[:largest], batch[largest:]
+                waiting.append(rest)
+            if (results := _run_or_none(run, batch)) is None:
+                if len(batch) == 1:
+                    raise MedTasksError(
+                        f"{description}: memory does not suffice for a single text; free some, or set "
+                        "MEDTASKS_METRICS_DEVICE=cpu"
+                    )
+                largest = (len(batch) + 1) // 2
+                logger.warning("{}: memory ran out; going on with {} texts per batch", description, largest)
+                waiting.append(batch)
+                continue
+            yield from zip(batch, results, strict=True)
+            bar.update(len(batch))
+
+
+def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[int]) -> Sequence[T] | None:
+    import torch
+
+    # Parts of torch have no own type for it.
+    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
+    try:
+        return run(batch)
+    except (RuntimeError, MemoryError) as error:
+        known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not known and not any(sign in str(error) for sign in signs):
+            raise
+    # Only here, with the error gone, are the tensors of its frames free.
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
+
+
+@contextmanager
+def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
+    """Run an encoder without gradients, in the precision that the result will state.
+
+    An evaluated model may have allowed TF32 or bfloat16 for products of float32 matrices in the whole process, which
+    moves scores by more than the tolerance of their definition; while this lasts they are exact.
+
+    ``dtype`` is ``"float32"``, or ``"bfloat16"`` for autocast, which leaves the outputs of norms in float32.
+    """
+    import torch
+
+    backends: Any = torch.backends
+    products = [backends.cuda.matmul, backends.mkldnn.matmul]
+    before = [product.fp32_precision for product in products]
+    try:
+        for product in products:
+            product.fp32_precision = "ieee"
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
+            yield
+    finally:
+        for product, precision in zip(products, before, strict=True):
+            product.fp32_precision = precision
+
+
+@contextmanager
+def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
+    """Raise WeightsMissing for whatever reading a damaged or foreign file raises.
+
+    ``sentence`` makes the message of the kind of that error and the beginning of its text, on one line.
+    """
+    try:
+        yield
+    except (MemoryError, WeightsMissing):
+        raise
+    except Exception as error:  # what a damaged file raises depends on where the damage is
+        reason = f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
+        raise WeightsMissing(sentence(type(error).__name__, reason)) from error
+
+
+def present(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return those of the files that are there, in the order of their names."""
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
+def empty(build: "Callable[[], Network]") -> "Network":
+    """Return a network without weights: to draw random ones takes time, and the process's random numbers."""
+    from accelerate import init_empty_weights
+
+    with init_empty_weights(include_buffers=False):
+        return build()
+
+
+def filled(network: "Network", state: "Mapping[str, torch.Tensor]") -> "Network":
+    """Give an empty network these tensors, in float32, for evaluation."""
+    network.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
+    return network.eval()
+
+
+def check_vocabulary(known: int, size: int, larger: str, smaller: str) -> None:
+    """Raise WeightsMissing for a vocabulary with more entries than the encoder has vectors, log one with fewer."""
+    if known > size:
+        raise WeightsMissing(larger)
+    if known < size:
+        logger.warning(smaller)
+
+
+def longest_text(config: Any, tokenizer: Any) -> int:
+    """Return how many tokens of a text an encoder of the BERT family takes."""
+    # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
+    behind = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    return int(min(tokenizer.model_max_length, config.max_position_embeddings - behind))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing a bar, and a table of the layers that are left out on purpose."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def weights_digest(paths: Sequence[Path]) -> str:
+    """Return the SHA-256 of the bytes of files, one after the other, for the name of a cache.
+
+    The 64 hexadecimal digits depend on the order of the files, but not on where they lie. A file is read once per
+    process, again if its size or its time of change differ.
+    """
+    digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,1 +1,0 @@
-"""What prompts begin with is read once."""

@@ -1,0 +1,113 @@
+import math
+import random
+
+import numpy as np
+import pytest
+
+from medtasks.curate.drafts import Draft
+from medtasks.curate.review.reviewer_agreement import agreements, weighted_kappa
+from medtasks.curate.review.reviews import Judgement, Review, unjudged
+from medtasks.curate.study import StudyImage
+
+
+def drafts(number):
+    asked = {"question": "Which?", "options": ("a", "b"), "answers": ("A", "B")}
+    return {f"p{n}": Draft(item_id=f"p{n}", images=(f"i{2 * n}", f"i{2 * n + 1}"), **asked) for n in range(number)}
+
+
+def images(number, group=lambda n: None):
+    return {f"i{n}": StudyImage(image_id=f"i{n}", file="", sha256="", text="", group=group(n)) for n in range(number)}
+
+
+def review(name, known, judgements):
+    """A reviewer who judged questions in their order, None for those that they did not."""
+    pairs = zip(known.values(), judgements[::2], judgements[1::2], strict=True)
+    items = {draft.item_id: unjudged(draft).model_copy(update={"judgements": two}) for draft, *two in pairs}
+    return Review(study="s", reviewer=name, items=items)
+
+
+def scored(name, known, scores):
+    return review(name, known, [Judgement(score=score) for score in scores])
+
+
+def by_what(*reviews, known, seen=None):
+    return {one.what: one for one in agreements(reviews, known, seen or images(2 * len(known)))}
+
+
+def test_kappa_of_scores_is_weighted_by_squares_of_their_distance():
+    known = drafts(2)
+    found = by_what(scored("anna", known, [1, 2, 9, 10]), scored("bert", known, [2, 2, 9, 8]), known=known)["score"]
+    # Observed squares are 1, 0, 0 and 4; by chance each score of one meets each of the other's.
+    expected = sum((a - b) ** 2 for a in (1, 2, 9, 10) for b in (2, 2, 9, 8)) / 16
+    assert found.kappa == pytest.approx(1 - 5 / 4 / expected)
+    assert (found.questions, found.clusters, found.equal) == (4, 2, 0.5)
+    assert found.low < found.kappa <= found.high <= 1
+
+
+def test_kappa_of_what_passes_is_the_textbooks():
+    known = drafts(25)
+    both, first, second = [(7, 7)] * 20, [(7, 3)] * 5, [(3, 7)] * 10
+    said = both + first + second + [(2, 2)] * 15
+    found = by_what(
+        scored("anna", known, [a for a, _ in said]), scored("bert", known, [b for _, b in said]), known=known
+    )["score >= 5"]
+    assert found.kappa == pytest.approx(0.4)
+    assert found.equal == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("weights", [None, "quadratic"])
+def test_kappa_is_that_of_scikit_learn(weights):
+    metrics = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
+    rng = random.Random(5)
+    first = [rng.randint(0, 9) for _ in range(80)]
+    second = [min(9, max(0, one + rng.randint(-3, 3))) for one in first]
+    table = metrics.confusion_matrix(first, second, labels=range(10)).ravel()
+    places = np.arange(10.0)
+    bad = (places[:, None] - places) ** 2 if weights else (places[:, None] != places).astype(float)
+    expected = metrics.cohen_kappa_score(first, second, labels=list(range(10)), weights=weights)
+    assert float(weighted_kappa(table, bad)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_one_and_the_same_of_everything_is_undefined_and_no_number():
+    known = drafts(3)
+    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [7] * 6), known=known)["score"]
+    assert math.isnan(found.kappa)
+    assert found.figures == ("100%", "undefined", "undefined")
+    assert found.remark == "score: both said the same of every question, so kappa is not defined."
+
+
+def test_a_reviewer_who_always_says_the_same_agrees_by_chance_alone_and_is_named():
+    known = drafts(3)
+    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [1, 4, 7, 7, 9, 10]), known=known)["score"]
+    assert found.kappa == pytest.approx(0)
+    assert "anna said the same of every question" in found.remark
+    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [8] * 6), known=known)["score"]
+    assert found.remark == "score: each said the same of every question, so kappa is 0."
+
+
+def test_only_questions_of_which_both_said_something_count_for_each_aspect():
+    known = drafts(2)
+    met, missed = Judgement(relevance=True), Judgement(relevance=False)
+    anna = review("anna", known, [met, missed, Judgement(score=3), Judgement()])
+    bert = review("bert", known, [met, Judgement(), Judgement(score=4), Judgement(score=9)])
+    found = by_what(anna, bert, known=known)
+    assert {what: one.questions for what, one in found.items()} == {
+        "score": 1, "score >= 5": 1, "correctness": 0, "relevance": 1, "language": 0
+    }  # fmt: skip
+    assert found["language"].figures == ("-", "nothing in common", "-")
+
+
+def test_questions_on_one_patient_are_one_cluster():
+    known = drafts(3)
+    two = (scored("anna", known, [1, 5, 7, 9, 2, 8]), scored("bert", known, [2, 5, 6, 9, 4, 8]))
+    assert by_what(*two, known=known, seen=images(6))["score"].clusters == 3
+    assert by_what(*two, known=known, seen=images(6, lambda n: "p" if n in (1, 2) else None))["score"].clusters == 2
+
+
+def test_every_two_reviewers_are_compared_and_what_was_drafted_anew_is_not():
+    known = drafts(2)
+    three = [scored(name, known, [1, 5, 7, 9]) for name in ("anna", "bert", "cleo")]
+    assert len({one.reviewers for one in agreements(three, known, images(4))}) == 3
+    anew = {**known, "p0": known["p0"].model_copy(update={"question": "What?"})}
+    assert by_what(*three[:2], known=anew)["score"].questions == 2
+    assert agreements(three[:1], known, images(4)) == []
