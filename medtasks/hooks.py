@@ -11,8 +11,14 @@ from typing import Any
 
 from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.lmms.metric_hooks import metric_list, process_results
-from medtasks.tasks.prompt_settings import SETTINGS_OF, prompt_settings
-from medtasks.tasks.published_names import METRIC_LIST, METRIC_LISTS, hook_modules, place_of
+from medtasks.tasks.published_names import (
+    METRIC_LIST,
+    METRIC_LISTS,
+    SETTINGS_OF,
+    hook_modules,
+    hook_place,
+    prompt_settings,
+)
 
 _VARIANTS = "variants"
 __path__: list[str] = []  # so that Python takes what is below for modules of this one
@@ -52,7 +58,7 @@ def published(hook: str) -> Any:
 
 @cache
 def _hook(hook: str) -> Any:
-    place = place_of(hook)
+    place = hook_place(hook)
     if place != hook:
         return pkgutil.resolve_name(":".join(place.rsplit(".", 1)))
     module, _, name = hook.removeprefix(HOOKS).partition(".")

@@ -48,12 +48,6 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()  # or some libraries complain at the end
 
 
-def pytest_sessionfinish() -> None:
-    """What runs in this process would say when it ends is no news of the tests."""
-    if "medtasks.lmms.exit_messages" in sys.modules:
-        atexit.unregister(sys.modules["medtasks.lmms.exit_messages"]._say)
-
-
 SHARED = Path(__file__).parents[2] / "shared"
 
 

@@ -23,11 +23,10 @@ from medtasks.errors import RepliesError, UnknownName, unknown_name
 from medtasks.families.counts import is_failed, is_unjudged
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
-from medtasks.runs.replies import take_answer_field
+from medtasks.runs.replies import SampleLine, Samples, take_answer_field
 from medtasks.runs.run import Run as RunOnDisk
 from medtasks.runs.run import TaskRun
 from medtasks.runs.run import read_run as read_recorded_run
-from medtasks.runs.sample_lines import SampleLine, Samples
 from medtasks.runs.sources import Source
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile

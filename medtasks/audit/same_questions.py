@@ -7,8 +7,8 @@ from typing import Any
 from medtasks.audit.scoring import Documents
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError, warn_once
+from medtasks.runs.replies import read_samples
 from medtasks.runs.result_files import results_next_to, task_of
-from medtasks.runs.sample_lines import read_samples
 from medtasks.tasks.documents import is_private_task
 from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_index import SETTINGS, mapping_in

@@ -15,7 +15,7 @@ from medtasks.audit.report.wording import p_value
 from medtasks.audit.run_agreement import NEAR_TIE, Agreement
 from medtasks.audit.tables import Table, number_table
 from medtasks.cli.output import out, print_state_of_data, say, say_columns, show
-from medtasks.runs.model_names import model_title
+from medtasks.runs.harness_options import model_title
 from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, draws_for
 
 

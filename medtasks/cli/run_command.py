@@ -14,7 +14,7 @@ from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import MaxFailed, out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
-from medtasks.lmms.kept_replies import KEPT_VARIABLE, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
@@ -220,7 +220,7 @@ def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mappi
 
 def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, str]]:
     # Imported here because it leans on the harness, which other commands do not need.
-    from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices
+    from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
 
     return journal_notices(options), {JOURNAL_VARIABLE: "true"}
 

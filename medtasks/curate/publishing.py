@@ -49,7 +49,7 @@ from medtasks.data.sources.medheval_gold import YES_NO
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, MULTI_CHOICE
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
-from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
+from medtasks.tasks.own_tasks import group_copy, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS
 
 _NO_IMAGE = "an image is missing, changed or broken"

@@ -8,7 +8,6 @@ returns.
 """
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -70,30 +69,10 @@ def provenance(name: str) -> dict[str, Any]:
     return facts
 
 
-class RefusedPath(os.PathLike[str]):
-    """The path of a dataset that is not there or cannot be used: whoever asks for the path gets our own sentence.
-
-    The harness wraps whatever ``!function`` raises in an ImportError about module paths, and retries a failing dataset
-    load for ten seconds before it hides the error. Between the two it asks for the path's folder, unwrapped.
-    """
-
-    def __init__(self, path: str | Path, error: MedTasksError) -> None:
-        self._path, self._error = path, error
-
-    def __fspath__(self) -> str:
-        raise self._error
-
-    def __str__(self) -> str:
-        return str(self._path)
-
-
-def path_of(name: str) -> str | RefusedPath:
-    """Return the folder of a dataset that is prepared, else a path that says how to prepare it."""
+def path_of(name: str) -> str:
+    """Return the folder of a dataset, whether or not it is prepared: the loading of documents says what is missing."""
     _check_known(name, "path_of")
-    try:
-        return str(prepared_folder(name))
-    except DatasetNotPrepared as error:
-        return RefusedPath(dataset_folder(name), error)
+    return str(dataset_folder(name))
 
 
 def label_of(task: str) -> str:

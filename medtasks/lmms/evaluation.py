@@ -1,4 +1,4 @@
-"""What stands around the harness's evaluation of our tasks: checks before the first request, a word on failures after.
+"""The harness's evaluation of our tasks: checks before the first request, a sentence on failures after it.
 
 The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is,
 but for the journal that a user asks for, and a shard, which asks a part of the rows.
@@ -6,7 +6,6 @@ but for the journal that a user asks for, and a shard, which asks a part of the 
 
 import contextlib
 import inspect
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
@@ -15,16 +14,15 @@ from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.shards import Shard
-from medtasks.errors import MedTasksError, listed
-from medtasks.extract.failure import failure_cause
+from medtasks.errors import listed
 from medtasks.home import dataset_holding
-from medtasks.lmms.exit_messages import ERROR_VARIABLE, end_after, say_last
+from medtasks.lmms.harness_process import end_after, say
 from medtasks.lmms.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
-from medtasks.lmms.wrapping import AnyFunction, wrap_once
-from medtasks.runs.reply_envelope import parse_loglikelihood
+from medtasks.lmms.wrapped_functions import AnyFunction, wrap_once
+from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
-from medtasks.tasks.own_columns import is_our_hook
+from medtasks.tasks.own_documents import is_our_hook
 from medtasks.tasks.task_files import main_metrics_first
 
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
@@ -38,10 +36,7 @@ def guard_evaluation(module: ModuleType) -> None:
     missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
-    if wrap_once(module, "evaluate", _guarded):
-        _keep_failures_out_of(module)
-        if hasattr(module, "simple_evaluate"):
-            wrap_once(module, "simple_evaluate", _mended_run)
+    wrap_once(module, "evaluate", _guarded)
 
 
 def _guarded(evaluate: AnyFunction) -> AnyFunction:
@@ -50,22 +45,28 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
         lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
+        _withhold_without_scoring(tasks.values())
         ours = {
             name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
         }
         shard = Shard.from_environment()
         refuse_other_parts(shard, evaluate, call.arguments)
         datasets = _datasets(tasks, ours)
-        refuse_examples(ours)
-        from medtasks.lmms.answer_journal import journaled
         from medtasks.lmms.private_calls import private_calls
         from medtasks.lmms.remote_models import refuse_remote_model
+        from medtasks.lmms.server_journal import journaled
 
         refuse_remote_model(lm, datasets)
         if hasattr(lm, "quote_errors"):
             lm.quote_errors(allowed=not any(map(is_private, datasets)))
-        with private_calls(lm, datasets), journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
-            results = evaluate(*args, **kwargs)
+        try:
+            with private_calls(lm, datasets), journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
+                results = evaluate(*args, **kwargs)
+        except Exception as error:
+            if _UNDER_AGENT not in os.environ:
+                raise
+            # The harness would end with 0, which torchrun takes for success: the other processes would wait in vain.
+            end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
         if ours:  # but for shards, which share images, so that their counts would not add up
             _record_images(results, ours if shard is None else {})
         if results is not None:  # only the first of several processes has them
@@ -83,62 +84,47 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
     return guarded
 
 
-def _mended_run(simple_evaluate: AnyFunction) -> AnyFunction:
-    """Find tasks that a folder hides, and end a process of torchrun or ``medtasks run`` with code 1 after an error.
+def _withhold_without_scoring(tasks: Iterable[Any]) -> None:
+    """Give tasks of which only replies are collected (``--predict_only``) a hook that keeps patients' text out of logs.
 
-    The harness prints the error and ends with 0, which torchrun's agent takes for success: a process whose neighbour
-    was killed would not be started again, and the neighbour would wait for it in vain.
+    The harness has dropped theirs for its metric ``bypass``.
     """
-
-    def ended(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("tasks") == []:
-            kwargs["tasks"] = _named_like_a_folder(kwargs.get("cli_args"), kwargs.get("task_manager"))
-        try:
-            return simple_evaluate(*args, **kwargs)
-        except Exception as error:
-            if {_UNDER_AGENT, ERROR_VARIABLE}.isdisjoint(os.environ):
-                raise
-            end_after(error, debug=kwargs.get("verbosity") == "DEBUG")
-
-    return ended
+    for task in tasks:
+        if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
+            task.config.process_results = without_scoring
 
 
-def _named_like_a_folder(cli_args: Any, task_manager: Any) -> list[str]:
-    """Return the tasks that a single name stands for where a folder here has the same name; none without any.
-
-    The harness takes the folder for one of task files and finds none in it. A study lies where its tasks are run.
-    """
-    name = getattr(cli_args, "tasks", None)
-    return list(task_manager.match_tasks([name])) if isinstance(name, str) and task_manager is not None else []
-
-
-def _watching(lm: Any, ours: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
+    """Mark failed replies to our tasks, and name the task whose replies are scored."""
     if not ours:
-        return contextlib.nullcontext()
-    from medtasks.lmms.kept_replies import KeptReplies
-    from medtasks.lmms.model_failures import watched
+        yield
+        return
+    from medtasks.lmms.earlier_replies import KeptReplies
+    from medtasks.lmms.model_failures import replaced, watched
 
-    return watched(lm, ours, KeptReplies.from_environment(ours))
+    def naming(name: str, score: AnyFunction) -> AnyFunction:
+        def process_results(*args: Any, **kwargs: Any) -> Any:
+            before = SCORED_TASK.set(name)
+            try:
+                return score(*args, **kwargs)
+            finally:
+                SCORED_TASK.reset(before)
+
+        return process_results
+
+    with contextlib.ExitStack() as stack:
+        for name, task in ours.items():
+            if hasattr(task, "process_results"):
+                stack.enter_context(replaced(task, "process_results", naming(name, task.process_results)))
+        stack.enter_context(watched(lm, ours, KeptReplies.from_environment(ours)))
+        yield
 
 
 def _datasets(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
     paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
     datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
     return datasets | {str(name) for task in ours.values() for name in _named(task) if name}
-
-
-def refuse_examples(tasks: Mapping[str, Any]) -> None:
-    """Refuse ``--num_fewshot`` where a task's file has no ``fewshot_config`` to choose examples with.
-
-    The harness would stop there with an ``AttributeError`` about a sampler.
-    """
-    shots = {name: int(getattr(task.config, "num_fewshot", 0) or 0) for name, task in tasks.items()}
-    failing = [name for name, task in tasks.items() if shots[name] > 0 and not hasattr(task, "sampler")]
-    if failing:
-        raise MedTasksError(
-            f"--num_fewshot asks {listed(failing)} for solved examples, and the task's file has no fewshot_config to "
-            f"choose them with; leave it out"
-        )
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -164,7 +150,7 @@ def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable
     found = {name: counts for name in tasks if name in results and (counts := counts_of(results[name]))}
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:
-        say_last(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+        say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) -> None:
@@ -184,7 +170,7 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
     if results is None or not opened:
         return
     if flat := [image.name for image in opened.values() if NEARLY_FLAT in image.conversions]:
-        say_last(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({listed(flat)})")
+        say(f"{len(flat)} of {len(opened)} images are {NEARLY_FLAT} ({listed(flat)})")
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
@@ -225,21 +211,3 @@ def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
         key.place = places[name.partition(",")[0]]
         placed[key] = value
     return placed
-
-
-def _keep_failures_out_of(module: ModuleType) -> None:
-    """Have the harness's ``--use_cache`` ask again for what failed, instead of keeping the mark as a reply."""
-    cache = getattr(module, "ResponseCache", None)
-    is_valid = getattr(cache, "_is_valid_response", None)
-    if cache is None or is_valid is None:
-        return
-
-    def is_valid_reply(response: Any, request_type: str) -> bool:
-        text = getattr(response, "text", response)
-        text = text[0] if isinstance(text, tuple) and text and isinstance(text[0], str) else text  # with token counts
-        failed = isinstance(text, str) and failure_cause(text) is not None
-        if request_type == "loglikelihood":
-            failed = math.isnan(parse_loglikelihood(text)[0])
-        return not failed and bool(is_valid(response, request_type))
-
-    cache._is_valid_response = staticmethod(is_valid_reply)

@@ -9,9 +9,15 @@ from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
 from medtasks.families.family import TaskFamily
 from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
-from medtasks.runs.logged_samples import LoggedSample, is_private_document, logged, may_hold_words
+from medtasks.runs.logged_samples import (
+    LoggedSample,
+    is_private_document,
+    logged,
+    may_hold_words,
+    save_reply,
+    score_command,
+)
 from medtasks.runs.reply_envelope import opened_all
-from medtasks.runs.saved_replies import save_reply, score_command
 
 Aggregation = Callable[[Scores], float]
 

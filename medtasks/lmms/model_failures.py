@@ -26,20 +26,21 @@ from medtasks.extract.failure import (
     without_cut_mark,
     without_reasoning,
 )
-from medtasks.lmms.kept_replies import KeptReplies
-from medtasks.net.model_places import HARNESS_MODELS
+from medtasks.home import packaged_facts
+from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.thinking_variants import THINKING
 
 _MODELS = "lmms_eval.models."
+_FACTS = packaged_facts(__package__, "harness_models")
 EMPTY_AFTER_ERRORS = frozenset(
-    f"{kind}.{name}" for kind, names in HARNESS_MODELS["empty_after_errors"].items() for name in names
+    f"{kind}.{name}" for kind, names in _FACTS["empty_after_errors"].items() for name in names
 )
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply says nothing."""
 
 ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
-    {module: re.compile(text, re.DOTALL) for module, text in HARNESS_MODELS["error_texts"].items()}
+    {module: re.compile(text, re.DOTALL) for module, text in _FACTS["error_texts"].items()}
 )
 """Texts that a model gives after an exception and another could give as a reply, by module."""
 

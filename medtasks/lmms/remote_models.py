@@ -1,73 +1,94 @@
-"""Credentialed data does not go to a model on another machine, unless the user named that machine."""
+"""Credentialed data go to models that are known to answer on this machine, or to the one that the user named.
+
+Nothing else is asked about them: neither a server elsewhere nor a model whose class this module does not know.
+"""
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
-from operator import attrgetter
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import ModelRefused
 from medtasks.net import endpoints
-from medtasks.net.model_places import PLACES, Destination, file_of_module, known_destinations, named_addresses
 
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
+"""Environment variable that names the server, or the model class, that may see credentialed text."""
+LOCAL_MODELS = frozenset(
+    (  # noqa: SIM905 - a list would take a line for each
+        "dummy from_log gemma3 glm4v huggingface idefics2 instructblip internvl internvl2 internvl3 internvl3_5 "
+        "internvl_hf llama_vision llava llava_hf llava_onevision llava_onevision1_5 minicpm_v mistral3_vl phi3v "
+        "phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_vl qwen_vl sglang vllm vllm_generate"
+    ).split()
+)
+"""Files of lmms-eval's models that answer in their own process; tests look for anything that sends in their source."""
+CLIENT_MODELS = frozenset({"openai", "async_openai"})
+"""Files of lmms-eval's models that send questions by the openai client in their attribute ``client`` alone."""
 
+_OURS = "medtasks."
+_HOME = "https://api.openai.com/v1"  # of the openai client
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
-_CLIENT_ADDRESSES = (
-    "base_url",
-    "_base_url",
-    "chat.completions._base_url",  # the harness's LiteLLM
-    "_client_wrapper._base_url",  # Reka
-    "_api_client._http_options.base_url",  # Google
-    "meta.endpoint_url",  # Amazon
-)
-_CLIENTS = (
-    *("aiohttp", "anthropic", "boto3", "botocore", "cohere", "google.genai", "groq", "httpx", "httpx2", "litellm"),
-    *("mistralai", "ollama", "openai", "reka", "requests", "together"),
-)
-"""Packages whose objects a model holds in order to send something."""
+_CLASS = "class:"  # before the dotted name of a model class that the user trusts
+_KINDS = re.compile(r"lmms_eval\.models\.(?:chat|simple)\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A server to which a model sends questions, or a model of which that is unknown."""
+
+    url: str  # ``http(s)://host[:port]/path``; empty for an address that cannot be told or read
+    source: str = ""  # the argument that named it; empty where none did
+    names: tuple[str, ...] = ()  # the arguments that could have named it
+    obeys_proxies: bool = True  # whether the model's client goes by way of a proxy that the environment names
 
 
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
-    """Refuse to ask a model about credentialed datasets if it would send the questions to another machine.
+    """Refuse to ask a model about credentialed datasets if it may send the questions to another machine.
 
-    The model is built: what it holds tells its addresses better than how it was started. What the user lets logs show
-    makes no difference. Errors are those of :func:`check_model`.
+    The model is built: its client tells its address better than how it was started. ``MEDTASKS_LOG_TEXT`` makes no
+    difference. Errors are those of :func:`check_model`.
     """
     private = credentialed(datasets)
     if private:
-        check_model(_file_of(lm) or type(lm).__name__, live_destinations(lm, os.environ), private)
+        check_model(class_name(type(lm)), live_destinations(lm), private)
 
 
 def credentialed(datasets: Iterable[str]) -> list[str]:
-    """Return which datasets are credentialed, those included that nobody knows, or whose text logs may show."""
+    """Return which datasets are credentialed, including unknown ones and those whose text logs may show."""
     return sorted({name for name in datasets if access_of(name) is Access.CREDENTIALED})
 
 
 def check_model(
-    model: str, goes_to: Sequence[Destination], datasets: Sequence[str], environment: Mapping[str, str] = os.environ
+    name: str, goes_to: Sequence[Destination], datasets: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Refuse to send text of credentialed datasets to another machine.
+    """Refuse to send text of credentialed datasets with a model, given by its class, to these destinations.
 
-    ``MEDTASKS_TRUSTED_MODEL`` opens this for one server, for users whose data use agreement covers it: the one with the
-    same scheme, host and port; a path may differ. Raises ModelRefused, with what the model is called, where a server is
-    remote, or cannot be told, and is not the trusted one; or a proxy of the environment stands between.
+    ``MEDTASKS_TRUSTED_MODEL`` opens this for users whose data use agreement covers it: for the server with the same
+    scheme, host and port, or for one model class, wherever it sends. Raises ModelRefused where a destination is remote
+    or unknown and not the trusted one, or where a proxy of the environment stands between.
     """
-    for destination in goes_to if datasets else ():
-        cause = refusal(destination, environment)
-        if cause:
-            text = f"text of credentialed data ({', '.join(datasets)})"
-            raise ModelRefused(f"{text} is not sent with model '{model}' {cause}")
+    if not datasets or environment.get(TRUSTED, "").strip() == _CLASS + name:
+        return
+    for destination in goes_to:
+        if cause := refusal(destination, environment):
+            if not destination.url and not destination.source:
+                cause += f"; or, if your data use agreement allows it wherever it sends, set {TRUSTED}={_CLASS}{name}"
+            raise ModelRefused(
+                f"text of credentialed data ({', '.join(datasets)}) is not sent with model '{name}' {cause}"
+            )
 
 
-def trusted_origin(environment: Mapping[str, str]) -> str | None:
-    """Return scheme, host and port of the server that may see credentialed text; None if the user names none.
+def trusted_model(environment: Mapping[str, str]) -> str | None:
+    """Return scheme, host and port of the trusted server, or ``class:`` and a model class; None if there is neither.
 
-    Raises ModelRefused where the variable holds no address.
+    Raises ModelRefused where the variable holds something else.
     """
     text = environment.get(TRUSTED, "").strip()
+    if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
+        return text
     if text and not ("://" in text and endpoints.readable(text)):
         example = f"{TRUSTED}=https://api.openai.com"
         raise ModelRefused(f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}")
@@ -75,76 +96,96 @@ def trusted_origin(environment: Mapping[str, str]) -> str | None:
 
 
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
-    """Return why nothing goes to a server and what mends it, behind the words "is not sent"; empty if it may go."""
-    mend = (
+    """Return why nothing goes to a server and how to fix it, after the words "is not sent"; empty if it may go."""
+    fix = (
         "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
         if "base_url" in destination.names
-        else "choose a model that answers on this machine"
+        else "choose a model that is known to answer on this machine"
     )
+    if not destination.url and not destination.source:
+        return f"because it is unknown where it sends questions; {fix}"
     if not destination.url:
-        cause = f"{destination.source} is not" if destination.source else "nobody can tell where it goes as"
-        return f"because {cause} {_FORM}; {mend}, or one whose address you give in this form"
+        return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
     origin, host = endpoints.origin(destination.url), endpoints.host(destination.url)
     to = f"to {origin}{f' ({destination.source})' if destination.source else ''}"
     is_local = endpoints.is_loopback(host)
     try:
-        is_open = is_local or trusted_origin(environment) == origin
+        is_open = is_local or trusted_model(environment) == origin
     except ModelRefused as error:
         return f"{to}, which is not this machine; {error}"
     if not is_open:
         terms = f"if your data use agreement allows it, set {TRUSTED}={origin}"
-        return f"{to}, which is not this machine; {mend}, or, {terms}"
+        return f"{to}, which is not this machine; {fix}, or, {terms}"
     proxy = _proxy(destination.url, environment) if destination.obeys_proxies else ""
     if proxy and (is_local or destination.url.startswith("http:")):
         return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
     return ""
 
 
-def live_destinations(lm: object, environment: Mapping[str, str]) -> list[Destination]:
-    """Return where a model that is built sends questions; some look at the environment with each request."""
-    attributes = dict(getattr(lm, "__dict__", {}))
-    name = _file_of(lm)
-    clients = [client for value in attributes.values() for client in _clients(value)]
-    addresses = [
-        (address, bool(getattr(getattr(client, "_client", client), "trust_env", True)))
-        for client in clients
-        if (address := client_address(client))
-    ]
-    names = tuple(source for place in PLACES.get(name, ()) for source in place.names)
-    found = [Destination(endpoints.readable(address), "", names, proxies) for address, proxies in addresses]
-    if name in PLACES and (not found or name == "litellm"):
-        # What a client or a list says goes before a single attribute, which may be the first of several.
-        lists = {key[:-1]: value for key, value in attributes.items() if key.endswith("_urls")}
-        given = {"base_url": [address for address, _ in addresses]} if addresses else {}
-        found = known_destinations(name, {**attributes, **lists, **given}, environment)
-    if not file_of_module(type(lm).__module__):
-        found += named_addresses(attributes)
-    return found or [Destination("") for _ in clients]
+def planned_destinations(
+    class_path: str, arguments: Mapping[str, object], environment: Mapping[str, str]
+) -> list[Destination]:
+    """Return where a model that is not built yet would send questions, as far as ``--model_args`` and variables tell.
+
+    What is not seen here, such as Azure's own addresses, :func:`live_destinations` sees.
+    """
+    module = class_path.rpartition(".")[0]
+    if module.startswith(_OURS):
+        return _named(arguments.get("base_url"), obeys_proxies=False)
+    if file_of(module) in CLIENT_MODELS:
+        sources = {name: environment.get(name) for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL")}
+        named = {"base_url": arguments.get("base_url"), **sources}
+        source = next((name for name, address in named.items() if address), "")
+        obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
+        found = _named(named[source] if source else _HOME, source, obeys_proxies=obeys_proxies)
+        return found or [Destination("")]
+    return [] if file_of(module) in LOCAL_MODELS else [Destination("")]
 
 
-def _file_of(lm: object) -> str:
-    """Return the harness's file of a model's class, or of the class it inherits from; empty for a model of others."""
-    return next((name for one in type(lm).__mro__ if (name := file_of_module(one.__module__))), "")
-
-
-def _clients(value: object) -> Iterator[object]:
-    several = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
-    for one in several:
-        module = f"{type(one).__module__}."
-        if is_dataclass(one):  # of arguments, which send nothing
-            continue
-        if any(module.startswith(f"{package}.") for package in _CLIENTS) or client_address(one):
-            yield one
+def live_destinations(lm: Any) -> list[Destination]:
+    """Return where a model that is built sends questions; none for one that answers in its own process."""
+    module = type(lm).__module__
+    if module.startswith(_OURS):  # our client of servers takes no proxy for addresses on this machine
+        return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
+    if file_of(module) in LOCAL_MODELS:
+        return []
+    address = client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
+    if not address or getattr(lm, "mcp_client", None) is not None:  # whose tools may send replies anywhere
+        return [Destination("")]
+    http = getattr(lm.client, "_client", None)  # of httpx
+    return _named(address, obeys_proxies=bool(getattr(http, "trust_env", True)))
 
 
 def client_address(client: object) -> str:
-    """Return where the client of a model sends its requests, empty where nobody can tell; it may hold secrets."""
-    for path in _CLIENT_ADDRESSES:
-        with contextlib.suppress(Exception):  # a property may raise anything
-            found = attrgetter(path)(client)
-            if isinstance(found, str) or type(found).__name__ == "URL":
-                return str(found)
+    """Return the address of an openai client, which may hold secrets; empty for any other."""
+    import openai
+
+    return str(client.base_url) if isinstance(client, openai.OpenAI | openai.AsyncOpenAI) else ""
+
+
+def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) -> list[Destination]:
+    texts = [text.strip() for text in str(addresses or "").split(";") if text.strip()]
+    return [Destination(endpoints.readable(text), source, ("base_url",), obeys_proxies) for text in texts]
+
+
+def class_path_of(model: str, *, force_simple: bool = False) -> str:
+    """Return the dotted name of the class behind a model's name or alias, empty if it cannot be told."""
+    with contextlib.suppress(Exception):  # a plug-in that cannot be imported is reported by the harness
+        from lmms_eval.models import MODEL_REGISTRY_V2
+
+        return str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
     return ""
+
+
+def class_name(kind: type) -> str:
+    """Return the dotted name of a model's class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def file_of(module: str) -> str:
+    """Return the name of the file of one of lmms-eval's models, empty for a module of others."""
+    match = _KINDS.fullmatch(module)
+    return match[1] if match else ""
 
 
 def _proxy(url: str, environment: Mapping[str, str]) -> str:

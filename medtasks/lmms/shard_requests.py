@@ -13,8 +13,8 @@ from typing import Any
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
 from medtasks.home import dataset_holding
-from medtasks.lmms.exit_messages import say_last
-from medtasks.tasks.own_columns import is_our_hook
+from medtasks.lmms.harness_process import say
+from medtasks.tasks.own_documents import is_our_hook
 
 _PADDING = "__padding_only__"  # by which the harness and adapters know a request whose reply nobody wants
 _NO_ROW = -1
@@ -64,7 +64,7 @@ def mark(results: MutableMapping[str, Any], shard: Shard, rows: Mapping[str, int
         results["n-samples"][task]["effective"] = count
     empty = [task for task, count in rows.items() if not count]
     none = f", and there is none of {listed(empty)}" if empty else ""
-    say_last(
+    say(
         f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} with: "
         f"medtasks merge OUT SHARD..."
     )

@@ -16,16 +16,16 @@ from types import FrameType, MappingProxyType
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.lmms.exit_messages import ERROR_VARIABLE
+from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.runs.harness_options import read_options
 from medtasks.runs.process import RunProcess, descendants, is_running, send
+from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import read_results, results_files
 from medtasks.runs.run_manifest import HarnessProcess
-from medtasks.runs.sample_lines import read_lines
 from medtasks.tasks.task_files import tasks_of
 from medtasks.tasks.task_index import mapping_in
 
-_HARNESS = "medtasks.lmms.start_harness"
+_HARNESS = "medtasks.lmms.harness_process"
 _ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
 _PATIENCE = 10
 _STEP = 0.05
@@ -117,11 +117,13 @@ def _run(
     outcome.processes.append(running)
     watch(outcome)
     # Of a folder whose name is a number, such as a shard's, the harness would make that number, and lose the results.
+    # A single task with the name of a folder here is taken for a folder of task files, but not if it is named twice.
+    asked = [*names, *names] if len(names) == 1 and tasks_of(names[0]) and os.path.isdir(names[0]) else names
     place = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
     with tempfile.TemporaryDirectory() as folder:
         error = Path(folder, "error")
         told = {**variables, ERROR_VARIABLE: str(error)}
-        process = _start([*command, "--tasks", ",".join(names), "--output_path", place], told)
+        process = _start([*command, "--tasks", ",".join(asked), "--output_path", place], told)
         try:
             # Without taking the exit code, which Ctrl-C would lose if it came just then.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

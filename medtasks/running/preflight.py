@@ -2,25 +2,31 @@
 
 import contextlib
 import importlib.util
+import math
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from medtasks.data.document_store import open_documents
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
-from medtasks.data.shards import Shard
+from medtasks.data.schema import SPLIT
+from medtasks.data.shards import Shard, cut_places
+from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError, ModelRefused, listed, near_match
-from medtasks.lmms.remote_models import check_model, credentialed
-from medtasks.net.model_places import destinations
-from medtasks.running.guarded_run import GuardedRun
-from medtasks.running.row_limits import cut_rows, row_limit, row_offset, row_shard
-from medtasks.runs.harness_options import read_options, seeds
+from medtasks.lmms.remote_models import check_model, class_path_of, credentialed, planned_destinations
+from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse, warn
 from medtasks.tasks.task_files import (
     INCLUDE,
     TAG_ENDING,
+    included_option,
     including,
     task_config,
     task_file,
@@ -28,11 +34,67 @@ from medtasks.tasks.task_files import (
     tasks_of,
     variants_of,
 )
-from medtasks.tasks.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
+from medtasks.tasks.task_index import DottedName, TaskIndex, harness_folder, index_tasks, mapping_in
 
 _PLUGINS = "LMMS_EVAL_PLUGINS"
 _OURS = "medtasks."
 _NO = ("", "0", "false", "none")
+
+
+_PREPARED = "medtasks.data.path_of."
+_WILD = re.compile(r"[*?\[\]]+")
+
+
+@dataclass(frozen=True)
+class GuardedRun:
+    """What is about to be run: tasks, groups and tags as given, with the harness's options."""
+
+    names: Sequence[str]
+    options: HarnessOptions
+    shard: Shard | None = None  # which part of the rows is asked; None for all
+
+    @cached_property
+    def ours(self) -> list[str]:
+        """Names of our tasks, those of the user's own datasets and of ``--include_path`` among them."""
+        return list(dict.fromkeys(task for name in self.names for task in tasks_of(name)))
+
+    @property
+    def published(self) -> list[str]:
+        """Those of :attr:`ours` that ask with a published prompt."""
+        return [name for name in self.ours if not included_option(name)]
+
+    @cached_property
+    def configs(self) -> dict[str, Mapping[str, Any]]:
+        """What the task files that users write say, by task: ``--include_path``, named files, own datasets."""
+        own = [name for name in self.ours if not task_file(name).is_shipped]
+        files = [path for path in map(Path, self._foreign) if path.is_file()]
+        named = {task: config for path in files for task, config in index_tasks([path]).configs.items()}
+        return {**{name: task_config(name) for name in own}, **named}
+
+    @cached_property
+    def datasets(self) -> dict[str, str]:
+        """Dataset by task, where its files say so."""
+        ours = {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
+        paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
+        theirs = {
+            task: path.removeprefix(_PREPARED)
+            for task, path in paths.items()
+            if isinstance(path, DottedName) and path.startswith(_PREPARED)
+        }
+        return {**theirs, **ours}
+
+    def count(self) -> int:
+        """Return how many tasks the harness will run, members of its own groups and tags included."""
+        known = {*self.ours, *self.configs}
+        rest = [name for name in self._foreign if not Path(name).is_file()]
+        pieces = [max(_WILD.split(name), key=len) for name in rest]
+        folder = harness_folder() if rest else None
+        index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
+        return len(known.union(*(index.tasks_of(name) or [name] for name in rest)))
+
+    @property
+    def _foreign(self) -> list[str]:
+        return [name for name in self.names if not tasks_of(name)]
 
 
 def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None) -> list[Notice]:
@@ -223,10 +285,10 @@ def _remote_model(run: GuardedRun) -> Iterator[Notice]:
     environment = dict(os.environ)
     for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
         environment[name] = Template(value).safe_substitute(environment)
-    options, model = run.options, run.options.text("model") or "hf"
-    goes_to = destinations(model, options.model_arguments(), environment, force_simple=options.flag("force_simple"))
+    path = class_path_of(run.options.text("model"), force_simple=run.options.flag("force_simple"))
+    goes_to = planned_destinations(path, run.options.model_arguments(), environment) if path else []
     try:
-        check_model(model, goes_to, private, environment)
+        check_model(path, goes_to, private, environment)
     except ModelRefused as error:
         yield refuse(str(error))
 
@@ -235,8 +297,9 @@ def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
     """Warn of the harness's caches, which do not see that an image or a dataset has changed."""
     if run.options.text("use_cache"):
         yield warn(
-            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one; "
-            "leave it out (our models keep a journal that tells images apart), or use a new folder for each dataset"
+            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
+            "and it keeps failed replies; leave it out (our models keep a journal that tells images apart), or use a "
+            "new folder for each dataset"
         )
     if run.options.text("cache_requests") in ("true", "True"):
         yield warn(
@@ -259,3 +322,121 @@ def _leaks(run: GuardedRun) -> Iterator[tuple[str, str]]:
         yield "--swanlab_log_samples", "uploads samples to SwanLab"
     if options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower() not in _NO:
         yield "--hf_hub_log_args push_samples_to_hub", "uploads the results folder with its samples to the Hub"
+
+
+# ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard takes their place ----
+
+
+def row_limit(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse a limit that asks nothing, or a share of which the harness makes something else."""
+    limit = run.options.number("limit")
+    if limit is None or limit == -1:
+        return
+    if not 0 < limit < math.inf:
+        yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
+    elif limit < 1:
+        count = run.count()
+        if count > 1:
+            yield refuse(
+                f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
+                f"tasks; run them one by one, or give a number of rows such as --limit 8"
+            )
+    elif "." in run.options.text("limit"):
+        yield warn(
+            f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
+        )
+
+
+def row_offset(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse an offset before the first row."""
+    offset = run.options.number("offset")
+    if offset is not None and offset < 0:
+        yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
+
+
+def row_shard(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse what chooses rows beside a shard, or finds the requests of another one."""
+    limit = run.options.number("limit")
+    given = {"--limit": limit not in (None, -1), "--offset": bool(run.options.number("offset"))}
+    given["--cache_requests"] = bool(run.options.text("cache_requests"))
+    if run.shard is not None and any(given.values()):
+        names = listed([name for name, is_given in given.items() if is_given])
+        yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
+
+
+def cut_rows(run: GuardedRun) -> Iterator[Notice]:
+    """Name pairs and rotated questions that are cut; rows are counted as the harness counts them."""
+    limit, offset = run.options.number("limit"), int(run.options.number("offset") or 0)
+    if offset < 0 or (limit is not None and limit != -1 and not 0 < limit < math.inf):
+        return
+    given = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
+    for task, dataset in run.datasets.items() if given else ():
+        rows = rows_of(task, dataset)
+        count = None if limit is None or limit == -1 else math.ceil(rows.count * limit) if limit < 1 else int(limit)
+        if rows.count and offset >= rows.count:
+            yield warn(f"--offset {offset} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
+        elif rows.units and (found := cut_units(rows.units, offset, count)).cut:
+            yield warn(
+                f"{given} cuts {found.cut} of {found.units} {rows.kind} of {task}, which {rows.loss}: it counts "
+                f"consecutive rows of the data, {rows.parts}; give {' or '.join(found.better)}"
+            )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the harness counts of a task, and the words for it."""
+
+    count: int = 0  # 0 for a dataset that is not there or damaged: why, is said elsewhere
+    units: Sequence[str] = ()  # what belongs together, for each row; empty where each row is a question of its own
+    kind: str = "pairs"
+    parts: str = "each image of a pair is one"
+    loss: str = "are then in no score of pairs"
+
+
+def rows_of(task: str, dataset: str) -> Rows:
+    """Return the rows of a task, ours or not, in the order of its prepared dataset."""
+    try:
+        table = open_documents(dataset)[SPLIT]
+    except MedTasksError:
+        return Rows()
+    if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
+        asked = zip(table["doc_id"], table["options"], strict=True)
+        units = [question for question, options in asked for _ in options]
+        rotation, loss = "each rotation of a question is one", "have then no worst case and no flips"
+        return Rows(len(units), units, "questions", rotation, loss)
+    return Rows(len(table), list(table["pair_id"]) if "pair_id" in table.column_names else ())
+
+
+@dataclass(frozen=True)
+class CutUnits:
+    """What ``--offset`` and ``--limit`` do to units, such as image pairs."""
+
+    units: int  # those of which at least one row is asked
+    cut: int  # those of which not all rows are
+    better: tuple[str, ...]  # nearest settings that cut none, such as ``--limit 4``; empty where every setting does
+
+
+def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
+    """Count the units that are cut when only a number of rows from an offset on are asked, or all that follow.
+
+    Example:
+        >>> cut_units(["a", "a", "b", "b"], 0, 3)
+        CutUnits(units=2, cut=1, better=('--limit 2', '--limit 4'))
+    """
+    rows = len(units)
+    stop = rows if limit is None else min(rows, offset + limit)
+    asked, whole = Counter(units[offset:stop]), Counter(units)
+    cut = sum(count < whole[unit] for unit, count in asked.items())
+    return CutUnits(len(asked), cut, _better(units, offset, limit, stop) if cut else ())
+
+
+def _better(units: Sequence[str], offset: int, limit: int | None, stop: int) -> tuple[str, ...]:
+    ends = cut_places(units)
+    start = max(end for end in ends if end <= offset)
+    if limit is None:
+        after = min(end for end in ends if end >= offset)
+        return tuple(f"--offset {place}" for place in (start, after) if place < len(units))
+    below = [end for end in ends if start < end <= stop][-1:]
+    above = [end for end in ends if end >= stop][:1]
+    moved = "" if start == offset else f"--offset {start} "
+    return tuple(f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above]))

@@ -5,15 +5,13 @@ one question together; servers with a seed would answer alike, and the samples f
 repeat is a run of its own, with its own manifest, samples and failures, in the folder ``repeat_<number>``.
 """
 
-import importlib.util
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, listed
+from medtasks.lmms.remote_models import class_path_of
 from medtasks.net.journal import journal_folder
-from medtasks.net.model_places import module_of
 from medtasks.running.harness_run import wanted_tasks
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.run_manifest import Notice, refuse
@@ -21,6 +19,7 @@ from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
 _OUR_MODELS = "medtasks."
+_SENDING_SEEDS = ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm")  # models with a seed per request
 
 
 def repeat_seed(arguments: Sequence[str], number: int) -> int:
@@ -38,12 +37,11 @@ def seeded(arguments: Sequence[str], number: int) -> list[str]:
     *others, examples = seeds(options)
     given = [str((one or 0) + added) for one in others]
     changed = [*arguments, "--seed", ",".join([*given, str(examples)])]
-    name = options.text("model")
-    module = module_of(name, force_simple=options.flag("force_simple"))
+    module = class_path_of(options.text("model"), force_simple=options.flag("force_simple")).rpartition(".")[0]
     if module.startswith(_OUR_MODELS):
         model = options.written_model_arguments()
         changed += ["--model_args", _joined({**model, "seed": str(_number(model.get("seed"), 0) + added)})]
-    elif _sends_seed(module):
+    elif module in _SENDING_SEEDS:
         how = options.pairs("gen_kwargs")
         changed += ["--gen_kwargs", _joined({**how, "seed": str(_number(how.get("seed"), others[2] or 0) + added)})]
     return changed
@@ -58,14 +56,6 @@ def _number(text: str | None, otherwise: int) -> int:
         return otherwise if text is None else int(text)
     except ValueError as error:
         raise MedTasksError(f"seed={text} is no whole number; give one, or leave it out") from error
-
-
-def _sends_seed(module: str) -> bool:
-    try:
-        found = importlib.util.find_spec(module) if module else None
-        return found is not None and '"seed"' in Path(str(found.origin)).read_text(encoding="utf-8")
-    except (ImportError, OSError, ValueError):
-        return False
 
 
 # ---- before it begins ----
@@ -110,7 +100,7 @@ def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], num
     if not variables:
         return {}
     # Imported here because it leans on the harness, which runs without a journal do not need.
-    from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
+    from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 
     folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
     return {**variables, JOURNAL_VARIABLE: str(folder)}

@@ -1,9 +1,9 @@
 """The harness's command line as data, without importing it: spellings, abbreviations and ``--config`` files."""
 
 import argparse
-import ast
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,23 @@ from typing import Any, NoReturn
 import yaml
 
 from medtasks.errors import MedTasksError
-from medtasks.tasks.task_index import harness_folder
+from medtasks.runs.redaction import HIDDEN, redacted, without_home
 
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
-
-
+VALUED = (  # noqa: SIM905 - a list would take a line for each
+    "--config --model --tasks --model_args --launcher_args --num_fewshot --batch_size,-b --max_batch_size --device "
+    "--output_path --limit --offset --use_cache,-c --cache_requests --log_samples_suffix --system_instruction "
+    "--include_path --gen_kwargs --reasoning_tags --verbosity --wandb_args --swanlab_args --timezone --hf_hub_log_args "
+    "--seed --process-docs-parallel,--process_docs_parallel --agentic_trace_mode --repeats,-n,--num_samples --baseline "
+    "--max_tokens --effect-size --alpha --power --correlation --std-a --std-b"
+).split()
+"""Options of lmms-eval 0.7.3 that take a value, each with its other spellings."""
+FLAGS = (  # noqa: SIM905 - as above
+    "--check_integrity --write_out,-w --log_samples --wandb_log_samples --swanlab_log_samples --apply_chat_template "
+    "--fewshot_as_multiturn --show_config --predict_only,-x --trust_remote_code --process_with_media --force_simple "
+    "--tui --power-analysis"
+).split()
+"""Its options that take none."""
 _PARTING = frozenset(",'\"\\{}[]\n")
 
 
@@ -134,20 +146,12 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.cache
 def _parser() -> _Parser:
-    """Return a parser of the installed harness's options, all of them, because it accepts every unique beginning.
-
-    They are read from its source, because importing it takes ten seconds.
-    """
-    folder = harness_folder()
-    if folder is None:
-        raise MedTasksError("lmms-eval is not installed; pip install 'lmms_eval>=0.7.3,<0.8'")
+    """Return a parser of all the harness's options, because it accepts every unique beginning of one."""
     parser = _Parser(add_help=False)
-    for node in ast.walk(ast.parse((folder.parent / "__main__.py").read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            names = [ast.literal_eval(argument) for argument in node.args]
-            is_flag = any(word.arg == "action" for word in node.keywords)
-            kind: dict[str, Any] = {"action": "store_const", "const": True} if is_flag else {}
-            parser.add_argument(*names, **kind)
+    for names in VALUED:
+        parser.add_argument(*names.split(","))
+    for names in FLAGS:
+        parser.add_argument(*names.split(","), action="store_const", const=True)
     return parser
 
 
@@ -179,3 +183,67 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:place])
             start = place + 1
     return [*parts, text[start:]]
+
+
+TRANSPORT = frozenset(
+    {
+        *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
+        *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
+        *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
+    }
+)
+"""Arguments of models that say how requests are sent, so that they change no answer."""
+_FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
+SERVER = "vlm_server"
+"""Name of our adapter for models on servers."""
+_SERVED = (  # lmms-eval's models that are known by the name of what a server runs
+    *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
+    *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
+)
+_WEIGHTS = ("pretrained=", "model=", "model_path=")
+
+
+def model_label(name: object, arguments: object, served: object = None) -> str:
+    """Return the identity of a model: its name and the arguments that can change an answer, without secrets.
+
+    A model on a server is known by its ``served`` name, or the one in its arguments, wherever the server listens.
+
+    Example:
+        >>> model_label("qwen", "pretrained=q,batch_size=8")
+        'qwen pretrained=q'
+        >>> model_label("vlm_server", "base_url=http://127.0.0.1:8000/v1,concurrency=8", "org/m")
+        'org/m (vlm_server)'
+    """
+    given = HarnessOptions({"model_args": arguments}).model_arguments()
+    if str(name).removesuffix("_compatible") in (SERVER, *_SERVED):
+        named = [given.pop(key, None) for key in ("model", "model_version")]
+        served = served or named[0] or named[1]
+    rest = ",".join(f"{key}={value}" for key, value in given.items() if key not in TRANSPORT)
+    label = f"{served} ({name}) {rest}" if served else f"{name or ''} {rest}"
+    return without_home(redacted(label.replace("[REDACTED]", HIDDEN))).strip()
+
+
+def model_title(model: str) -> str:
+    """Return the model's name and that of its weights, without the other arguments.
+
+    Example:
+        >>> model_title("medtasks_hf_vlm pretrained=/models/med-vlm,dtype=bfloat16")
+        'medtasks_hf_vlm: med-vlm'
+        >>> model_title("org/m (vlm_server) likelihood=tokens")
+        'org/m (vlm_server)'
+    """
+    if served := re.match(r"\S+ \(\S+\)", model):
+        return served.group()
+    name, _, arguments = model.partition(" ")
+    for argument in arguments.split(","):
+        for key in _WEIGHTS:
+            if argument.startswith(key) and len(argument) > len(key):
+                return f"{name}: {Path(argument.removeprefix(key)).name}"
+    return name
+
+
+def what_is_asked(options: HarnessOptions) -> dict[str, str]:
+    """Return the options by name that say what a model is asked, and not how; its own begin with ``model_args``."""
+    arguments = options.pairs("model_args").items()
+    model = {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}
+    return {**{name: str(value) for name, value in options.given.items() if name not in _FREE}, **model}

@@ -1,18 +1,25 @@
-"""Recorded replies to one task, from a run's samples files or from files of one's own."""
+"""Recorded replies to one task, from a run's samples files or from files of one's own.
+
+lmms-eval and lm-eval write one line per sample and filter. Our own short form is ``{"doc_id", "reply"}``. A line that
+is damaged is skipped and counted in a note; with ``strict`` it raises.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.privacy import hidden_id
+from medtasks.data.safe_parsing import parse_json
 from medtasks.errors import RepliesError, WithheldReply, warn_once
 from medtasks.extract.reading.reply_text import json_field, without_thoughts
 from medtasks.families.family import Reply
 from medtasks.home import home
-from medtasks.runs.result_files import task_of
-from medtasks.runs.sample_lines import FORM, read_samples, two_replies
-from medtasks.runs.saved_replies import FOLDER_NAME
+from medtasks.metrics.metric import Score
+from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_withheld
+from medtasks.runs.reply_envelope import is_envelope, opened, parse_loglikelihood
+from medtasks.runs.result_files import Note, task_of
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
@@ -70,3 +77,220 @@ def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Repl
     if missing:
         warn_once(f"{missing} of {len(values)} replies have no JSON field '{name}'; they are scored as empty replies.")
     return {**replies, **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()}}
+
+
+_LONGEST_ROW_NUMBER = 12
+FORM = '{"doc_id": "10001/1", "reply": "A"}'
+"""A line with a recorded reply, for messages."""
+_OTHER_DATA = "use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
+
+
+@dataclass(frozen=True)
+class SampleLine:
+    """One line of a samples file."""
+
+    place: str  # file and line number
+    text: str
+    record: Mapping[str, Any]  # with ``doc_id`` or ``id``
+
+    @property
+    def row(self) -> int:
+        """Row of the data, counted from 0; -1 if it is not given by number."""
+        number = str(self.record.get("doc_id", ""))
+        is_number = number.isascii() and number.isdecimal() and len(number) < _LONGEST_ROW_NUMBER
+        return int(number) if is_number else -1
+
+    @property
+    def prompt(self) -> str:
+        """The prompt; empty where it is not recorded, or withheld."""
+        text = self.record.get("input")
+        return text if isinstance(text, str) and not is_withheld(text) else ""
+
+    @property
+    def score(self) -> dict[str, Any] | None:
+        """Score of the run, one flat record; None if the line has none of ours."""
+        score = self.record.get(SCORE)
+        return dict(score) if isinstance(score, dict) else None
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Number of tokens of the reply, where the model counted them."""
+        counts = self.record.get("token_counts")
+        first = counts[0] if isinstance(counts, list) and len(counts) == 1 else None
+        tokens = first.get("output_tokens") if isinstance(first, dict) else None
+        return tokens if isinstance(tokens, int) else None
+
+    def document_id(self, documents: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> str:
+        """Return the id of the document that the line answers, of ``known`` ids or by row of the ``documents``.
+
+        RepliesError: there is no such document, or the line says that it answers another one.
+        """
+        given = self.record["doc_id"] if "doc_id" in self.record else str(self.record["id"])
+        if isinstance(given, str) and given in known:
+            return given
+        if not 0 <= self.row < len(documents):
+            raise RepliesError(
+                f"{self.place}: no document '{given}' in the prepared dataset; its ids run from "
+                f"'{documents[0]['doc_id']}' to '{documents[-1]['doc_id']}'"
+            )
+        doc_id = str(documents[self.row]["doc_id"])
+        answered = (self.score or {}).get("sample")
+        if answered is not None and str(answered) not in (doc_id, hidden_id("doc", doc_id)):
+            raise RepliesError(
+                f"{self.place} answers document '{answered}', but row {self.row} of the prepared dataset is "
+                f"'{doc_id}'; {_OTHER_DATA}"
+            )
+        return doc_id
+
+    def reply(self, *, likelihoods: bool | None = None) -> Reply | None:
+        """Return the model's reply; None where the file withholds it.
+
+        There is one list around a reply in lmms-eval's files, two in lm-eval's. Several lists are one per option: with
+        ``likelihoods``; without them the first of repeated texts counts, and None tells by the looks.
+
+        RepliesError: the line holds no reply, or something else in its place.
+        """
+        if "reply" in self.record:
+            given = self.record["reply"]
+            if not (given is None or isinstance(given, str)):
+                raise RepliesError(f"{self.place}: 'reply' must be text or null")
+            return Reply.of_text(given)
+        if not self.record.keys() & {"resps", "filtered_resps"}:
+            raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {FORM}")
+        recorded = self.record["resps"] if "resps" in self.record else self.record["filtered_resps"]
+        while isinstance(recorded, list) and not likelihoods:
+            if not (len(recorded) == 1 or (recorded and likelihoods is False)):
+                break
+            recorded = recorded[0]
+        if isinstance(recorded, list) and recorded:
+            options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
+            if any(isinstance(option, str) and is_withheld(option) for option in options):
+                return None
+            losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
+            return Reply(losses=losses, greedy=greedy)
+        if isinstance(recorded, str):
+            is_ours = is_envelope(recorded, self.record.get("filtered_resps"))
+            reply = opened(recorded)[0] if is_ours else Reply.of_text(recorded)
+            return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
+        if recorded is None and "resps" in self.record:
+            return Reply.of_text(None)
+        raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {FORM}")
+
+
+@dataclass
+class Samples:
+    """Contents of a samples file, by document id in the order of the file."""
+
+    replies: dict[str, Reply] = field(default_factory=dict)  # empty where the file withholds them
+    prompts: dict[str, str] = field(default_factory=dict)  # without those that the file withholds
+    scores: dict[str, dict[str, Score]] = field(default_factory=dict)  # scores of the run by rule; only if asked for
+    tokens: dict[str, int] = field(default_factory=dict)  # of each reply, where a model counted them
+    answered: dict[str, str] = field(default_factory=dict)  # location of the first line
+    withheld: str = ""  # location of the first line without its reply; empty if there is none
+    damaged: int = 0  # lines that cannot be read
+
+
+def read_samples(
+    path: Path,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    likelihoods: bool | None = None,
+    keep_scores: bool = False,
+    strict: bool = False,
+    note: Note = warn_once,
+) -> Samples:
+    """Read a samples file of a task with these documents.
+
+    Damaged lines, and those that give a question another reply than an earlier line, are left out with a ``note``; with
+    ``strict`` they raise RepliesError. It is raised in any case where the file cannot be opened, or answers other
+    documents.
+    """
+    known = {str(document["doc_id"]): None for document in documents}
+    samples, contradicting, damage = Samples(), 0, _Damage(path, note, strict=strict)
+    for line in damage.lines():
+        try:
+            reply = line.reply(likelihoods=likelihoods)
+        except RepliesError as error:
+            damage.add(error)
+            continue
+        doc_id = line.document_id(documents, known)
+        if doc_id in samples.answered and "doc_id" not in line.record:
+            raise RepliesError(f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question")
+        samples.answered.setdefault(doc_id, line.place)
+        if reply is None:
+            samples.withheld = samples.withheld or line.place
+        elif samples.replies.setdefault(doc_id, reply) != reply:
+            contradicting += 1
+            if strict:
+                raise two_replies(line.place, doc_id)
+        if (tokens := line.output_tokens) is not None:
+            samples.tokens[doc_id] = tokens
+        if line.prompt:
+            samples.prompts.setdefault(doc_id, line.prompt)
+        score = line.score if keep_scores else None
+        if score and "rule" in score:
+            samples.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
+    samples.damaged = damage.count
+    if contradicting:
+        note(written_twice(contradicting, path))
+    return samples
+
+
+def written_twice(lines: int, path: Path) -> str:
+    """Return the sentence on lines that contradict earlier ones."""
+    return f"Lines that give a question another reply, left out: {lines} of {path}, into which two runs wrote."
+
+
+def read_lines(path: Path, *, strict: bool = False, note: Note = warn_once) -> Iterator[SampleLine]:
+    """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``.
+
+    RepliesError: the file cannot be opened.
+    """
+    return _Damage(path, note, strict=strict).lines()
+
+
+def two_replies(place: str, doc_id: str) -> RepliesError:
+    """Return the error of files that hold two replies to one question."""
+    return RepliesError(
+        f"{place}: document {doc_id} has two different replies; name the files of one run only, or the run's folder, "
+        f"of which the newest replies count"
+    )
+
+
+class _Damage:
+    """Lines of one file, with the number of damaged ones."""
+
+    def __init__(self, path: Path, note: Note, *, strict: bool) -> None:
+        self.path, self.note, self.strict, self.count = path, note, strict, 0
+
+    def lines(self) -> Iterator[SampleLine]:
+        """Yield the lines that can be read, and give the note at the end of the file."""
+        try:
+            errors = "strict" if self.strict else "replace"
+            with self.path.open(encoding="utf-8-sig", errors=errors, newline="\n") as lines:  # replies may hold others
+                for number, text in enumerate(lines, start=1):
+                    if text.strip():
+                        yield from self._parsed(f"{self.path} line {number}", text.rstrip("\n"))
+        except (OSError, UnicodeDecodeError) as error:
+            cause = (error.strerror or error) if isinstance(error, OSError) else error
+            raise RepliesError(f"cannot read replies from {self.path}: {cause}") from error
+        if self.count:
+            self.note(f"Torn lines, left out: {self.count} of {self.path}.")
+
+    def add(self, error: RepliesError) -> None:
+        """Count a damaged line, or raise."""
+        if self.strict:
+            raise error
+        self.count += 1
+
+    def _parsed(self, place: str, text: str) -> Iterator[SampleLine]:
+        try:
+            record = parse_json(text)
+        except ValueError as error:
+            self.add(RepliesError(f"{place} is not valid JSON ({error}); expected lines like {FORM}"))
+            return
+        if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
+            yield SampleLine(place, text, record)
+        else:
+            form = f"{FORM}, or with the published 'id' in place of 'doc_id'"
+            self.add(RepliesError(f"{place} has no 'doc_id'; expected lines like {form}"))

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from medtasks.data.safe_parsing import parse_json
 from medtasks.home import written_whole
-from medtasks.runs.model_names import model_label
+from medtasks.runs.harness_options import model_label
 from medtasks.tasks.task_index import mapping_in
 
 RESULTS = "_results.json"
@@ -39,7 +39,7 @@ class ResultsFile:
 
     @property
     def model(self) -> str:
-        """Identity of its model, see :func:`~medtasks.runs.model_names.model_label`."""
+        """Identity of its model, see :func:`~medtasks.runs.harness_options.model_label`."""
         config, served = mapping_in(self.content, "config"), mapping_in(self.content, SERVED_MODEL)
         return model_label(config.get("model"), config.get("model_args"), served.get("id"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.runs.model_names import SERVER, model_label
+from medtasks.runs.harness_options import SERVER, model_label
 from medtasks.runs.repeat_folders import repeat_folders
 from medtasks.runs.result_files import (
     ResultsFile,

@@ -9,8 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.model_names import what_is_asked
+from medtasks.runs.harness_options import HarnessOptions, what_is_asked
 from medtasks.runs.repeat_folders import REPEATS, repeat_folder, repeat_folders, repeat_number
 from medtasks.runs.run import Run, read_run
 from medtasks.runs.run_manifest import RunManifest

@@ -13,12 +13,11 @@ from typing import Any
 
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, RepliesError, listed
-from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.model_names import what_is_asked
+from medtasks.runs.harness_options import HarnessOptions, what_is_asked
+from medtasks.runs.replies import SampleLine, read_lines, written_twice
 from medtasks.runs.result_files import SERVED_MODEL, ResultsFile, read_results
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
-from medtasks.runs.sample_lines import SampleLine, read_lines, written_twice
 from medtasks.tasks.task_index import mapping_in
 
 _PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_lookup import RefusedPath, provenance
+from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
 from medtasks.data.own_datasets import access_of
@@ -14,6 +15,7 @@ from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images
 from medtasks.errors import MedTasksError
+from medtasks.home import dataset_holding
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed, own_documents, place_of
 from medtasks.tasks.task_check import check_task
@@ -26,7 +28,6 @@ Document = Mapping[str, Any]
 WITHHELD = "withheld"
 OPENING = "medtasks.hooks.images.images"
 _DIGITS = 12
-_PATH_OF = "path_of_"
 _OF_IMAGES = ("dataset", "patient_id", "pair_id", "position", "image_id", "image_file", "image_files", "image_sha256")
 _LISTS = ("image_files", "image_sha256")
 
@@ -57,6 +58,18 @@ def check_possible(task: TaskFile) -> None:
         swapped_images(table.select_columns([name for name in _OF_IMAGES if name in table.column_names]).to_list())
 
 
+def check_loadable(name: str, path: object) -> None:
+    """Check that the documents of a task are there before the harness loads them from a path.
+
+    DatasetNotPrepared: the path is that of a dataset of ours that is not prepared. MedTasksError: the task is a variant
+    whose images cannot be swapped. The harness would hide either.
+    """
+    if isinstance(path, str) and (dataset := dataset_holding(Path(path))):
+        prepared_folder(dataset)
+    if (variant := variant_of(name)) and variant[1] == SWAPPED:
+        check_possible(task_file(name))
+
+
 def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
     """Return a table of the ``datasets`` library with the rows that a sanity variant asks.
 
@@ -81,14 +94,13 @@ def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
     return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
 
-def variant_hook(name: str) -> Callable[[Any], Any] | str | RefusedPath:
+def variant_hook(name: str) -> Callable[[Any], Any]:
     """Return what the harness's file for a variant names: by its name, what its ``process_docs`` does.
 
-    Behind ``text_of_`` and ``messages_of_``, what makes the prompt of a thinking variant. Behind ``path_of_``, the
-    ``dataset_path`` of a variant whose images cannot always be had; asking for it says why the variant is impossible,
-    since the harness would hide what ``process_docs`` raises. AttributeError where there is no such variant.
+    After ``text_of_`` and ``messages_of_``, what makes the prompt of a thinking variant. AttributeError where there is
+    no such variant.
     """
-    of = next((before for before in (_PATH_OF, TEXT_OF, MESSAGES_OF) if name.startswith(before)), "")
+    of = next((before for before in (TEXT_OF, MESSAGES_OF) if name.startswith(before)), "")
     variant = name.removeprefix(of)
     found = variant_of(variant)
     if found is None:
@@ -98,13 +110,6 @@ def variant_hook(name: str) -> Callable[[Any], Any] | str | RefusedPath:
         return thinking_text(resolved(base["doc_to_text"]), found[1], task.family)
     if of == MESSAGES_OF:
         return thinking_messages(resolved(base["doc_to_messages"]), found[1], task.family)
-    if of == _PATH_OF:
-        path = str(resolved(base["dataset_path"]))
-        try:
-            check_possible(task)
-        except MedTasksError as error:
-            return RefusedPath(path, error)
-        return path
     config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
 
     def changed(table: Any) -> Any:

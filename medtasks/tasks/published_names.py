@@ -2,14 +2,22 @@
 
 They stand in users' files and in those that this package has written for them, so they stay as they are, wherever the
 code is that they name.
+
+``settings_of.<name>`` is for ``lmms_eval_specific_kwargs``. The harness hands over the settings of one model family
+and replaces whole what an included file says of them, so ours stand once, by name, in the ``prompts.yml`` of each
+benchmark. A block among them is for the families that its key names, divided by blanks, on top of the others.
 """
 
+import copy
 import importlib
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from medtasks.families.family_registry import HOOKS, NAMED, families, modules
-from medtasks.tasks.prompt_settings import SETTINGS_OF
+from medtasks.families.templates import names_in_template
+from medtasks.tasks.task_index import read_config, tasks_folder
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -49,7 +57,7 @@ def hook_modules() -> list[str]:
     return sorted({SETTINGS_OF, *MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))})
 
 
-def place_of(hook: str) -> str:
+def hook_place(hook: str) -> str:
     """Return the dotted name of the code that a published name of a prompt or filter stands for."""
     module, _, name = hook.removeprefix(HOOKS).partition(".")
     known = _RENAMED.get(f"{module}.{name}")
@@ -71,3 +79,31 @@ def published_names() -> list[str]:
         if getattr(value, "__module__", None) == place and not name.startswith("_")
     ]
     return [f"{HOOKS}{name}" for name in (*known, *lists, *code, *_RENAMED, *METRIC_LISTS)]
+
+
+SETTINGS_OF = "settings_of"
+_FILES = "*/prompts.yml"
+# Simple models that find an image's place by a mark; all others put images first.
+_MARKS = {
+    family: {"image_mark": "<image>"}
+    for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server")
+}
+
+
+def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
+    """Return new settings by model family; AttributeError where there are none of this name."""
+    if name not in _named():
+        raise AttributeError(f"there is no {HOOKS}{SETTINGS_OF}.{name}")
+    given = copy.deepcopy(_named()[name])
+    blocks = {families: given.pop(families) for families, block in [*given.items()] if isinstance(block, Mapping)}
+    own = {family: block for families, block in blocks.items() for family in families.split()}
+    marks = _MARKS if names_in_template(str(given.get("template"))) & {"image", "images"} else {}
+    return {
+        "default": given,
+        **{family: {**given, **marks.get(family, {}), **own.get(family, {})} for family in {**marks, **own}},
+    }
+
+
+@cache
+def _named() -> Mapping[str, dict[str, Any]]:
+    return {name: given for path in tasks_folder().glob(_FILES) for name, given in read_config(path).items()}

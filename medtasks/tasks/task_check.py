@@ -14,8 +14,7 @@ from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, nea
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.families.templates import names_in_template
 from medtasks.metrics.metric import STDERR
-from medtasks.tasks.own_columns import is_our_hook
-from medtasks.tasks.own_documents import completed, own_table
+from medtasks.tasks.own_documents import completed, is_our_hook, own_table
 from medtasks.tasks.published_names import published_names
 from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import task_config, task_file

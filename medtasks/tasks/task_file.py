@@ -77,7 +77,8 @@ class TaskFile:
     thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
     variant: str | None = None  # which variant of ``base`` it is, None for a task with a file
     base: str | None = None
-    twin: str | None = None  # the few-shot twin whose prompt it has: itself, or ``base``; None for a zero-shot task
+    origin: str | None = None  # of a task without a file, such as a few-shot twin: the one in whose file it follows
+    differs: Mapping[str, Any] = field(default_factory=dict)  # what it says otherwise than its file
 
     @property
     def is_shipped(self) -> bool:
@@ -141,9 +142,8 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        made = replace(self, name=f"{self.name}{TWIN_ENDING}", twin=f"{self.name}{TWIN_ENDING}", thinking=())
-        told = made.changes(config)
-        return replace(made, description=told["metadata"]["description"], tags=tuple(names_in(told["tag"])))
+        differs = _twin_changes(f"{self.name}{TWIN_ENDING}", config)
+        return replace(following(self, config, differs), variants=self.variants, thinking=())
 
     def as_variant(self, variant: str) -> "TaskFile":
         """Return a sanity or thinking variant of this task, with its file as path."""
@@ -169,26 +169,8 @@ class TaskFile:
 
     def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is different from what its file and the files that it includes say."""
-        changed: dict[str, Any] = {} if self.twin is None else self._twin_changes(config)
+        changed = dict(self.differs)
         return changed if self.variant is None else {**changed, **self._variant_changes({**config, **changed})}
-
-    def _twin_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        metadata = {name: value for name, value in mapping_in(config, "metadata").items() if name != "few_shot"}
-        about = {
-            "description": f"{metadata['description']}, after five solved examples",
-            "protocol": "5-shot",
-            "num_fewshot": 5,
-            "checked_against": _TWINS_CHECKED_AGAINST,
-        }
-        return {
-            "task": self.twin,
-            "task_alias": DottedName(f"{_LABEL}{self.twin}"),
-            "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
-            "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
-            "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
-            "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
-            "metadata": {**metadata, **about},
-        }
 
     def _variant_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         about = {"description": self.description, "variant": self.variant, "base": self.base}
@@ -210,6 +192,32 @@ class TaskFile:
         if self.variant == ROTATED:
             changed |= {"process_results": self.process_results, "metric_list": self.metric_list}
         return changed
+
+
+def following(origin: TaskFile, config: Mapping[str, Any], differs: Mapping[str, Any]) -> TaskFile:
+    """Return a task without a file that follows from another one, whose file says ``config``."""
+    return replace(
+        task_file_of(differs["task"], {**config, **differs}, origin.path), origin=origin.name, differs=differs
+    )
+
+
+def _twin_changes(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "few_shot"}
+    about = {
+        "description": f"{metadata['description']}, after five solved examples",
+        "protocol": "5-shot",
+        "num_fewshot": 5,
+        "checked_against": _TWINS_CHECKED_AGAINST,
+    }
+    return {
+        "task": name,
+        "task_alias": DottedName(f"{_LABEL}{name}"),
+        "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
+        "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
+        "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
+        "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
+        "metadata": {**metadata, **about},
+    }
 
 
 def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[str, ...]) -> TaskFile:

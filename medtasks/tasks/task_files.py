@@ -34,8 +34,17 @@ from typing import Any
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.home import own_tasks_folders
-from medtasks.tasks.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
-from medtasks.tasks.task_index import TaskIndex, index_tasks, mapping_in, read_config, tasks_folder, with_image_roots
+from medtasks.tasks.task_file import TWIN_ENDING, TaskFile, following, group_file, task_file_of
+from medtasks.tasks.task_index import (
+    TaskIndex,
+    index_tasks,
+    listed_variants,
+    mapping_in,
+    read_config,
+    tasks_folder,
+    variant_changes,
+    with_image_roots,
+)
 from medtasks.tasks.thinking_variants import THINKING
 
 INCLUDE = "--include_path"
@@ -119,15 +128,17 @@ class _Tasks(Mapping[str, TaskFile]):
 
 @cache
 def _shipped(file: str) -> Mapping[str, TaskFile]:
-    """Return our task or group whose file has this name, and its few-shot twin if there is one."""
+    """Return our task or group of this name and the others of its file, such as its few-shot twin."""
     path = _shipped_paths().get(file)
     return {} if path is None else {task.name: task for task in _tasks(index_tasks([path], strict=True))}
 
 
 @cache
 def _shipped_paths() -> Mapping[str, Path]:
-    """Return the paths of our task files by task: each file is named after its task or group."""
-    return {path.stem: path for path in tasks_folder().glob("*/*.yaml")}
+    """Return the paths of our task files by task: each file is named after its task or group, which others follow."""
+    paths = {path.stem: path for path in tasks_folder().glob("*/*.yaml")}
+    folders = sorted({path.parent for path in paths.values()})
+    return paths | {name: paths[base] for folder in folders for name, base, _ in listed_variants(folder)}
 
 
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
@@ -140,6 +151,8 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
             yield task
             if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
                 yield task.as_twin(config)
+            for differs in variant_changes(task.path).values() if task.is_shipped else ():
+                yield following(task, config, differs)
 
 
 def task_file(name: str) -> TaskFile:

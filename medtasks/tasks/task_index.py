@@ -25,6 +25,7 @@ SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
 _IMAGE_ROOT = "image_root"
+_VARIANTS_FILE = "variants.yml"  # of tasks without files
 _MAPPINGS = (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata")
 _ENTRIES = {"filter_list": ("name", "filter"), "metric_list": ("metric",)}  # lists of mappings with at least these keys
 LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
@@ -171,14 +172,50 @@ def read_config(path: Path) -> dict[str, Any]:
 
     Raises OSError, ValueError or ``yaml.YAMLError`` for one that is not there, no text or empty, or no YAML.
     """
-    config = dict(_parsed(path, path.stat().st_mtime_ns))
-    merged: dict[str, Any] = {}
-    for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
-        merged |= read_config(Path(name) if Path(name).is_file() else path.parent / name)
-    config = merged | config
+    config = _with_included(path, _parsed(path, path.stat().st_mtime_ns))
     if isinstance(named := config.get(SETTINGS), DottedName) and named.is_ours:
         config[SETTINGS] = named.resolve()
-    return _beside_the_file(config, path.parent)
+    return config
+
+
+def _with_included(path: Path, said: Mapping[str, Any]) -> dict[str, Any]:
+    config = dict(said)
+    merged: dict[str, Any] = {}
+    for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
+        below = Path(name) if Path(name).is_file() else path.parent / name
+        merged |= _with_included(below, _parsed(below, below.stat().st_mtime_ns))
+    return _beside_the_file({**merged, **config}, path.parent)
+
+
+def listed_variants(folder: Path) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield name, origin and rule of each task that ``variants.yml`` in a folder of task files makes of others."""
+    rules = folder / _VARIANTS_FILE
+    for rule in _parsed(rules, rules.stat().st_mtime_ns).values() if rules.is_file() else ():
+        yield from ((f"{base}_{rule['ending']}", base, rule) for base in rule["of"])
+
+
+def variant_changes(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what is different in each task that ``variants.yml`` makes of the one in a file, by name."""
+    found = {}
+    for name, origin, rule in listed_variants(path.parent):
+        if origin == path.stem:
+            base = _with_included(path, _parsed(path, path.stat().st_mtime_ns))
+            about = base["metadata"]
+            title = about["description"].partition("; ")[0]
+            found[name] = {
+                **_with_included(path, {"include": rule.get("include")}),
+                "task": name,
+                "task_alias": DottedName(f"medtasks.data.label_of.{name}"),
+                "metadata": {
+                    **about,
+                    "version": rule["of"][origin],
+                    "description": rule["description"].format(title=title),
+                    "protocol": rule["protocol"].format(protocol=about["protocol"]),
+                },
+            }
+            if "settings" in rule:
+                found[name][SETTINGS] = DottedName(rule["settings"].format(settings=base[SETTINGS])).resolve()
+    return found
 
 
 def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:

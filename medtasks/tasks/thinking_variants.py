@@ -22,7 +22,7 @@ from typing import Any
 
 from medtasks.families.family import AskedFor, Row, TaskFamily
 from medtasks.families.family_registry import HOOKS
-from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_index import SETTINGS, DottedName, mapping_in
 
 TAGS, BOXED = "think", "think_boxed"

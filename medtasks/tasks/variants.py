@@ -11,10 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.variants import SWAPPED
-from medtasks.tasks.task_file import TWIN_ENDING, VARIANT_HOOKS, TaskFile
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import TAG_ENDING, task_files, variants_of
-from medtasks.tasks.task_index import SETTINGS, DottedName, dumped, read_config, with_image_roots
+from medtasks.tasks.task_index import SETTINGS, dumped, read_config, with_image_roots
 
 VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index that stands for a variant, or for the tag of a task's variants."""
@@ -28,10 +27,10 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
     """
     entries: dict[str, dict[str, Any]] = {}
     for task in task_files().values():
-        listed = index.get(task.name.removesuffix(TWIN_ENDING) if task.twin else task.name, {})
+        listed = index.get(task.origin or task.name, {})
         if os.path.abspath(str(listed.get("yaml_path"))) != str(task.path):
             continue
-        if task.twin and task.name not in index:
+        if task.origin and task.name not in index:
             entries[task.name] = {**listed, "yaml_path": _file(task)}
             for tag in task.tags:
                 known = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
@@ -48,9 +47,8 @@ def _file(task: TaskFile) -> str:
     config = read_config(task.path)
     placed = with_image_roots(config, task.path.parent)
     moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
-    checked = {"dataset_path": DottedName(f"{VARIANT_HOOKS}path_of_{task.name}")} if task.variant == SWAPPED else {}
     path = Path(_folder().name) / f"{task.name}.yaml"
-    path.write_text(dumped({"include": str(task.path), **moved, **checked, **task.changes(config)}), encoding="utf-8")
+    path.write_text(dumped({"include": str(task.path), **moved, **task.changes(config)}), encoding="utf-8")
     return str(path)
 
 

@@ -24,7 +24,7 @@ from medtasks.hooks import pairs
 from medtasks.metrics.metric import evaluate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.runs.saved_replies import FOLDER_NAME
+from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.tasks.task_files import task_file, task_files
 
 from .. import medheval_sources, tiny_gmai

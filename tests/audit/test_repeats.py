@@ -14,7 +14,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
-from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
+from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.running.repeated_runs import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.repeat_folders import repeat_folder, repeat_folders

@@ -11,7 +11,7 @@ import pytest
 import medtasks as api
 from medtasks.data.document_store import load_documents
 from medtasks.errors import MedTasksError, forget_warnings, warn_once
-from medtasks.lmms.kept_replies import KEPT_VARIABLE, KeptReplies
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies
 from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, read_manifests
 

@@ -231,7 +231,7 @@ def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
     error = "no model in the folder $MEDTASKS_HOME/x, api_key=PLANTED"
     (tmp_path / "error.py").write_text(
         "import os\n"
-        "from medtasks.lmms.exit_messages import end_after\n"
+        "from medtasks.lmms.harness_process import end_after\n"
         f"end_after(ValueError(os.path.expandvars({error!r})), debug=False)\n"
     )
     launcher = f"--launcher={shlex.join([sys.executable, str(tmp_path / 'error.py')])}"

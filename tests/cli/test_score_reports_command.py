@@ -85,7 +85,7 @@ def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp
 
 
 def test_scoring_saves_no_replies(medtasks, ranks):
-    from medtasks.runs.saved_replies import replies_folder
+    from medtasks.runs.logged_samples import replies_folder
 
     medtasks("score", TASK, *ranks)
     assert not replies_folder(TASK).parent.exists()

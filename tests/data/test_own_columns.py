@@ -6,7 +6,7 @@ from medtasks.errors import MedTasksError
 from medtasks.hooks import choice
 from medtasks.prompts import images
 from medtasks.prompts import lettered as prompts
-from medtasks.tasks.own_columns import check, following, looked_at, other_families
+from medtasks.tasks.own_documents import check, following, looked_at, other_families
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",

@@ -17,7 +17,7 @@ from medtasks.families.family import Reply, Row
 from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS, SEED
 from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.metrics.metric import evaluate
-from medtasks.tasks import own_columns
+from medtasks.tasks import own_documents
 
 from ..growth import assert_linear
 from ..task_families import FAMILIES
@@ -155,11 +155,11 @@ def test_questions_without_options_have_no_score_by_likelihood():
 def test_answers_may_be_nothing_but_no_other_letter():
     config = {"process_results": "medtasks.hooks.kit_choice.process_results"}
     columns = {"options": [OPTIONS, []], "answer": ["C", None]}
-    own_columns.check(config, columns, list(columns), "the file")
+    own_documents.check(config, columns, list(columns), "the file")
     with pytest.raises(
         MedTasksError, match=r"row 1: 'answer' is 'D', and .* the letter of one of the options, or nothing"
     ):
-        own_columns.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file")
+        own_documents.check(config, {**columns, "answer": ["D", None]}, list(columns), "the file")
 
 
 def test_the_submission_is_what_the_authors_evaluator_reads(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
 from medtasks.metrics.report_metrics import ReportScores, metric_info
-from medtasks.runs import saved_replies
+from medtasks.runs import logged_samples
 from medtasks.stats.standard_error import clustered_standard_error
 
 from ..task_families import TextMetrics, flat, score_of, values_of
@@ -36,7 +36,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES
 def fakes(monkeypatch: pytest.MonkeyPatch) -> TextMetrics:
     made = TextMetrics()
     monkeypatch.setattr(text_metrics_module, "report_metric", made.report_metric)
-    monkeypatch.setattr(saved_replies, "_runs", {})
+    monkeypatch.setattr(logged_samples, "_runs", {})
     return made
 
 
@@ -131,7 +131,7 @@ def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
     written = json.dumps(sample)
     for secret in ("effusion", "Cough", '"s1"', "p9"):
         assert secret not in written
-    (file,) = saved_replies.home().rglob("*.jsonl")
+    (file,) = logged_samples.home().rglob("*.jsonl")
     assert json.loads(file.read_text()) == {"doc_id": "s1", "reply": "Small effusion"}
 
 
@@ -261,7 +261,7 @@ def test_a_failing_metric_costs_its_own_numbers(fakes, said, error, told):
     assert told in warning
     assert warning.startswith("chexbert could not be computed: ")
     assert "zyz" not in warning
-    (file,) = saved_replies.home().rglob("*.jsonl")
+    (file,) = logged_samples.home().rglob("*.jsonl")
     assert warning.endswith(f"All replies are saved; then run: medtasks score {OPEN} {file}")
 
 

@@ -130,6 +130,7 @@ def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: 
     places = {
         "PYTHONPATH": str(planted_home / "package"),
         "MEDTASKS_HOME": str(planted_home / "home"),
+        "MEDTASKS_TRUSTED_MODEL": "class:echo_model.Echo",
         "LM_HARNESS_CACHE_PATH": str(folder / "requests"),
         "HF_HOME": str(folder / "hf"),
         "TMPDIR": str(folder),

@@ -128,7 +128,7 @@ def test_two_processes_give_the_same_numbers(run, sample_home, tmp_path):
 def test_include_path_where_the_harness_loads_no_plugins(run):
     folder = run(["medtasks", "path"]).stdout.strip()
     listed = run(["lmms-eval", "tasks", "list", "--include-path", folder])
-    in_files = {name for name, task in task_files().items() if task.twin is None}
+    in_files = {name for name, task in task_files().items() if task.origin is None}
     assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
 
 

@@ -8,12 +8,13 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
 from medtasks.data.images.decoding import LINEAR
-from medtasks.errors import MedTasksError, ModelRefused
+from medtasks.errors import ModelRefused
 from medtasks.hooks import choice
 from medtasks.lmms import evaluation
-from medtasks.lmms.answer_journal import JOURNAL_VARIABLE
 from medtasks.lmms.evaluation import guard_evaluation
+from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
+from medtasks.runs.logged_samples import without_scoring
 
 
 class Model:
@@ -44,11 +45,6 @@ def evaluate():
         return module.evaluate(lm or Model(), {"mediconfusion": task}), calls
 
     return run
-
-
-def test_examples_that_cannot_be_chosen_stop_it_before_the_first_request(evaluate):
-    with pytest.raises(MedTasksError, match="--num_fewshot asks mediconfusion for solved examples"):
-        evaluate(2)
 
 
 def test_the_main_metric_sorts_first(evaluate, monkeypatch):
@@ -90,7 +86,7 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
 @pytest.mark.parametrize(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
 def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lost, words):
     said = []
-    monkeypatch.setattr(evaluation, "say_last", said.append)
+    monkeypatch.setattr(evaluation, "say", said.append)
     evaluate(lost=lost)
     assert said == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
 
@@ -124,30 +120,27 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
         evaluate(documents=documents, lm=lm)
 
 
-@pytest.mark.parametrize(("named", "found"), [("our_pairs", ["our_pairs"]), ("folder", []), (None, [])])
-def test_a_folder_with_the_name_of_a_task_does_not_hide_it(named, found):
-    module = ModuleType("evaluator")
-    module.evaluate = lambda lm, task_dict: None
-    module.simple_evaluate = lambda tasks, cli_args, task_manager: tasks
-    guard_evaluation(module)
-    manager = SimpleNamespace(match_tasks=lambda names: [name for name in names if name == "our_pairs"])
-    options = {"cli_args": SimpleNamespace(tasks=named), "task_manager": manager}
-    assert module.simple_evaluate(tasks=[], **options) == found
-    assert module.simple_evaluate(tasks=[{"task": "of a file"}], **options) == [{"task": "of a file"}]
-
-
 @pytest.mark.parametrize(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
 def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(monkeypatch, capfd, agent, end):
     module = ModuleType("evaluator")
-    module.evaluate = lambda lm, task_dict: None
 
-    def simple_evaluate():
+    def stand_in(lm, task_dict):
         raise ConnectionError("the other machine is gone")
 
-    module.simple_evaluate = simple_evaluate
+    module.evaluate = stand_in
     guard_evaluation(module)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run") if agent else monkeypatch.delenv("TORCHELASTIC_RUN_ID", False)
     with pytest.raises(end) as ended:
-        module.simple_evaluate()
+        module.evaluate(Model(), {})
     assert getattr(ended.value, "code", 1) == 1
     assert ("the other machine is gone" in capfd.readouterr().err) == agent
+
+
+@pytest.mark.parametrize(("listed", "hook"), [("bypass", without_scoring), ("confusion", None)])
+def test_a_task_whose_replies_are_only_collected_withholds_text(listed, hook):
+    module = ModuleType("evaluator")
+    module.evaluate = lambda lm, task_dict: None
+    guard_evaluation(module)
+    config = SimpleNamespace(process_results=None, metric_list=[{"metric": listed}], metadata={})
+    module.evaluate(Model(), {"mme": SimpleNamespace(config=config, eval_docs_no_media=())})
+    assert config.process_results is hook

@@ -15,7 +15,7 @@ from medtasks.cli.data import write_sample_home
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
-from medtasks.lmms.kept_replies import KeptReplies
+from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.sample_counts import counts_of
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file

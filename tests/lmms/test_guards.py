@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from medtasks.running import row_limits
+from medtasks.running import preflight
 from medtasks.running.preflight import check
 from medtasks.runs.run_manifest import Severity
 from medtasks.tasks.documents import task_documents
@@ -143,7 +143,7 @@ def test_a_share_of_the_users_own_groups(found, included):
 
 def test_a_share_that_cuts_a_pair(sample, one):
     """Of 32 rows the harness takes ceil(32 * 0.01) = 1."""
-    rows = row_limits.rows_of("mediconfusion", "mediconfusion")
+    rows = preflight.rows_of("mediconfusion", "mediconfusion")
     assert (rows.count, len(rows.units)) == (32, 32)
     assert one("mediconfusion", "--limit", "0.01")[1].startswith("--limit 0.01 cuts 1 of 1 pairs")
 
@@ -167,7 +167,7 @@ def test_questions_whose_rotations_are_cut(sample, one, found):
 
 def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
     rotated = task_documents(task_file("mediconfusion_rotated"))
-    rows = row_limits.rows_of("mediconfusion_rotated", "mediconfusion")
+    rows = preflight.rows_of("mediconfusion_rotated", "mediconfusion")
     assert rows.units == [document["rotation_of"] for document in rotated]
     assert rows.count == len(rotated) == 64
 

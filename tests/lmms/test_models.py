@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from medtasks.extract.failure import cut_reply, failed_reply, failure_cause
 from medtasks.families.family import Reply
-from medtasks.lmms.kept_replies import KeptReplies
+from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
@@ -311,17 +311,3 @@ def test_what_the_servers_parser_took_for_reasoning_is_kept_for_our_tasks_only(f
 def test_calls_of_tools_are_left_alone():
     assert replies_of(Served(completion(None, "tool_calls"), tools=[])) == [""]
     assert replies_of(Served(completion("I ask", "length"), tools=[])) == ["I ask"]
-
-
-def test_the_harness_cache_keeps_no_failure():
-    from lmms_eval import evaluator
-    from lmms_eval.tasks import TaskManager
-
-    TaskManager(include_defaults=False)
-    valid = evaluator.ResponseCache._is_valid_response
-    assert valid("B", "generate_until")
-    assert valid(GenerationResult("B"), "generate_until")
-    assert not valid(failed_reply("no"), "generate_until")
-    assert not valid(GenerationResult("[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"), "generate_until")
-    assert valid((1.5, False), "loglikelihood")
-    assert not valid((float("nan"), False), "loglikelihood")

@@ -16,7 +16,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.families.counts import COUNTS
 from medtasks.metrics.report_metrics import REPORT_METRICS
-from medtasks.runs.saved_replies import replies_folder
+from medtasks.runs.logged_samples import replies_folder
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 

@@ -7,10 +7,10 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.net import endpoints
-from medtasks.net.model_places import PLACES
 from medtasks.running.preflight import check
 from medtasks.runs.run_manifest import Severity
 
+ASYNC = "lmms_eval.models.chat.async_openai.AsyncOpenAIChat"
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
 
@@ -18,7 +18,7 @@ AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch):
     """No address and no proxy but those a test names."""
-    told = {name for places in PLACES.values() for place in places for name in place.names if name.isupper()}
+    told = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
     for name in [*told, "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy"]:
         monkeypatch.delenv(name, raising=False)
 
@@ -33,7 +33,7 @@ def refused(tasks, *arguments):
 def test_a_server_elsewhere():
     away = ["--model", "async_openai", "--model_args", f"model=m,base_url={AWAY}"]
     (sentence,) = refused(f"{PUBLIC},{PRIVATE}", *away)
-    assert f"({PRIVATE}) is not sent with model 'async_openai' to http://api.vendor.invalid:80 (base_url)" in sentence
+    assert f"({PRIVATE}) is not sent with model '{ASYNC}' to http://api.vendor.invalid:80 (base_url)" in sentence
     assert "set MEDTASKS_TRUSTED_MODEL=http://api.vendor.invalid:80" in sentence
     assert refused(PUBLIC, *away) == []
     assert len(refused("multimedeval", *away)) == 1
@@ -46,7 +46,6 @@ def test_a_server_elsewhere():
     [
         ["--model=openai_compatible", f"--model_args=base_url={AWAY}"],
         ["--model", "openai", "--model_args", f"base_url={AWAY}", "--force_simple"],
-        ["--model", "openai", "--model_args", f"base_url={LOCAL},azure_openai=True"],
         ["--model", "openai", "--model_args", f"base_url ={LOCAL}"],
         ["--model", "claude"],
         ["--model", "gemini_api"],
@@ -66,8 +65,11 @@ def test_a_model_of_another_plug_in(monkeypatch):
     renamed = ModelManifest(model_id="renamed", chat_class_path="lmms_eval.models.chat.async_openai.AsyncOpenAIChat")
     MODEL_REGISTRY_V2.register_manifest(renamed)
     for model in ("somebodys", "somebodys_too"):
-        assert len(refused(PRIVATE, "--model", model, "--model_args", f"server_url={AWAY}")) == 1
-        assert refused(PRIVATE, "--model", model, "--model_args", f"server_url={LOCAL},model_base=org/model") == []
+        (sentence,) = refused(PRIVATE, "--model", model, "--model_args", f"server_url={LOCAL}")
+        assert "set MEDTASKS_TRUSTED_MODEL=class:somebody.Model" in sentence
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "class:somebody.Model")
+    assert refused(PRIVATE, "--model", "somebodys", "--model_args", f"server_url={AWAY}") == []
+    assert len(refused(PRIVATE, "--model", "renamed")) == 1
     assert "api.openai.com" in refused(PRIVATE, "--model", "renamed")[0]
 
 
@@ -115,7 +117,5 @@ def test_the_command_ends_before_anything_starts(monkeypatch, tmp_path):
         with pytest.raises(BlockingIOError):  # nobody has knocked
             outside.accept()
     assert result.exit_code == 1
-    assert f"is not sent with model 'async_openai' to {address.removesuffix('/v1')}" in result.output + str(
-        result.exception
-    )
+    assert f"is not sent with model '{ASYNC}' to {address.removesuffix('/v1')}" in result.output + str(result.exception)
     assert not (tmp_path / "out").exists()

@@ -1,61 +1,105 @@
 """Credentialed text does not reach a model on another machine: what is decided, and what arrives at a socket."""
 
+import ast
 import json
 import os
 import re
 import socket
 import threading
-from dataclasses import make_dataclass
 from types import SimpleNamespace
 
 import pytest
-from openai import AsyncOpenAI, DefaultHttpxClient, OpenAI
+from openai import AsyncOpenAI, AzureOpenAI, DefaultHttpxClient, OpenAI
 
 from medtasks.errors import ModelRefused
-from medtasks.lmms.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
+from medtasks.lmms.remote_models import (
+    CLIENT_MODELS,
+    LOCAL_MODELS,
+    check_model,
+    class_path_of,
+    credentialed,
+    file_of,
+    live_destinations,
+    planned_destinations,
+    refuse_remote_model,
+)
 from medtasks.net import endpoints
-from medtasks.net.model_places import PLACES, destinations
 
 from .. import tiny_multimedeval
+from .model_sources import model_sources
 
 PRIVATE, GATED, PUBLIC = "multimedeval_mimic_cxr_report", "gmai_mmbench_val", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
 CANARY = "zyzzyva"
+ASYNC = "lmms_eval.models.chat.async_openai.AsyncOpenAIChat"
+CLAUDE = "lmms_eval.models.simple.claude.Claude"
 
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch):
     """No address and no proxy but those a test names."""
-    told = {name for places in PLACES.values() for place in places for name in place.names if name.isupper()}
+    told = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
     for name in [name for name in os.environ if name in told or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
 
 
 def refused(model, arguments, environment=None):
-    """The sentence by which a model is refused, or None."""
-    environment = environment or {}
+    """The sentence by which a model is refused before it is built, or None."""
+    environment, path = environment or {}, class_path_of(model)
     try:
-        check_model(model, destinations(model, arguments, environment), [PRIVATE], environment)
+        check_model(path, planned_destinations(path, arguments, environment), [PRIVATE], environment)
     except ModelRefused as error:
         return str(error)
     return None
 
 
-def test_the_sentence_names_dataset_model_place_and_what_mends_it():
+def test_the_sentence_names_dataset_model_place_and_how_to_fix_it():
     assert refused("async_openai", {"base_url": "http://api.vendor.invalid/v1"}) == (
-        f"text of credentialed data ({PRIVATE}) is not sent with model 'async_openai' to http://api.vendor.invalid:80 "
+        f"text of credentialed data ({PRIVATE}) is not sent with model '{ASYNC}' to http://api.vendor.invalid:80 "
         f"(base_url), which is not this machine; give base_url=http://127.0.0.1:8000/v1 of a server on this machine, "
         f"or, if your data use agreement allows it, set MEDTASKS_TRUSTED_MODEL=http://api.vendor.invalid:80"
     )
-    assert "choose a model that answers on this machine" in refused("claude", {})
-    assert "MEDTASKS_TRUSTED_MODEL=https://api.anthropic.com:443" in refused("claude", {})
+    assert refused("claude", {}) == (
+        f"text of credentialed data ({PRIVATE}) is not sent with model '{CLAUDE}' because it is unknown where it sends "
+        f"questions; choose a model that is known to answer on this machine; or, if your data use agreement allows it "
+        f"wherever it sends, set MEDTASKS_TRUSTED_MODEL=class:{CLAUDE}"
+    )
+    assert "https://api.openai.com:443" in refused("openai", {})
 
 
-@pytest.mark.parametrize("model", sorted(PLACES))
-def test_every_model_that_sends_is_refused_or_here(model):
-    here = model in ("cosmos_wm", "srt_api", "whisper_tt")
-    assert (refused(model, {}) is None) == here
+def test_every_model_that_nobody_allowed_is_refused():
+    """Of all models of the harness and its plug-ins, only the listed ones and ours may see credentialed text."""
+    from lmms_eval.models import MODEL_REGISTRY_V2
+
+    names = MODEL_REGISTRY_V2.list_canonical_model_ids()
+    allowed = {name for name in names if refused(name, {"base_url": LOCAL}) is None}
+    files = {name: file_of(class_path_of(name).rpartition(".")[0]) for name in allowed}
+    assert {file for file in files.values() if file} <= LOCAL_MODELS | CLIENT_MODELS
+    assert all(class_path_of(name).startswith("medtasks.") for name, file in files.items() if not file)
+    assert len(names) > len(allowed) + 30
+
+
+SENDING = re.compile(
+    r"(?:\w+\.)*(?:(?:Async)?(?:Azure)?OpenAI|(?:Async)?Anthropic\w*|RekaClient|InferenceClient|ClientSession|urlopen)"
+    r"|(?:\w*requests|httpx|aiohttp|session)\.(?:post|put|request|get|Session|Client|AsyncClient)"
+    r"|genai\.Client|litellm\.\w*completion|dashscope\.\S+|fal_client\.\S+|gradio_client\.\S+",
+)
+
+
+def sending_calls(tree):
+    names = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {name for name in names if SENDING.fullmatch(name.removeprefix("self.").lstrip("_"))}
+
+
+def test_models_that_are_said_to_answer_in_their_process_send_nothing():
+    sources = {file: tree for file, tree in model_sources() if file.parent.name in ("chat", "simple")}
+    assert {file.stem for file in sources} >= LOCAL_MODELS | CLIENT_MODELS
+    assert {file.stem: calls for file, tree in sources.items() if (calls := sending_calls(tree))}.keys().isdisjoint(
+        LOCAL_MODELS
+    )
+    asking = {call for file, tree in sources.items() if file.stem in CLIENT_MODELS for call in sending_calls(tree)}
+    assert asking == {"OpenAI", "AzureOpenAI", "AsyncOpenAI"}
 
 
 @pytest.mark.parametrize(
@@ -85,11 +129,15 @@ def test_one_server_may_be_trusted():
     for trusted in ("http://api.vendor.invalid", "http://api.vendor.invalid:80/other", "HTTP://API.vendor.invalid/"):
         assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
     others = ("https://api.vendor.invalid", "http://api.vendor.invalid:8080", "http://vendor.invalid", LOCAL, " ")
-    for trusted in others:
+    for trusted in (*others, f"class:{CLAUDE}"):
         assert refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
-    both = {"COSMOS3_SERVER_URLS": f"{AWAY},http://third.invalid", "MEDTASKS_TRUSTED_MODEL": AWAY}
-    assert "third.invalid" in refused("cosmos_wm", {"backend": "vllm_omni"}, both)
-    assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": "https://api.anthropic.com"}) is None
+    assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": "https://api.anthropic.com"})
+
+
+def test_one_model_may_be_trusted():
+    assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": f"class:{CLAUDE}"}) is None
+    for other in (f"class:{ASYNC}", CLAUDE, "class:", "class:*", f"class:{CLAUDE}2", "class:claude"):
+        assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": other})
 
 
 @pytest.mark.parametrize(
@@ -133,61 +181,64 @@ def test_only_what_is_credentialed_is_held_back(monkeypatch):
     refuse_remote_model(lm, [])
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)  # shows text here, and sends it nowhere
     assert credentialed([PUBLIC, PRIVATE, "nobody_knows", PRIVATE]) == [PRIVATE, "nobody_knows"]
-    with pytest.raises(ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'SimpleNamespace'")):
+    with pytest.raises(ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'types.SimpleNamespace'")):
         refuse_remote_model(lm, [PUBLIC, PRIVATE])
 
 
-class Plain:
-    """A model of somebody's."""
-
-    def __init__(self, **attributes):
-        self.__dict__ = attributes
+def made(file, **attributes):
+    """A model whose class lies in one of the harness's files, or elsewhere."""
+    kind = type("Made", (), {})
+    kind.__module__ = f"lmms_eval.models.chat.{file}" if file else "somebody"
+    lm = kind()
+    vars(lm).update(attributes)
+    return lm
 
 
 @pytest.mark.parametrize(
-    "attributes",
+    ("file", "attributes"),
     [
-        {"client": OpenAI(base_url=AWAY, api_key="x")},
-        {"clients": [OpenAI(base_url=LOCAL, api_key="x"), AsyncOpenAI(base_url=AWAY, api_key="x")]},
-        {"clients": {"a": OpenAI(base_url=AWAY, api_key="x")}},
-        {"client": OpenAI(api_key="x")},
-        {"client": DefaultHttpxClient()},
-        {"base_url": AWAY},
-        {"_server_urls": [LOCAL, AWAY]},
-        {"client": OpenAI(base_url=LOCAL, api_key="x"), "endpoint": AWAY},
-        {"where": AWAY},
-        {"boto": SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://bedrock.invalid"))},
+        ("openai", {"client": OpenAI(base_url=AWAY, api_key="x")}),
+        ("async_openai", {"client": AsyncOpenAI(base_url=AWAY, api_key="x")}),
+        ("openai", {"client": AzureOpenAI(azure_endpoint=AWAY, api_version="1", api_key="x"), "base_url": LOCAL}),
+        ("openai", {"client": OpenAI(api_key="x")}),
+        ("openai", {"client": SimpleNamespace(base_url=LOCAL)}),
+        ("openai", {}),
+        ("async_openai", {"client": AsyncOpenAI(base_url=LOCAL, api_key="x"), "mcp_client": object()}),
+        ("claude", {}),
+        ("litellm", {"client": OpenAI(base_url=LOCAL, api_key="x")}),
+        ("", {"client": OpenAI(base_url=LOCAL, api_key="x")}),
+        ("", {}),
     ],
 )
-def test_what_a_built_model_holds_tells_where_it_goes(attributes):
+def test_a_built_model_that_sends_elsewhere_or_that_is_unknown(file, attributes):
     with pytest.raises(ModelRefused):
-        refuse_remote_model(Plain(**attributes), [PRIVATE])
+        refuse_remote_model(made(file, **attributes), [PRIVATE])
 
 
 @pytest.mark.parametrize(
-    "attributes",
-    [
-        {},
-        {"client": OpenAI(base_url=LOCAL, api_key="x")},
-        {"client": DefaultHttpxClient(), "server_url": LOCAL},
-        {"model": object(), "endpoint": "/v1/chat", "url": None, "servers": 2},
-    ],
+    ("file", "attributes"),
+    [("qwen2_5_vl", {}), ("openai", {"client": OpenAI(base_url=LOCAL, api_key="x")}), ("vllm", {"client": object()})],
 )
-def test_a_built_model_that_stays_here(attributes):
-    refuse_remote_model(Plain(**attributes), [PRIVATE])
+def test_a_built_model_that_stays_here(file, attributes):
+    refuse_remote_model(made(file, **attributes), [PRIVATE])
+
+
+def test_a_class_derived_from_a_known_one_is_unknown(monkeypatch):
+    known = type(made("qwen2_5_vl"))
+    derived = type("Derived", (known,), {"__module__": "somebody"})
+    with pytest.raises(ModelRefused, match=r"class:somebody\.Derived"):
+        refuse_remote_model(derived(), [PRIVATE])
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", "class:somebody.Derived")
+    refuse_remote_model(derived(), [PRIVATE])
 
 
 def test_a_client_that_ignores_proxies(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     obeying = OpenAI(base_url=LOCAL, api_key="x")
     with pytest.raises(ModelRefused, match="by way of the proxy that HTTP_PROXY names"):
-        refuse_remote_model(Plain(client=obeying), [PRIVATE])
+        refuse_remote_model(made("openai", client=obeying), [PRIVATE])
     direct = OpenAI(base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False))
-    refuse_remote_model(Plain(client=direct), [PRIVATE])
-    with pytest.raises(ModelRefused):
-        refuse_remote_model(Plain(a=obeying, b=direct), [PRIVATE])
-    arguments = make_dataclass("Arguments", [("base_url", str)])  # hold the address, and send nothing
-    refuse_remote_model(Plain(arguments=arguments(f"{LOCAL};{LOCAL}"), clients=[direct]), [PRIVATE])
+    refuse_remote_model(made("openai", client=direct), [PRIVATE])
 
 
 @pytest.fixture
@@ -248,7 +299,6 @@ def request_of(lm, is_chat):
         ("openai", "base_url=ADDRESS,max_retries=1", {}),
         ("openai", "max_retries=1", {"OPENAI_API_BASE": "ADDRESS"}),
         ("async_openai", "base_url=ADDRESS,max_retries=1", {}),
-        ("gpt4v", "modality=image", {"OPENAI_BASE_URL": "ADDRESS"}),
     ],
 )
 def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, variables):
@@ -263,7 +313,9 @@ def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, va
         refuse_remote_model(lm, [PRIVATE])
         return lm.generate_until([request_of(lm, not lm.is_simple)])
 
-    with pytest.raises(ModelRefused, match=re.escape(f"{PRIVATE}) is not sent with model '{model}' to http://127")):
+    with pytest.raises(
+        ModelRefused, match=re.escape(f"{PRIVATE}) is not sent with model 'lmms_eval.models.chat.{model}.")
+    ):
         ask()
     assert received == []
     monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", address)
@@ -271,23 +323,11 @@ def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, va
     assert any(CANARY.encode() in request for request in received)  # so the socket would have heard it
 
 
-@pytest.mark.parametrize("is_simple", [False, True])
-def test_models_that_build_their_client_with_each_request(is_simple, monkeypatch):
-    from lmms_eval.models import get_model
-
-    lm = get_model("claude").create_from_arg_string("", {"device": "cpu"})
-    assert [one.url for one in live_destinations(lm, {})] == ["https://api.anthropic.com"]
-    lm = get_model("litellm", is_simple).create_from_arg_string(f"base_url={LOCAL}", {"device": "cpu"})
-    assert [one.url for one in live_destinations(lm, {})] == [LOCAL]
-    lm = get_model("litellm", is_simple).create_from_arg_string(f"base_url={LOCAL},model=bedrock/m", {"device": "cpu"})
-    assert [one.url for one in live_destinations(lm, {})] == [""]
-
-
 def test_our_own_models_stay_here():
     from lmms_eval.models import get_model
 
     lm = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
-    assert live_destinations(lm, {}) == []
+    assert live_destinations(lm) == []
 
 
 def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):

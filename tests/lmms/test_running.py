@@ -303,10 +303,10 @@ def test_the_harness_names_its_files_by_the_zone_that_ours_have(tmp_path, script
     ("error", "code", "shown"), [("KeyboardInterrupt", -signal.SIGINT, ""), ("ValueError", 1, "Traceback")]
 )
 def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
-    (tmp_path / "lmms_eval" / "cli").mkdir(parents=True)
-    for package in ("lmms_eval", "lmms_eval/cli"):
-        (tmp_path / package / "__init__.py").touch()
-    (tmp_path / "lmms_eval" / "cli" / "dispatch.py").write_text(f"def main():\n    raise {error}\n")
+    (tmp_path / "lmms_eval").mkdir()
+    (tmp_path / "lmms_eval" / "__init__.py").touch()
+    harness = f"def cli_evaluate():\n    raise {error}\n\n\ncli_evaluate_single = None\n"
+    (tmp_path / "lmms_eval" / "__main__.py").write_text(harness)
     command = [sys.executable, "-m", harness_run._HARNESS]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)

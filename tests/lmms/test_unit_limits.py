@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.running.row_limits import CutUnits, cut_units
+from medtasks.running.preflight import CutUnits, cut_units
 
 PAIRS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)
 

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,9 +17,9 @@ from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.home import own_tasks_folder
 from medtasks.hooks import submission
-from medtasks.tasks.documents import select, task_documents
+from medtasks.tasks.documents import check_loadable, select, task_documents
 from medtasks.tasks.own_tasks import select_as
-from medtasks.tasks.task_file import TWIN_ENDING, has_images
+from medtasks.tasks.task_file import has_images
 from medtasks.tasks.task_files import (
     include,
     tagged_tasks,
@@ -111,9 +110,8 @@ def read(name: str) -> dict[str, Any]:
     """What the harness reads from the file of a variant."""
     from lmms_eval.utils import load_yaml_config
 
-    base = {
-        str(task_file(name).base).removesuffix(TWIN_ENDING): {"type": "task", "yaml_path": str(task_file(name).path)}
-    }
+    task = task_file(name)
+    base = {task.path.stem: {"type": "task", "yaml_path": str(task.path)}}
     found: dict[str, Any] = load_yaml_config(index_entries(base)[name]["yaml_path"], mode="full")
     return found
 
@@ -249,9 +247,9 @@ def test_a_dataset_that_is_not_prepared():
     assert found.ready == ()
     for name in ("mediconfusion_blind", "mediconfusion_swapped"):
         assert "medtasks data prepare mediconfusion" in found.missing[name]
-    for name in ("mediconfusion_blind", "mediconfusion_swapped"):  # the harness asks for its folder
-        with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
-            os.path.dirname(read(name)["dataset_path"])
+    for name in ("mediconfusion_blind", "mediconfusion_swapped"):
+        with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):  # before the harness loads it
+            check_loadable(name, read(name)["dataset_path"])
         assert read(name)["task_alias"] == name
 
 

@@ -13,7 +13,7 @@ from medtasks.model_adapters.med_flamingo.network import MediaView, text_time
 
 from medtasks.errors import MedTasksError
 from medtasks.prompts.lettered import prompt
-from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.published_names import prompt_settings
 
 from .med_flamingo_toy import (
     DOCS,

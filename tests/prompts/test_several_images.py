@@ -6,7 +6,7 @@ from PIL import Image
 from medtasks.data.variants import blank, blind, swapped
 from medtasks.prompts.images import images
 from medtasks.prompts.template import messages, prompt
-from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.published_names import prompt_settings
 
 INSTRUCTION = "Answer with the option's letter from the given choices directly."
 

@@ -17,8 +17,8 @@ from medtasks.families.family import Row
 from medtasks.hooks import published
 from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
+from medtasks.runs.replies import SampleLine
 from medtasks.runs.reply_envelope import enveloped
-from medtasks.runs.sample_lines import SampleLine
 
 CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness

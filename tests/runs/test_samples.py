@@ -10,7 +10,7 @@ from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply
 from medtasks.families.family import Reply
-from medtasks.runs.sample_lines import Samples, read_samples
+from medtasks.runs.replies import Samples, read_samples
 
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
 

@@ -3,25 +3,22 @@
 import errno
 import json
 import os
-import sys
-import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from medtasks.families.family import Row
-from medtasks.runs import saved_replies
+from medtasks.runs import logged_samples
+from medtasks.runs.logged_samples import SCORED_TASK, replies_folder, save_reply, score_command
 from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_envelope import enveloped
-from medtasks.runs.saved_replies import replies_folder, save_reply, score_command
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    monkeypatch.setattr(saved_replies, "_runs", {})
-    monkeypatch.delitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", raising=False)
+    monkeypatch.setattr(logged_samples, "_runs", {})
     return tmp_path
 
 
@@ -74,26 +71,13 @@ def test_another_run_has_another_file(home):
     assert saved(home)[second[0]] == lines("the same", "other")[::-1]
 
 
-def test_the_task_comes_from_the_harness_else_the_dataset(home, monkeypatch):
-    module = types.ModuleType("usage_metrics")
-    module._CURRENT_TASK_CONTEXT = "reports_indication"  # type: ignore[attr-defined]  # made for the test
-    monkeypatch.setitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", module)
+def test_the_task_is_the_one_that_is_scored_else_the_dataset(home):
+    before = SCORED_TASK.set("reports_indication")
     assert save(0, "a").split("/")[0] == "reports_indication"
-    module._CURRENT_TASK_CONTEXT = None  # type: ignore[attr-defined]  # made for the test
+    SCORED_TASK.reset(before)
     assert save(0, "a").split("/")[0] == "reports"
     assert save_reply({"doc_id": "d0"}, "a").split("/")[0] == "unknown"
     assert replies_folder("../../odd task").parent == home / "replies"
-
-
-def test_the_harness_still_notes_the_task():
-    from lmms_eval.models.model_utils import usage_metrics
-
-    usage_metrics.set_task_context("noted")
-    try:
-        sys.modules[usage_metrics.__name__] = usage_metrics
-        assert save(0, "a").split("/")[0] == "noted"
-    finally:
-        usage_metrics.set_task_context(None)
 
 
 def test_ranks_do_not_share_a_file(home, monkeypatch):

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import shutil
 
 import pytest
@@ -15,6 +14,7 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
+from medtasks.tasks.documents import check_loadable
 from medtasks.tasks.own_tasks import own_name, prepare_own
 from medtasks.tasks.task_files import task_file, task_files
 
@@ -204,6 +204,5 @@ def test_a_dataset_that_was_deleted(own, config):
     shutil.rmtree(dataset_folder(name))
     with pytest.raises(MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"):
         prepared_folder(name)
-    read = config(name)  # selecting it raises the same sentence, at the first look at the path
-    with pytest.raises(MedTasksError, match="your own dataset"):
-        os.path.dirname(read["dataset_path"])
+    with pytest.raises(MedTasksError, match="your own dataset"):  # before the harness loads it
+        check_loadable(name, config(name)["dataset_path"])

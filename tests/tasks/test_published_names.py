@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.families.family_registry import HOOKS, NAMED, family_of
 from medtasks.hooks import published
-from medtasks.tasks.published_names import MODULES, hook_modules, place_of
+from medtasks.tasks.published_names import MODULES, hook_modules, hook_place
 from medtasks.tasks.task_files import task_config, task_files
 from medtasks.tasks.task_index import DottedName, resolved
 
@@ -71,11 +71,11 @@ def test_scoring_by_published_names():
 
 def test_names_that_are_the_same_elsewhere():
     for module, place in MODULES.items():
-        assert place_of(f"{HOOKS}{module}.anything") == f"{place}.anything"
+        assert hook_place(f"{HOOKS}{module}.anything") == f"{place}.anything"
     prompts = importlib.import_module("medtasks.hooks.prompts")
     assert prompts.prompt is importlib.import_module("medtasks.prompts.lettered").prompt
     assert set(hook_modules()) >= {*MODULES, "choice", "reports", "free_form"}
-    assert place_of("my_package.prompt") == "my_package.prompt"
+    assert hook_place("my_package.prompt") == "my_package.prompt"
 
 
 @pytest.mark.parametrize("name", ["choice.no_such", "pairs.accuracy", "nobody.METRIC_LIST", "reports.METRIC_LISTS"])

@@ -13,9 +13,9 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Row
 from medtasks.home import own_tasks_folder
-from medtasks.tasks.prompt_settings import prompt_settings
+from medtasks.tasks.published_names import prompt_settings
 from medtasks.tasks.task_file import TWIN_ENDING, task_file_of
-from medtasks.tasks.task_files import main_metrics_first, task_file, task_files
+from medtasks.tasks.task_files import main_metrics_first, task_config, task_file, task_files
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
@@ -38,6 +38,7 @@ PROTOCOLS = {
 FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
 FOLDERS = sorted({path.parent for path in FILES} - {tasks_folder()})
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
+FOLLOWING = {name: task for name, task in task_files().items() if task.origin}
 IN_FOLDER = {"ids": lambda path: path.name}
 
 
@@ -61,10 +62,10 @@ def with_included(path):
 
 
 def test_names():
-    twins = [name for name, task in task_files().items() if task.twin]
-    assert list(task_files()) == sorted([*(path.stem for path in TASKS), *twins])
-    assert all(name.removesuffix(TWIN_ENDING) in task_files() for name in twins)
-    assert len(twins) > 20
+    assert list(task_files()) == sorted([*(path.stem for path in TASKS), *FOLLOWING])
+    assert all(task_files()[str(task.origin)].path == task.path for task in FOLLOWING.values())
+    assert sum(name.endswith(TWIN_ENDING) for name in FOLLOWING) > 20
+    assert len(FOLLOWING) > 50
     assert [path.stem for path in TASKS if path.parent.name == "mediconfusion"] == MEDICONFUSION
     assert {task.kind for task in task_files().values()} == {"task", "group"}
 
@@ -129,10 +130,26 @@ def test_every_task_says_what_it_is(path):
 
 
 @pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
-def test_rules_and_includes_exist(path):
+def test_includes_exist(path):
     for name in names_in(read(path).get("include")):
         assert (path.parent / name).is_file()
-    task = task_file(path.stem)
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_task_that_follows_from_another_says_what_it_is(name):
+    task, config = task_file(name), task_config(name)
+    metadata, base = config["metadata"], task_config(str(task.origin))
+    assert config["task"] == name
+    assert config["task_alias"] == f"medtasks.data.label_of.{name}"
+    assert config["dataset_path"] == base["dataset_path"]
+    assert metadata["protocol"] in PROTOCOLS[task.path.parent.name]
+    assert metadata["description"] != base["metadata"]["description"]
+    assert [metadata[key] for key in ("dataset", "data")] == [base["metadata"][key] for key in ("dataset", "data")]
+
+
+@pytest.mark.parametrize("name", [*(path.stem for path in TASKS), *FOLLOWING])
+def test_rules_exist(name):
+    task = task_file(name)
     for row in task.rows.values():
         if row.extractor is None:
             assert task.family.extractor is None
@@ -167,12 +184,14 @@ def test_shared_templates_are_no_tasks():
         folders = (
             {path.parent: path.name} if path.parent != tasks_folder() else dict.fromkeys(FOLDERS, f"../{path.name}")
         )
-        assert any(
-            name in names_in(read(file).get("include"))
-            for folder, name in folders.items()
+        including = {
+            (folder, name)
+            for folder in folders
             for file in folder.iterdir()
-            if file in FILES
-        )
+            for said in ([read(file)] if file in FILES else read(file).values() if file.name == "variants.yml" else [])
+            for name in names_in(said.get("include"))
+        }
+        assert including & set(folders.items())
 
 
 def test_every_named_prompt_is_asked_by_a_task():
@@ -180,7 +199,12 @@ def test_every_named_prompt_is_asked_by_a_task():
     said = "".join(path.read_text() for path in FILES)
     of_own_folders = {"multimedeval_own_qa", "multimedeval_own_vqa", "medvlthinker"}
     of_own_folders |= {"medevalkit_question", "medevalkit_question_reasoning"}
-    assert named == set(re.findall(r"settings_of\.(\w+)", said)) | of_own_folders
+    following = {f"{name}_reasoning" for name in named} | {f"{name}_cot" for name in named}  # by variants.yml
+    assert named - following == (set(re.findall(r"settings_of\.(\w+)", said)) | of_own_folders) - following
+    reasoning = [name for name in FOLLOWING if name.endswith(("reasoning", "cot"))]
+    asked = [task_config(name)["lmms_eval_specific_kwargs"] for name in reasoning]
+    used = [name for name in named & following if any(prompt_settings(name) == settings for settings in asked)]
+    assert len(used) > 5
     with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks\.settings_of\.medqa"):
         prompt_settings("medqa")
 

@@ -16,10 +16,9 @@ from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others
-from medtasks.lmms.remote_models import TRUSTED, credentialed, refusal, trusted_origin
+from medtasks.lmms.remote_models import TRUSTED, Destination, credentialed, refusal, trusted_model
 from medtasks.net.journal import FOLDER_NAME
-from medtasks.net.model_places import Destination
-from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 
 _SHOWN = 2
 
@@ -130,12 +129,12 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
     if not private:
         return
     try:
-        trusted = trusted_origin(os.environ)
+        trusted = trusted_model(os.environ)
     except ModelRefused as error:
         yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
         return
     if trusted:
-        found = f"a model at {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        found = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
         yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")

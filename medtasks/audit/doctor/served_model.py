@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 from medtasks.audit.doctor.check_results import MODEL, Finding, Scope, State, of_error
 from medtasks.errors import MedTasksError, ModelRefused, listed
-from medtasks.lmms.remote_models import credentialed, refusal
+from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
@@ -32,7 +32,6 @@ from medtasks.model_adapters.vlm_server.server_arguments import (
 from medtasks.model_adapters.vlm_server.server_client import ServerPool
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import endpoints
-from medtasks.net.model_places import Destination
 from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 

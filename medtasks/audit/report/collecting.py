@@ -32,7 +32,7 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.metrics.metric import Declaration
-from medtasks.runs.model_names import model_title
+from medtasks.runs.harness_options import model_title
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import NO_RESULTS, Run, TaskRun
 from medtasks.stats.calibration import Calibration

@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Any
 
 from medtasks.audit.report.wording import moment
+from medtasks.runs.logged_samples import replies_folder
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.run import Run
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
-from medtasks.runs.saved_replies import replies_folder
 from medtasks.tasks.task_files import included_option
 from medtasks.tasks.task_index import harness_folder, mapping_in
 

@@ -22,9 +22,9 @@ from medtasks.families.text_metrics import text_values
 from medtasks.metrics.metric import CorpusMetric, Estimate, undeclared
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.runs.logged_samples import replies_folder
+from medtasks.runs.replies import Samples, read_samples
 from medtasks.runs.run import NO_SAMPLES, RUN_AGAIN, TaskRun
-from medtasks.runs.sample_lines import Samples, read_samples
-from medtasks.runs.saved_replies import replies_folder
 from medtasks.tasks.documents import access_of_task, is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import included_option

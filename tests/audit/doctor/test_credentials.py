@@ -8,9 +8,8 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.datasets import hub_token, readable_replies, remote_models
 from medtasks.home import home
 from medtasks.net.journal import FOLDER_NAME as JOURNAL
-from medtasks.net.model_places import PLACES
-from medtasks.runs.saved_replies import FOLDER_NAME as REPLIES
-from medtasks.runs.saved_replies import save_reply
+from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
+from medtasks.runs.logged_samples import save_reply
 
 from .conftest import expect, only
 
@@ -86,7 +85,7 @@ def test_replies_as_they_are_saved():
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch):
     """No address and no proxy but those a test names."""
-    told = {name for places in PLACES.values() for place in places for name in place.names if name.isupper()}
+    told = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "MEDTASKS_TRUSTED_MODEL")
     for name in [*told, "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy"]:
         monkeypatch.delenv(name, raising=False)
 

@@ -21,16 +21,18 @@ from pydantic import BaseModel
 from medtasks import __version__
 from medtasks.errors import MedTasksError
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, chat_completions, failure_of, replaced, replies_module
-from medtasks.lmms.remote_models import client_address
+from medtasks.lmms.remote_models import class_path_of, client_address, file_of
 from medtasks.net.endpoints import origin
 from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
-from medtasks.net.model_places import CHAT_CLIENTS, file_of_module, module_of
 from medtasks.net.servers import build_of
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.run_manifest import Notice, refuse, warn
 
 JOURNAL_VARIABLE = "MEDTASKS_JOURNAL"
 """Environment variable that has the harness's process keep a journal: ``true``, or its folder."""
+
+CHAT_CLIENTS = frozenset({"async_openai", "gpt4o_audio", "gpt4v", "litellm", "openai", "srt_api"})
+"""Files of lmms-eval's models that ask by ``chat.completions.create`` of an openai client in their ``client``."""
 
 _OURS = "medtasks."
 _NOT_ASKED = ("timeout", "extra_headers")  # how a request is sent, not what is asked
@@ -41,10 +43,10 @@ _WHICH = f"the harness's models that ask a server by an OpenAI client ({', '.joi
 def journal_notices(options: HarnessOptions) -> Iterator[Notice]:
     """Yield what a user has to know who asks for a journal, as far as the model's name tells it."""
     name = options.text("model")
-    module = module_of(name, force_simple=options.flag("force_simple"))
+    module = class_path_of(name, force_simple=options.flag("force_simple")).rpartition(".")[0]
     if module.startswith(_OURS):
         yield warn(f"--journal adds nothing: model '{name}' keeps a journal by itself")
-    elif (file := file_of_module(module)) and file not in CHAT_CLIENTS:
+    elif (file := file_of(module)) and file not in CHAT_CLIENTS:
         yield refuse(
             f"--journal is for {_WHICH}, and model '{name}' gives nothing back before its last reply; leave it out"
         )
@@ -56,7 +58,7 @@ def journaled(lm: Any) -> Iterator[None]:
 
     Raises MedTasksError if the server cannot be reached.
     """
-    module = file_of_module(type(lm).__module__) or type(lm).__name__
+    module = file_of(type(lm).__module__) or type(lm).__name__
     folder = journal_folder(os.environ.get(JOURNAL_VARIABLE) or "false", module)
     if folder is None:
         yield

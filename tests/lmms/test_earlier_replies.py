@@ -12,7 +12,7 @@ from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.home import home
-from medtasks.lmms.kept_replies import KEPT_VARIABLE, KeptReplies, earlier_run
+from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies, earlier_run
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
 

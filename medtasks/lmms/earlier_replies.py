@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.extract.failure import failure_cause
-from medtasks.runs.harness_options import read_options
-from medtasks.runs.logged_samples import is_withheld
-from medtasks.runs.model_names import what_is_asked
+from medtasks.runs.harness_options import read_options, what_is_asked
+from medtasks.runs.logged_samples import is_withheld, replies_folder
 from medtasks.runs.redaction import redacted_arguments
+from medtasks.runs.replies import read_lines, written_twice
 from medtasks.runs.reply_envelope import parse_loglikelihood
 from medtasks.runs.run import NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskRecord, read_manifests
-from medtasks.runs.sample_lines import read_lines, written_twice
-from medtasks.runs.saved_replies import replies_folder
 
 if TYPE_CHECKING:
     from lmms_eval.api.instance import Instance

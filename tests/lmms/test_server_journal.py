@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletion
 
 from medtasks.errors import MedTasksError
 from medtasks.home import home
-from medtasks.lmms.answer_journal import JOURNAL_VARIABLE, journal_notices, journaled
+from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices, journaled
 from medtasks.runs.harness_options import read_options
 
 from ..scripted_server import Endpoint, serving

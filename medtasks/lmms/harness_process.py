@@ -1,0 +1,71 @@
+"""The process of the harness that ``medtasks run`` starts (``python -m``): an error ends it with code 1.
+
+lmms-eval itself prints the error of an evaluation and ends with 0.
+"""
+
+import contextlib
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any, NoReturn
+
+from medtasks.errors import MedTasksError
+from medtasks.runs.redaction import redacted, without_home
+
+ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
+"""Environment variable by which ``medtasks run`` names a new file for the error that ends the harness."""
+_LONGEST = 500
+
+
+def end_after(error: Exception, *, debug: bool) -> NoReturn:
+    """End the process with code 1, and leave the error to ``medtasks run`` in one sentence.
+
+    An error that the user can fix shows no traceback, unless ``debug`` is set.
+    """
+    sentence = " ".join(str(error).split())[:_LONGEST]
+    if debug or not isinstance(error, MedTasksError):
+        traceback.print_exc()
+        sentence = f"{type(error).__name__}: {sentence}"
+    sentence = without_home(redacted(sentence))
+    _print(sentence)
+    with contextlib.suppress(OSError), open(os.environ.get(ERROR_VARIABLE, os.devnull), "x", encoding="utf-8") as file:
+        file.write(sentence)
+    raise SystemExit(1) from None
+
+
+def say(sentence: str) -> None:
+    """Print a sentence; of several processes of a run only the first one does."""
+    if os.environ.get("RANK", "0") == "0":
+        _print(sentence)
+
+
+def _print(sentence: str) -> None:
+    with contextlib.suppress(ValueError):  # the stream may be closed
+        print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def main() -> None:
+    """Evaluate as the command line says."""
+    from lmms_eval import __main__ as harness  # takes seconds, in which Ctrl-C may come
+
+    evaluate = harness.cli_evaluate_single
+
+    def evaluate_or_end(args: Any) -> Any:
+        try:
+            return evaluate(args)
+        except Exception as error:  # noqa: BLE001 - what the harness would only print
+            end_after(error, debug=args.verbosity == "DEBUG")
+
+    harness.cli_evaluate_single = evaluate_or_end
+    harness.cli_evaluate()
+
+
+def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+if __name__ == "__main__":
+    sys.excepthook = _show_uncaught
+    main()
