@@ -13,8 +13,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from medtasks.audit.comparing import Values, compared_values, main_metrics
+from medtasks.audit.comparing import compared_values
 from medtasks.audit.report.contents import Baseline
+from medtasks.audit.run_values import Values, main_metrics
 from medtasks.audit.scoring import Documents, scores_of
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor_registry import AnswerKind

@@ -3,27 +3,27 @@
 Runs of one task, or whole runs: every task that two of them answered, corrected for all tests together. With a margin,
 scores are also tested for equivalence, and runs that were not asked the same are refused. Replies that do not fit their
 task, and tasks without a metric that can be compared, raise RepliesError.
-
-The value of a sample in a repeated run is its mean over the repeats in which it has one (Miller, 2024, arXiv
-2411.00640, section 3.1); tests and intervals are then those of single runs.
 """
 
 import itertools
-import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from medtasks.audit.run_agreement import Agreement, Overlap, agreement
+from medtasks.audit.run_values import (
+    REPEAT,
+    RunValues,
+    Values,
+    by_repeat,
+    chosen_metrics,
+    mean_values,
+)
 from medtasks.audit.same_questions import check_same_task, prompt_warnings
-from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
-from medtasks.data.samples import Sample
-from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
-from medtasks.families.family import compares_texts
-from medtasks.families.text_metrics import NO_MEAN, NotComparable
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score, mean
-from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
+from medtasks.errors import MedTasksError, RepliesError, unknown_name
+from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import (
     Source,
@@ -35,17 +35,13 @@ from medtasks.runs.sources import (
 )
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
-from medtasks.stats.standard_error import Dyad
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, variant_of
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_REPEAT = ", repeat "
 Names = Sequence[str]
-Values = Mapping[str, tuple[Hashable, float]]
-"""Cluster and value by sample."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +73,6 @@ class ComparedTask:
     data: Mapping[str, Any] = field(default_factory=dict)  # provenance of the prepared dataset
     warnings: Sequence[str] = ()  # about how the runs were asked, one sentence each; none without a margin
     repeats: Mapping[str, int] = field(default_factory=dict)  # number of repeats by name of the run
-
-
-@dataclass(frozen=True)
-class RunValues:
-    """Values of one run, or means over its repeats."""
-
-    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
-    values: Mapping[tuple[str, str], Values]  # by name of the row and metric
-    skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
-    scores: Mapping[str, Mapping[str, Score]]  # by name of the row and sample id, which tells the repeat, too
 
 
 def compare_runs(
@@ -131,7 +117,7 @@ def compare_runs(
         scores = {rule: (before.scores[rule], after.scores[rule]) for rule in versions}
         overlaps[first, second] = Overlap.of(answered[first], answered[second], len(documents))
         number = min(len(repeats[first]), len(repeats[second]))
-        a, b = (_by_repeat(repeats[name][:number]) for name in (first, second))
+        a, b = (by_repeat(repeats[name][:number]) for name in (first, second))
         agreements[first, second] = agreement(a, b, number * len(documents), scores, written_id)
         values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
         left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
@@ -198,125 +184,10 @@ def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: s
     return "" if first == rule else first
 
 
-def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
-    """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
-
-    A report metric is all of its scores. UnknownName: the task has no such metric, or none with a standard error.
-    """
-    metrics = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
-    comparable = [metric.name for metric in metrics]
-    wished: set[str] = set()
-    for name in names:
-        parts = [key for key in keys_of(name) if key in comparable] if name in REPORT_METRICS else []
-        if not parts and name not in comparable:
-            if any(metric.name == name for metric in task.metrics):
-                raise UnknownName(
-                    f"'{name}' has no value per sample; those that can be compared: {', '.join(comparable)}"
-                )
-            raise unknown_name("metric", name, comparable)
-        wished.update(parts or [name])
-    chosen = [m for m in metrics if m.name in wished or (not names and m.role is not Role.RATE)]
-    if not chosen:
-        raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
-    return chosen
-
-
-def main_metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared."""
-    metrics = chosen_metrics(task)
-    return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
-
-
-def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
-    """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
-
-    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`. JudgeNotConfigured: the
-    task needs a judge and none is configured.
-    """
-    clusters = task.family.independent_clusters([Sample(document) for document in documents])
-    answered = [pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies]
-    samples = [(document["doc_id"], cluster) for document, cluster in answered]
-    rows = rows_of(task, [document for document, _ in answered], replies)
-    values: dict[tuple[str, str], Values] = {}
-    skipped: dict[tuple[str, str], str] = {}
-    for name, (_, scores) in rows.items():
-        for metric in metrics:
-            try:
-                values[name, metric.name] = _values(task, metric, scores, samples)
-            except NotComparable as why:
-                skipped[name, metric.name], values[name, metric.name] = str(why), {}
-    by_id = {
-        name: {doc_id: score for (doc_id, _), score in zip(samples, scores, strict=True)}
-        for name, (_, scores) in rows.items()
-    }
-    return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
-
-
-def mean_values(
-    task: TaskFile, documents: Documents, repeats: Sequence[Replies], metrics: Iterable[AnyMetric]
-) -> RunValues:
-    """Return the mean over repeats of each sample's value, of the repeats in which it has one; else as above."""
-    found = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
-    known = [values for values, replies in zip(found, repeats, strict=True) if replies]
-    by_question = {key: values_by_question([one.values[key] for one in known]) for key in known[0].values}
-    values = {
-        key: {question: (cluster, mean(held)) for question, (cluster, held) in questions.items()}
-        for key, questions in by_question.items()
-    }
-    skipped = {key: why for one in known for key, why in one.skipped.items()}
-    scores = {row: _by_repeat([one.scores[row] for one in found]) for row in known[0].scores}
-    return RunValues(known[0].rules, values, skipped, scores)
-
-
-def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, list[float]]]:
-    """Return the cluster of each question, or pair, and its values in the repeats in which it has one.
-
-    Where a repeat lacks an answer to one image of a pair, the dyad of a repeat that has both counts.
-    """
-
-    def members(cluster: Hashable) -> tuple[int, str]:
-        return (len({cluster.first, cluster.second}) if isinstance(cluster, Dyad) else 0, str(cluster))
-
-    by_question: dict[str, tuple[Hashable, list[float]]] = {}
-    for question, (cluster, value) in itertools.chain.from_iterable(values.items() for values in repeats):
-        known, held = by_question.get(question, (cluster, []))
-        by_question[question] = (max(known, cluster, key=members), [*held, value])
-    return by_question
-
-
 def _hidden(sample: str) -> str:
     """Return the hashed id of a sample, with its repeat as it is."""
-    name, mark, number = sample.partition(_REPEAT)
+    name, mark, number = sample.partition(REPEAT)
     return hidden_id("doc", name) + mark + number
-
-
-def _by_repeat(repeats: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
-    """Return replies or scores of all repeats; ids tell the second and later ones."""
-    return {
-        f"{sample}{_REPEAT}{number}" if number > 1 else sample: value
-        for number, one in enumerate(repeats, 1)
-        for sample, value in one.items()
-    }
-
-
-def _values(
-    task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
-) -> Values:
-    values = task.family.sample_values(metric, scores, samples)
-    texts = compares_texts(metric)
-    if not values and task.family.paired:
-        return values  # no complete pair in common, which is reported of both runs together
-    if not values and any(score.get("stops") for score in scores):
-        raise NotComparable("has no number, because the published code stops")
-    if not values:
-        of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
-        raise NotComparable(NO_MEAN if of_all else "has no value per sample")
-    if texts:  # compared with their mean already; the estimate would compute all other metrics of texts, too
-        return values
-    total = metric.estimate(scores).value
-    if not math.isclose(mean([value for _, value in values.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
-        raise NotComparable(NO_MEAN)
-    return values
 
 
 def compared_values(first: Values, second: Values) -> PairedResult | None:

@@ -13,8 +13,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from medtasks.audit.comparing import run_values
 from medtasks.audit.error_classes import image_names, write_replies
+from medtasks.audit.run_values import run_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, unknown_name

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.audit.comparing import main_metrics, run_values
+from medtasks.audit.run_values import main_metrics, run_values
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, unknown_name
 from medtasks.families.family import Reply

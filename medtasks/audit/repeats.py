@@ -20,10 +20,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from medtasks.audit.comparing import values_by_question
 from medtasks.audit.report.collecting import collect_run
 from medtasks.audit.report.contents import RepeatedRow, RepeatedScore, RepeatedTask, RunReport, Score, as_json
 from medtasks.audit.report.task_reading import TaskReading, of_scores, read_task, recorded_values
+from medtasks.audit.run_values import values_by_question
 from medtasks.errors import MedTasksError
 from medtasks.families.counts import COUNTS, is_failed
 from medtasks.families.family import without_its_reasoning

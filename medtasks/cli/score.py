@@ -34,7 +34,17 @@ from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.runs.sources import Source, replies_to
 from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
+from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
+
+AnswerField = Annotated[
+    str | None,
+    typer.Option(help="Replies are JSON objects: score only this field of each, for example answer_choice."),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score."),
+]
 
 
 def score(
@@ -47,20 +57,14 @@ def score(
             'samples files of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
         ),
     ],
-    answer_field: Annotated[
-        str | None,
-        typer.Option(help="Replies are JSON objects: score only this field of each, for example answer_choice."),
-    ] = None,
+    answer_field: AnswerField = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="For reports: a metric besides the task's own, see 'medtasks metrics'.")
     ] = None,
     export_errors: Annotated[
         Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
     ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Filled-in sheet of 'medtasks judge sample': check the judge and correct its score."),
-    ] = None,
+    labels: Labels = None,
     model: ModelName = None,
     max_failed: MaxFailed = DEFAULT_LIMIT,
     json_file: JsonFile = None,
@@ -87,17 +91,13 @@ def score(
         private = private_datasets(chosen, documents)
         export_wrong_answers(export_errors, private, {name: found.wrong for name, found in rules.items()})
     data = task_provenance(chosen, documents)
-    counted: dict[str, Any] = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-    if answer_field is not None:
-        counted["answer_field"] = answer_field
-    summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
+    summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
+    summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+    summary |= {"answer_field": answer_field} if answer_field is not None else {}
     checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
-    by_rule = {name: rule_as_dict(chosen, rule) for name, rule in rules.items()}
-    for name, one in checked.items():
-        by_rule[name]["judge"] = {"metric": one.metric, "judged": one.judged, **as_json(one.judge)}
-    classes = class_areas(chosen, documents, recorded)
-    areas = {"likelihood_auroc": as_json(classes)} if classes else {}
-    write_json(json_file, {**summary, **areas, "rules": by_rule})
+    if classes := class_areas(chosen, documents, recorded):
+        summary["likelihood_auroc"] = as_json(classes)
+    write_json(json_file, {**summary, "rules": _rules_as_dict(chosen, rules, checked)})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
@@ -107,6 +107,15 @@ def score(
     _print_notes(rules, data, len(recorded), len(documents))
     if problems := list(_problems(rules, limit)):
         raise MedTasksError("\n".join(problems))
+
+
+def _rules_as_dict(
+    task: TaskFile, rules: Mapping[str, RuleScores], checked: Mapping[str, CheckedScore]
+) -> dict[str, dict[str, Any]]:
+    by_rule = {name: rule_as_dict(task, rule) for name, rule in rules.items()}
+    for name, score in checked.items():
+        by_rule[name]["judge"] = {"metric": score.metric, "judged": score.judged, **as_json(score.judge)}
+    return by_rule
 
 
 def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int) -> None:

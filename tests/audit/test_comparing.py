@@ -9,15 +9,10 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from medtasks.audit.comparing import (
-    chosen_metrics,
-    compare_all,
-    compare_runs,
-    compare_task,
-    run_values,
-)
+from medtasks.audit.comparing import compare_all, compare_runs, compare_task
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict
 from medtasks.audit.report.differences import compare_with
+from medtasks.audit.run_values import chosen_metrics, run_values
 from medtasks.audit.scoring import score_replies
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.document_store import load_documents

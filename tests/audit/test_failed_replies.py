@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.audit.comparing import chosen_metrics, compare_runs, run_values
+from medtasks.audit.comparing import compare_runs
+from medtasks.audit.run_values import chosen_metrics, run_values
 from medtasks.audit.scoring import rule_as_dict, score_replies
 from medtasks.extract.extractor_registry import AnswerKind, extractors
 from medtasks.extract.failure import cut_reply
