@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from medtasks import __version__
-from medtasks.audit.doctor.check_results import Finding, State
+from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.audit.tables import plain
 from medtasks.cli.output import IncludePath, look_into, out, say, write_json
 
@@ -64,7 +64,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show(findings: Sequence[Finding]) -> None:
+def _show(findings: Sequence[CheckResult]) -> None:
     for area, of_area in groupby(findings, key=lambda finding: finding.area):
         say(area)
         for one in of_area:

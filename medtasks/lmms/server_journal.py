@@ -71,7 +71,7 @@ def journaled(lm: Any) -> Iterator[None]:
         return
     journal = Journal(folder, _fingerprint(lm), lm.rank, lm.world_size)
     keeps_empty = replies_module(lm) not in EMPTY_AFTER_ERRORS
-    answers = Answers(AsyncJournal(journal), lambda completion: _is_reply(completion, keeps_empty))
+    answers = ServerAnswers(AsyncJournal(journal), lambda completion: _is_reply(completion, keeps_empty))
     try:
         with replaced(completions, "create", answers.before(completions.create)):
             yield
@@ -132,7 +132,7 @@ class _Turn:
     is_kept: bool
 
 
-class Answers:
+class ServerAnswers:
     """Replays answers to equal requests, and keeps new ones that hold a reply, on the disk before they are handed on.
 
     Requests are equal if what they ask is: messages with their images, model, sampling. The n-th such request that is

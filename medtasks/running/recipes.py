@@ -44,7 +44,7 @@ class Fact(_Data):
     quotation: str = ""  # words of the source
 
 
-class Scores(_Data):
+class RecipeScores(_Data):
     """Published scores that stand in no table of the report, because no task here has their protocol."""
 
     source: str = Field(min_length=1)
@@ -71,7 +71,7 @@ class Recipe(_Data):
     facts: Mapping[str, Fact] = {}
     traps: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    scores: tuple[Scores, ...] = ()
+    scores: tuple[RecipeScores, ...] = ()
     published_as: Mapping[str, str] = {}  # the model's name in tables of published results, by file
 
     def fact(self, name: str, otherwise: str = "?") -> str:

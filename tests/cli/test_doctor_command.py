@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from medtasks import __version__
-from medtasks.audit.doctor.check_results import Finding, State
+from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import doctor as command
 
 from ..warm_python import run_fresh
@@ -17,10 +17,10 @@ app = typer.Typer()
 app.command("doctor")(command.doctor)
 app.callback()(lambda: None)
 
-FINE = Finding("harness", "version", State.OK, "lmms-eval [0.7.3] fits")
-NOTE = Finding("harness", "command", State.NOTE, "it is elsewhere", "look there")
-WARNING = Finding("machine", "disk", State.WARNING, "4.0 GB are free", "make room")
-PROBLEM = Finding("datasets", "mediconfusion", State.PROBLEM, "not prepared", "medtasks data prepare mediconfusion")
+FINE = CheckResult("harness", "version", State.OK, "lmms-eval [0.7.3] fits")
+NOTE = CheckResult("harness", "command", State.NOTE, "it is elsewhere", "look there")
+WARNING = CheckResult("machine", "disk", State.WARNING, "4.0 GB are free", "make room")
+PROBLEM = CheckResult("datasets", "mediconfusion", State.PROBLEM, "not prepared", "medtasks data prepare mediconfusion")
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from medtasks.tasks.task_files import (
 )
 from medtasks.tasks.task_index import DottedName, resolved
 from medtasks.tasks.thinking_variants import THINKING
-from medtasks.tasks.variants import index_entries
+from medtasks.tasks.variant_files import index_entries
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
@@ -203,7 +203,7 @@ def test_the_folder_of_the_files_is_gone_with_the_process():
     script = """
 import json
 from medtasks.tasks.task_files import task_file
-from medtasks.tasks.variants import index_entries
+from medtasks.tasks.variant_files import index_entries
 made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
 import os
 files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]

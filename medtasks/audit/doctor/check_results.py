@@ -15,7 +15,7 @@ from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file, task_files, tasks_of
 
-Check = Callable[[], Iterable["Finding"]]
+Check = Callable[[], Iterable["CheckResult"]]
 
 
 class State(enum.StrEnum):
@@ -28,7 +28,7 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at."""
 
     area: str  # one of AREAS
@@ -41,8 +41,8 @@ class Finding:
 class Area(str):
     """A part of what is looked at; makes findings that belong to it."""
 
-    def _finding(self, state: State, name: str, found: str, fix: str = "") -> Finding:
-        return Finding(self, name, state, found, fix)
+    def _finding(self, state: State, name: str, found: str, fix: str = "") -> CheckResult:
+        return CheckResult(self, name, state, found, fix)
 
     ok = partialmethod(_finding, State.OK)
     note = partialmethod(_finding, State.NOTE)
@@ -56,12 +56,12 @@ WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
 AREAS = (HARNESS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
-def findings_of(area: str, name: str, check: Check) -> list[Finding]:
+def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
     """Return the findings of a check; where it failed, those before the failure and one that says so.
 
     Messages that are not our own may quote a record or a key, so that only their place is told.
     """
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     try:
         for finding in check():
             found.append(finding)  # one by one: what came before a failure is kept
@@ -72,14 +72,14 @@ def findings_of(area: str, name: str, check: Check) -> list[Finding]:
         where = f" at {Path(last.filename).name}:{last.lineno} in {last.name}" if last else ""
         sentence = f"this could not be checked ({type(error).__name__}{where})"
         fix = "look at the named place; everything else was checked"
-        found.append(Finding(area, name, State.PROBLEM, sentence, fix))
+        found.append(CheckResult(area, name, State.PROBLEM, sentence, fix))
     return found
 
 
-def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> Finding:
+def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> CheckResult:
     """Return one of our errors, whose messages name behind a semicolon what mends it, else ``fix``, as a finding."""
     found, _, own_fix = str(error).rstrip(".").partition("; ")
-    return Finding(area, name, state, found, own_fix or fix)
+    return CheckResult(area, name, state, found, own_fix or fix)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from medtasks.audit.doctor.check_results import CREDENTIALS, DATASETS, Finding, Scope, State, findings_of, of_error
+from medtasks.audit.doctor.check_results import CREDENTIALS, DATASETS, CheckResult, Scope, State, findings_of, of_error
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
@@ -23,7 +23,7 @@ from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 _SHOWN = 2
 
 
-def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
+def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
     """Look at the datasets of the chosen tasks; without tasks, at those that are prepared.
 
     To ``verify``, read everything and compare it with the manifest, as ``medtasks data verify`` does.
@@ -35,7 +35,7 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
         lacking = len(scope.datasets) - len(here)
         found = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
-        yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
+        yield CheckResult(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
 
 
 def _command(name: str) -> str:
@@ -50,7 +50,7 @@ def _command(name: str) -> str:
     return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
 
 
-def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
+def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
     from medtasks.data.prepare.prepare_dataset import verify as differences
 
     try:
@@ -95,7 +95,7 @@ def _few(name: str, form: str, notes: Sequence[str]) -> str:
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
 
 
-def hub_token(scope: Scope) -> Iterator[Finding]:
+def hub_token(scope: Scope) -> Iterator[CheckResult]:
     """Look for a token where a dataset that is still to be prepared can only be downloaded with one."""
     infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
     gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(HUB))
@@ -109,10 +109,10 @@ def hub_token(scope: Scope) -> Iterator[Finding]:
         return
     found = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
     fix = "accept the terms on these pages, then: hf auth login"
-    yield Finding(CREDENTIALS, "Hub token", scope.state, found, fix)
+    yield CheckResult(CREDENTIALS, "Hub token", scope.state, found, fix)
 
 
-def readable_replies() -> Iterator[Finding]:
+def readable_replies() -> Iterator[CheckResult]:
     """Look at whether other users can read saved replies, journals and credentialed data, which may quote a patient."""
     private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
     for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
@@ -123,7 +123,7 @@ def readable_replies() -> Iterator[Finding]:
             yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
 
 
-def remote_models(scope: Scope) -> Iterator[Finding]:
+def remote_models(scope: Scope) -> Iterator[CheckResult]:
     """Check where credentialed text may go as the environment stands; a run checks its own model."""
     private = credentialed(scope.datasets)
     if not private:
@@ -139,4 +139,4 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")
         found = f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
-        yield Finding(CREDENTIALS, "remote models", scope.state, found, fix)
+        yield CheckResult(CREDENTIALS, "remote models", scope.state, found, fix)

@@ -17,7 +17,7 @@ from medtasks.audit.doctor.check_results import (
     TORCH,
     WEIGHTS,
     Check,
-    Finding,
+    CheckResult,
     Scope,
     findings_of,
     scope_of,
@@ -25,7 +25,7 @@ from medtasks.audit.doctor.check_results import (
 from medtasks.runs.redaction import redacted
 
 
-def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str = "") -> list[Finding]:
+def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str = "") -> list[CheckResult]:
     """Check everything, or what some tasks, groups and tags need; return findings by area, without secrets.
 
     A check that fails is one of them. To ``verify``, prepared data are read completely, and the harness is imported.
@@ -33,7 +33,7 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
     """
     scope = Scope(tuple(names), ())  # where our task files cannot be read, nothing that depends on tasks is checked
 
-    def find_scope() -> tuple[Finding, ...]:
+    def find_scope() -> tuple[CheckResult, ...]:
         nonlocal scope
         scope = scope_of(names)
         return ()

@@ -15,7 +15,7 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from medtasks.audit.doctor.check_results import HARNESS, MACHINE, PACKAGES, TORCH, Finding, Scope, State
+from medtasks.audit.doctor.check_results import HARNESS, MACHINE, PACKAGES, TORCH, CheckResult, Scope, State
 from medtasks.audit.facts import installed_version
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import one_line
@@ -31,7 +31,7 @@ _CPU = "the CPU"
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
 
-def disks() -> Iterator[Finding]:
+def disks() -> Iterator[CheckResult]:
     """Look at the disks under the data folder, the Hub's cache and the temporary folder."""
     from huggingface_hub.constants import HF_HOME
 
@@ -40,7 +40,7 @@ def disks() -> Iterator[Finding]:
     yield _disk("temporary folder", Path(tempfile.gettempdir()), "TMPDIR")
 
 
-def _disk(name: str, folder: Path, variable: str) -> Finding:
+def _disk(name: str, folder: Path, variable: str) -> CheckResult:
     fix = f"make room, or export {variable}=<a folder with room>"
     place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
     if not place.is_dir():
@@ -56,7 +56,7 @@ def _disk(name: str, folder: Path, variable: str) -> Finding:
     return MACHINE.warning(name, found, fix) if free < LITTLE_DISK_GB else MACHINE.ok(name, found)
 
 
-def memory() -> Iterator[Finding]:
+def memory() -> Iterator[CheckResult]:
     """Look at the free memory; of a container with a limit, at no more than that."""
     limits = [
         int(text) for path in _CONTAINER_LIMITS if path.is_file() and (text := path.read_text().strip()).isdigit()
@@ -69,7 +69,7 @@ def memory() -> Iterator[Finding]:
         yield MACHINE.ok("memory", found)
 
 
-def torch_stack() -> Iterator[Finding]:
+def torch_stack() -> Iterator[CheckResult]:
     """Import torch and what is built against it, and ask torch for its devices."""
     findings = [finding for name in _STACK if (finding := _module(name)) is not None]
     yield from findings
@@ -77,7 +77,7 @@ def torch_stack() -> Iterator[Finding]:
         yield from _devices()
 
 
-def _module(name: str) -> Finding | None:
+def _module(name: str) -> CheckResult | None:
     if importlib.util.find_spec(name) is None:
         # only some models of the harness need torchvision
         problem = TORCH.problem(name, f"{name} is not installed", f"pip install {name}")
@@ -94,7 +94,7 @@ def _module(name: str) -> Finding | None:
     return TORCH.ok(name, f"{name} {module.__version__} can be imported")
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[CheckResult]:
     import torch
 
     devices: list[tuple[str, int, int]] = []
@@ -126,7 +126,7 @@ def _devices() -> Iterator[Finding]:
         yield _no_device(f"CUDA {torch.version.cuda}" if torch.version.cuda else other)
 
 
-def _no_device(built_for: str) -> Finding:
+def _no_device(built_for: str) -> CheckResult:
     found = f"torch, built for {built_for}, finds no GPU"
     if shutil.which("nvidia-smi") is None:
         fix = "use a machine with a GPU for models of billions of parameters"
@@ -162,7 +162,7 @@ def _is_harness(requirement: Requirement) -> bool:
     return canonicalize_name(requirement.name) == canonicalize_name(_HARNESS)
 
 
-def harness_version() -> Iterator[Finding]:
+def harness_version() -> Iterator[CheckResult]:
     """Look at whether the harness is there, in a version this package was made for."""
     wanted, tasks, installed = harness_requirement(), harness_folder(), installed_version(_HARNESS)
     fix = f"pip install '{wanted}'"
@@ -178,7 +178,7 @@ def harness_version() -> Iterator[Finding]:
         yield HARNESS.problem("version", found, fix)
 
 
-def started(names: Collection[str]) -> Iterator[Finding]:
+def started(names: Collection[str]) -> Iterator[CheckResult]:
     """Import the harness as a run does, and check that its task index holds our tasks, groups and tags."""
     fix = f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'"
     try:
@@ -197,7 +197,7 @@ def started(names: Collection[str]) -> Iterator[Finding]:
         yield HARNESS.ok("start", f"the harness starts and finds all {len(names)} names of ours")
 
 
-def packages(scope: Scope) -> Iterator[Finding]:
+def packages(scope: Scope) -> Iterator[CheckResult]:
     """Check the packages without which nothing runs, and those of extras that a chosen task needs."""
     extras = ["report"] if scope.chosen and scope.metrics else []
     if scope.chosen and _DICOM_DATASET in scope.datasets and not (dataset_folder(_DICOM_DATASET) / FILE_NAME).is_file():
@@ -209,7 +209,7 @@ def packages(scope: Scope) -> Iterator[Finding]:
         yield from _packages(f"extra {extra}", f"medtasks[{extra}]", scope.state, added)
 
 
-def _packages(name: str, who: str, state: State, needed: Sequence[Requirement]) -> Iterator[Finding]:
+def _packages(name: str, who: str, state: State, needed: Sequence[Requirement]) -> Iterator[CheckResult]:
     wrong: dict[str, str] = {}
     for requirement in needed:
         version = installed_version(requirement.name)
@@ -218,6 +218,6 @@ def _packages(name: str, who: str, state: State, needed: Sequence[Requirement]) 
             wrong[f"{requirement.name}{requirement.specifier}"] = trouble
     if wrong:
         found = f"{who} needs {', '.join(f'{package} ({words})' for package, words in wrong.items())}"
-        yield Finding(PACKAGES, name, state, found, f"pip install {' '.join(map(repr, wrong))}")
+        yield CheckResult(PACKAGES, name, state, found, f"pip install {' '.join(map(repr, wrong))}")
     elif needed:
         yield PACKAGES.ok(name, f"all {len(needed)} packages that {who} needs are installed")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from medtasks.audit.doctor.check_results import WEIGHTS as AREA
-from medtasks.audit.doctor.check_results import Finding, Scope, State, of_error
+from medtasks.audit.doctor.check_results import CheckResult, Scope, State, of_error
 from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER
 from medtasks.metrics.model_settings import ModelSettings
@@ -16,7 +16,7 @@ from medtasks.metrics.wordnet import load_wordnet
 WORDNET = "wordnet"  # among the names of weights
 
 
-def metric_weights(scope: Scope) -> Iterator[Finding]:
+def metric_weights(scope: Scope) -> Iterator[CheckResult]:
     """Look for the weights of the chosen tasks' metrics; without tasks, sum up what is here.
 
     Missing weights cost their own metrics, which can be computed later from saved replies.
@@ -39,7 +39,7 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
         yield AREA.ok("metrics", found)
 
 
-def model_settings(scope: Scope) -> Iterator[Finding]:
+def model_settings(scope: Scope) -> Iterator[CheckResult]:
     """Look at the variables that say how metrics' models are run."""
     if scope.chosen and not _needed(scope):
         return

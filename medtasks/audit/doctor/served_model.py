@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from loguru import logger
 from PIL import Image, ImageDraw
 
-from medtasks.audit.doctor.check_results import MODEL, Finding, Scope, State, of_error
+from medtasks.audit.doctor.check_results import MODEL, CheckResult, Scope, State, of_error
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
@@ -53,7 +53,7 @@ _LETTERS, _TEXTS = ("A", "B"), (" a small disc", " a disc that fills more than h
 Record = Mapping[str, Any]
 
 
-def served_model(scope: Scope, model_args: str) -> Iterator[Finding]:
+def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
     """Look at the model that ``--model_args`` of ``vlm_server`` name, at each of its servers."""
     try:
         given = HarnessOptions({"model_args": model_args}).model_arguments()
@@ -83,7 +83,7 @@ def served_model(scope: Scope, model_args: str) -> Iterator[Finding]:
                 yield of_error(MODEL, "servers", State.PROBLEM, error)
 
 
-def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[Finding]:
+def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[CheckResult]:
     yield _address(scope, server)
     with _quiet():
         try:
@@ -106,7 +106,7 @@ def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[Find
             model.clean()
 
 
-def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[Finding]:
+def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[CheckResult]:
     yield _name(model, names)
     yield _context(model)
     try:
@@ -121,7 +121,7 @@ def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[Finding
         yield from likelihoods(model, State.PROBLEM if scope.chosen and compared else State.WARNING)
 
 
-def _address(scope: Scope, server: Server) -> Finding:
+def _address(scope: Scope, server: Server) -> CheckResult:
     url, private = server.base_url, credentialed(scope.datasets)
     host, scheme = endpoints.host(url), url.partition(":")[0]
     obeys = bool(server.transport_options["trust_env"])
@@ -134,7 +134,7 @@ def _address(scope: Scope, server: Server) -> Finding:
         return MODEL.ok("address", where)
     _, _, mend = cause.partition("; ")
     state = State.PROBLEM if scope.chosen else State.NOTE
-    return Finding(
+    return CheckResult(
         MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", mend
     )
 
@@ -153,7 +153,7 @@ def _built(given: Mapping[str, Any], server: Server) -> VlmServer:
     return VlmServer(**{**given, **times})
 
 
-def _name(model: VlmServer, names: list[str]) -> Finding:
+def _name(model: VlmServer, names: list[str]) -> CheckResult:
     facts, others = model.facts, [name for name in names if name != model.model]
     version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
     root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
@@ -165,7 +165,7 @@ def _name(model: VlmServer, names: list[str]) -> Finding:
     return MODEL.note("model", found, "check model= in --model-args with the server's own documentation")
 
 
-def _context(model: VlmServer) -> Finding:
+def _context(model: VlmServer) -> CheckResult:
     length = model.facts["max_model_len"]
     if not isinstance(length, int):
         fix = "look at how it was started; a question that does not fit fails by itself and is counted"
@@ -182,7 +182,7 @@ async def _reply(model: VlmServer, images: int) -> Record:
     return reply
 
 
-def _no_reply(model: VlmServer, error: MedTasksError) -> Finding:
+def _no_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
     """Say why a question with an image got no reply, and whether the image is to blame."""
     try:
         asked(model, _reply(model, 0), LIST_S)
@@ -193,7 +193,7 @@ def _no_reply(model: VlmServer, error: MedTasksError) -> Finding:
     return replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
 
 
-def _thoughts(model: VlmServer, reply: Record) -> Finding:
+def _thoughts(model: VlmServer, reply: Record) -> CheckResult:
     in_text = "<think" in reply["text"] or "</think" in reply["text"]
     if not (reply["reasoning"] or in_text or reply["tokens"][2]):
         return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
@@ -206,7 +206,7 @@ def _thoughts(model: VlmServer, reply: Record) -> Finding:
     return MODEL.note("thinking", found, f"{switch}, or set max_new_tokens high enough")
 
 
-def _images(model: VlmServer, first: Record) -> Finding:
+def _images(model: VlmServer, first: Record) -> CheckResult:
     try:
         second = asked(model, _reply(model, 2))
     except MedTasksError as error:
@@ -245,7 +245,7 @@ class _Proof:
     error: MedTasksError | None
 
 
-def likelihoods(model: VlmServer, state: State) -> Iterator[Finding]:
+def likelihoods(model: VlmServer, state: State) -> Iterator[CheckResult]:
     """Check that options are scored right after the question, and by how many requests.
 
     Texts begin with a blank, as most tasks have them, and letters do not: a template can be in the way of either.

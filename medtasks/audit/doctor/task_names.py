@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from medtasks.audit.doctor.check_results import TASKS, Finding, Scope, State, findings_of, of_error
+from medtasks.audit.doctor.check_results import TASKS, CheckResult, Scope, State, findings_of, of_error
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
 from medtasks.home import dataset_folder, own_tasks_folder
@@ -15,7 +15,7 @@ from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, tasks_folder
 
 
-def collisions(scope: Scope) -> Iterator[Finding]:
+def collisions(scope: Scope) -> Iterator[CheckResult]:
     """Look for our names, or those of the chosen tasks, among the harness's own, and for the user's among ours."""
     shipped, ours = _named(tasks_folder()), own_names()
     if scope.chosen:
@@ -36,7 +36,7 @@ def collisions(scope: Scope) -> Iterator[Finding]:
         yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(ours)})")
 
 
-def foreign_names(scope: Scope) -> Iterator[Finding]:
+def foreign_names(scope: Scope) -> Iterator[CheckResult]:
     """Look for the chosen names that are not ours among the harness's tasks."""
     harness = harness_folder()
     known = _named(harness) if scope.foreign and harness else {}
@@ -50,7 +50,7 @@ def foreign_names(scope: Scope) -> Iterator[Finding]:
             yield TASKS.problem(name, found, "medtasks tasks lists ours")
 
 
-def own_files() -> Iterator[Finding]:
+def own_files() -> Iterator[CheckResult]:
     """Look at the user's own task files: one that cannot be read takes all tasks of this package with it."""
     for path in sorted(own_tasks_folder().rglob("*.yaml")):
         try:
@@ -70,10 +70,10 @@ def own_files() -> Iterator[Finding]:
                 break
 
 
-def own_tasks(scope: Scope) -> Iterator[Finding]:
+def own_tasks(scope: Scope) -> Iterator[CheckResult]:
     """Check the files of the user's own tasks, their hooks, rules, metrics and first prompt, and their samples."""
 
-    def check(task: TaskFile) -> Iterator[Finding]:
+    def check(task: TaskFile) -> Iterator[CheckResult]:
         for key in unknown_keys(task):
             found = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
             yield TASKS.warning(task.name, found, "correct it, or remove it")

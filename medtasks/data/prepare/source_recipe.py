@@ -26,7 +26,7 @@ from medtasks.data.images.decoding import REFERENCE, Decoding
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import NoReader, UnclearRange, UnreadableImage
 from medtasks.data.prepare.downloads import hub_download, hub_revision
-from medtasks.data.prepare.table_files import SourceRow, Table
+from medtasks.data.prepare.table_files import SourceRow, SourceTable
 from medtasks.data.schema import Columns, Document, arrow_schema, image_columns, image_digests, image_key
 from medtasks.errors import SourceError
 
@@ -105,7 +105,7 @@ def in_order(rows: Iterable[Callable[[], _T]]) -> Iterator[_T]:
 
 
 Reader = Callable[[Path, ImageStore], Iterable[Row]]
-Tables = Callable[[Path, str], Table]
+Tables = Callable[[Path, str], SourceTable]
 ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
 
 

@@ -92,7 +92,7 @@ class SourceRow:
         return value
 
 
-class Table:
+class SourceTable:
     """One split of a dataset, from ``records``: the place of each row, in order, and what reads its columns.
 
     Every row is met; the columns of those that are not wanted are not read.
@@ -117,7 +117,7 @@ class Table:
         return self.rows({int(position / count * total) for position in range(count)})
 
 
-class ParquetTable(Table):
+class ParquetTable(SourceTable):
     """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
 
     def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
@@ -128,7 +128,7 @@ class ParquetTable(Table):
         return sum(self._opened(file).metadata.num_rows for file in self._files)
 
     def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, see :meth:`Table.rows`; row groups in which none is wanted are left out."""
+        """Read rows in order, see :meth:`SourceTable.rows`; row groups in which none is wanted are left out."""
         behind = 0
         for file in self._files:
             opened, first = self._opened(file), behind
@@ -165,7 +165,7 @@ def csv_table(
     belongs: Callable[[Mapping[str, str]], bool] | None = None,
     *,
     missing: str | None = "",
-) -> Table:
+) -> SourceTable:
     """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true.
 
     Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
@@ -189,19 +189,19 @@ def csv_table(
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
 
-    return Table(records)
+    return SourceTable(records)
 
 
 def hub_table(
     source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
-) -> Table | None:
+) -> SourceTable | None:
     """Return a split from parquet files in any layout of the Hub, where ``config`` may be a folder; None without."""
     folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
     files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
     return ParquetTable(files, columns, optional) if files else None
 
 
-def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> Table:
+def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> SourceTable:
     """Return a split from parquet files that must be there, see :func:`hub_table`."""
     table = hub_table(source, split, config, columns)
     if table is None:
@@ -234,7 +234,7 @@ def kind_of(value: Any) -> str:
 
 def json_lines(
     file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] | None = None
-) -> Table:
+) -> SourceTable:
     """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
 
     def values(place: str, line: bytes) -> Mapping[str, Any]:
@@ -248,13 +248,13 @@ def json_lines(
                     place = f"{file.name} row {number}"
                     yield place, functools.partial(values, place, line.strip())
 
-    return Table(records)
+    return SourceTable(records)
 
 
-def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Table:
+def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
     """Return rows that are in memory already, each with its place for messages; every one must have ``columns``."""
     known = [(place, functools.partial(_object, place, value, columns)) for place, value in records]
-    return Table(lambda: iter(known))
+    return SourceTable(lambda: iter(known))
 
 
 def read_json(file: SourceFile) -> Any:
@@ -263,13 +263,13 @@ def read_json(file: SourceFile) -> Any:
         return _json(file.name, stream.read())
 
 
-def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
+def listed_records(file: SourceFile, columns: Sequence[str]) -> SourceTable:
     """Return the questions of a JSON file that is a list of objects."""
     with file.open() as stream:
         return listed_in(file.name, stream.read(), columns)
 
 
-def listed_in(name: str, data: bytes, columns: Sequence[str]) -> Table:
+def listed_in(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
     """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
     values = _json(name, data)
     if not isinstance(values, list):

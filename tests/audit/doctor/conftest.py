@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from medtasks.audit.doctor.check_results import Finding, Scope, State, scope_of
+from medtasks.audit.doctor.check_results import CheckResult, Scope, State, scope_of
 
 EVERYTHING = Scope((), ())
 
 
-def only(findings: Iterable[Finding], name: str | None = None) -> Finding:
+def only(findings: Iterable[CheckResult], name: str | None = None) -> CheckResult:
     """The one finding there is, or the one with a name."""
     (found,) = [one for one in findings if name in (None, one.name)]
     assert (found.state is State.OK) == (found.fix == ""), found
@@ -19,8 +19,8 @@ def only(findings: Iterable[Finding], name: str | None = None) -> Finding:
 
 
 def expect(
-    found: Finding, state: State, *words: str, called: str | None = None, fix: str | Iterable[str] = ()
-) -> Finding:
+    found: CheckResult, state: State, *words: str, called: str | None = None, fix: str | Iterable[str] = ()
+) -> CheckResult:
     """That a finding is in this state, is about what it should be, and has these words in it and in its fix."""
     assert (found.state, found.name) == (state, called or found.name), found
     assert [word for word in words if word not in found.found] == [], found

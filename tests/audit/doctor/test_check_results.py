@@ -2,12 +2,12 @@
 
 import pytest
 
-from medtasks.audit.doctor.check_results import Finding, State, findings_of, of_error
+from medtasks.audit.doctor.check_results import CheckResult, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
 from .conftest import only
 
-FIRST = Finding("tasks", "first", State.OK, "it is there")
+FIRST = CheckResult("tasks", "first", State.OK, "it is there")
 
 
 def failing(error):
@@ -37,6 +37,6 @@ def test_interruption_is_no_finding():
 
 
 def test_error_without_a_fix_gets_the_given_one():
-    assert of_error("tasks", "a", State.NOTE, MedTasksError("it is so."), "change it") == Finding(
+    assert of_error("tasks", "a", State.NOTE, MedTasksError("it is so."), "change it") == CheckResult(
         "tasks", "a", State.NOTE, "it is so", "change it"
     )

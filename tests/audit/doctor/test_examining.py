@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.audit.doctor import datasets, machine
-from medtasks.audit.doctor.check_results import AREAS, HARNESS, MODEL, TORCH, Finding, State, asked_by, scope_of
+from medtasks.audit.doctor.check_results import AREAS, HARNESS, MODEL, TORCH, CheckResult, State, asked_by, scope_of
 from medtasks.audit.doctor.examining import examine
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.families.family import Asks
@@ -36,7 +36,9 @@ def test_all_areas_in_order(quick):
     wanted = [area for area in AREAS if area in areas(found)]
     assert areas(found) == wanted
     assert set(AREAS) - {MODEL} == set(wanted)
-    assert [one for one in found if not isinstance(one, Finding) or (one.state is State.OK) != (one.fix == "")] == []
+    assert [
+        one for one in found if not isinstance(one, CheckResult) or (one.state is State.OK) != (one.fix == "")
+    ] == []
     assert quick == []
 
 

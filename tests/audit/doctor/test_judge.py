@@ -8,7 +8,7 @@ import pytest
 
 from medtasks.audit.doctor import judge as checks
 from medtasks.audit.doctor.check_results import State
-from medtasks.audit.doctor.judge import judge
+from medtasks.audit.doctor.judge_check import judge
 
 from ...local_server import LocalServer, QuietHandler, serving
 from .conftest import expect, only

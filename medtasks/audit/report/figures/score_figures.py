@@ -29,7 +29,7 @@ _BASELINES = "baselines, which see no image"
 
 
 @dataclass(frozen=True)
-class Rows:
+class FigureRows:
     """A figure with a row per name."""
 
     figure: "Figure"
@@ -81,7 +81,7 @@ def new_rows(
     legend: Sequence[str],
     *,
     dense: bool = False,
-) -> Rows:
+) -> FigureRows:
     """Return a figure with a row per name, from the top, high enough for its series and its lines of text.
 
     There is at least one name. A row holds ``series`` bars at most; or points if ``dense``, which take less room.
@@ -95,7 +95,7 @@ def new_rows(
     style.name_rows(axes, names)
     axes.grid(axis="x", color=style.GRID, linewidth=0.5)
     axes.set_axisbelow(True)
-    return Rows(figure, axes, dense)
+    return FigureRows(figure, axes, dense)
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:

@@ -39,7 +39,7 @@ from medtasks.data.prepare.table_files import (
     ParquetTable,
     ReadValues,
     SourceRow,
-    Table,
+    SourceTable,
     csv_table,
     json_lines,
     listed_in,
@@ -135,7 +135,7 @@ def _omni_files(source: Path) -> AbstractContextManager[ReadFile]:
     return file_reader((), [first.path], (_below(first),))
 
 
-def _omni_table(source: Path, _split: str) -> Table:
+def _omni_table(source: Path, _split: str) -> SourceTable:
     names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
 
     def records() -> Iterator[tuple[str, ReadValues]]:
@@ -149,7 +149,7 @@ def _omni_table(source: Path, _split: str) -> Table:
                     known = {"doc_id": published + again, "part": name.removesuffix(".json")}
                     yield row.place, functools.partial(dict, row.values, **known)
 
-    return Table(records)
+    return SourceTable(records)
 
 
 def _omni_document(row: SourceRow, _split: str) -> Document:
@@ -245,7 +245,7 @@ def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None 
     return kit_recipe(reader, f"{table} and {archive}, or the folder {folder} unpacked from it", table, archive)
 
 
-def _expert_table(config: str, source: Path, split: str) -> Table:
+def _expert_table(config: str, source: Path, split: str) -> SourceTable:
     own = f"medxpertqa_{config.lower()}_input.jsonl"
     places = [f"{config}/{split}.jsonl", own, f"input/{own}", f"eval/data/medxpertqa/input/{own}"]
     columns = (*_EXPERT_COLUMNS, "images") if config == "MM" else _EXPERT_COLUMNS
@@ -272,7 +272,7 @@ def _expert_images(row: SourceRow) -> Sequence[str]:
     return names
 
 
-def _frame_table(source: Path, _split: str) -> Table:
+def _frame_table(source: Path, _split: str) -> SourceTable:
     files = required_shards(source, [_FRAME_FILES, "test-*.parquet"])
     return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from medtasks.data.prepare.source_files import required_shards
 from medtasks.data.prepare.source_recipe import SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, Table
+from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, KIT_CHOICE, Document, choice_document
 from medtasks.data.sources.medevalkit.kit_sets import kit_choice, kit_recipe, lettered
@@ -47,7 +47,7 @@ def _literal_options(row: SourceRow) -> list[str]:
     return options
 
 
-def _table(source: Path, split: str) -> Table:
+def _table(source: Path, split: str) -> SourceTable:
     patterns = {subject: [f"{subject}/{split}-*.parquet", f"{subject}/{split}.parquet"] for subject in SUBJECTS}
     files = {subject: required_shards(source, places) for subject, places in patterns.items()}
 
@@ -56,7 +56,7 @@ def _table(source: Path, split: str) -> Table:
             for row in ParquetTable(shards, _COLUMNS, _IMAGES[1:]).rows():
                 yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
 
-    return Table(records)
+    return SourceTable(records)
 
 
 def _document(row: SourceRow, split: str) -> Document:
@@ -67,13 +67,13 @@ def _document(row: SourceRow, split: str) -> Document:
     return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **known)
 
 
-def _pro_table(config: str, source: Path, split: str) -> Table:
+def _pro_table(config: str, source: Path, split: str) -> SourceTable:
     files = required_shards(source, [f"{config}/{split}-*.parquet"])
     subjects = ParquetTable(files, ("subject",)).rows()
     wanted = {row.index for row in subjects if row.text("subject") in SUBJECTS}
     own = ("image",) if config == "vision" else ("question", _IMAGES[0])
     table = ParquetTable(files, (*_PRO_COLUMNS, *own), _IMAGES[1:])
-    return Table(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(wanted)))
+    return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(wanted)))
 
 
 def _pro_document(row: SourceRow, _split: str) -> Document:

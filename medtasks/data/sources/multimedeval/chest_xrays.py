@@ -19,7 +19,7 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow, by_name
-from medtasks.data.prepare.table_files import ReadValues, SourceRow, Table, csv_table
+from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 
@@ -38,7 +38,7 @@ _QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "ans
 _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
 
 
-def _listed(source: Path, split: str) -> Table:
+def _listed(source: Path, split: str) -> SourceTable:
     """Return the rows of ChestX-ray14's findings table whose image a list names, in the table's order."""
     if not any(path for pattern in _IMAGES for path in source.glob(pattern)):
         raise not_found(source, _IMAGES[0])
@@ -66,7 +66,7 @@ def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
     return csv_table(mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
 
 
-def _mimic_table(source: Path, split: str) -> Table:
+def _mimic_table(source: Path, split: str) -> SourceTable:
     """Return the images of a split with the findings of their study; of the test split, at its end, also the others."""
     images: dict[tuple[str, str], list[SourceRow]] = {}
     for row in split_rows(source, split):
@@ -86,7 +86,7 @@ def _mimic_table(source: Path, split: str) -> Table:
         for study in [study for study in images if study not in labelled] if split == "test" else ():
             yield from ((image.place, functools.partial(dict, image.values)) for image in images[study])
 
-    return Table(records)
+    return SourceTable(records)
 
 
 def _study_of(row: SourceRow) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def _mimic_name(row: SourceRow) -> str:
     return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
 
 
-def _questions(source: Path, split: str) -> Table:
+def _questions(source: Path, split: str) -> SourceTable:
     file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
     return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
 

@@ -25,7 +25,7 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.prepare.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.prepare.source_recipe import Row, SourceRecipe, images_row
-from medtasks.data.prepare.table_files import SourceRow, Table, csv_table
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table
 from medtasks.data.schema import CLASSIFICATION, new_document
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
@@ -67,7 +67,7 @@ def _annotations(source: Path) -> SourceFile:
     return physionet_file(source, "vindr-mammo", "1.0.0", ("finding_annotations.csv",))
 
 
-def _graded(source: Path, split: str) -> Table:
+def _graded(source: Path, split: str) -> SourceTable:
     graded = {"test": "test", "train": "training"}[split]
     belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
     return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
@@ -110,7 +110,7 @@ def _require_8_bits(path: Path) -> None:
         raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
 
 
-def _kaggle_table(name: str, columns: Sequence[str], source: Path, split: str = "") -> Table:
+def _kaggle_table(name: str, columns: Sequence[str], source: Path, split: str = "") -> SourceTable:
     file = f"{name.format(split)}.csv"
     return csv_table(required_file(source, [f"csv/{file}", file]), columns)
 

@@ -24,7 +24,7 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, not_found
 from medtasks.data.prepare.source_recipe import Row, SourceRecipe
-from medtasks.data.prepare.table_files import SourceRow, Table, read_json, records_table
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.errors import SourceError
 
@@ -53,7 +53,7 @@ def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
 
 
-def _table(name: str, source: Path, split: str) -> Table:
+def _table(name: str, source: Path, split: str) -> SourceTable:
     """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors where there are others."""
     path = _archive(name, source)
     images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")

@@ -16,7 +16,7 @@ from pathlib import Path
 from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.prepare.source_files import SourceFile, file_reader
 from medtasks.data.prepare.source_recipe import SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import SourceRow, Table, check_columns, read_json, records_table
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, check_columns, read_json, records_table
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
 from medtasks.errors import MedTasksError, SourceError
@@ -34,7 +34,7 @@ class OwnQuestions:
     folder: Path
     kind: str  # ``"QA"`` or ``"VQA"``
     modality: str  # as its owner calls it
-    samples: Table
+    samples: SourceTable
     decoding: Decoding  # what models see of the images
 
     @property

@@ -27,7 +27,7 @@ from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, open_archive, required_file, unpacking
 from medtasks.data.prepare.source_recipe import ReadFile, Row, SourceRecipe, TableReader, by_name
-from medtasks.data.prepare.table_files import SourceRow, Table, csv_table, hub_table, read_json
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
 from medtasks.home import home
@@ -127,7 +127,7 @@ def _document(row: SourceRow, _split: str) -> Document:
     return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
 
-def _whole(source: Path, split: str) -> Table:
+def _whole(source: Path, split: str) -> SourceTable:
     if split == "test":
         return csv_table(_metadata(source), _COLUMNS)
     tested = _lesions(source, "test")

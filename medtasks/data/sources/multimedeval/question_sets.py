@@ -19,7 +19,7 @@ from medtasks.data.prepare.source_files import SourceFile, not_found, required_f
 from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import (
     SourceRow,
-    Table,
+    SourceTable,
     hub_table,
     json_lines,
     listed_records,
@@ -50,7 +50,7 @@ def _answer_index(row: SourceRow, column: str, options: int) -> int:
     return value
 
 
-def _medqa_table(source: Path, split: str) -> Table:
+def _medqa_table(source: Path, split: str) -> SourceTable:
     columns = ("question", "options", "answer_idx")
     inside = f"questions/US/{split}.jsonl"
     names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
@@ -81,7 +81,7 @@ def keyed_options(row: SourceRow, key: str, text: str) -> tuple[list[str], list[
     return keys, texts
 
 
-def _medmcqa_table(source: Path, split: str) -> Table:
+def _medmcqa_table(source: Path, split: str) -> SourceTable:
     columns = ("id", "question", *_MEDMCQA_OPTIONS, "cop")
     name = {"validation": "dev"}.get(split, split)
     names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
@@ -104,7 +104,7 @@ def _medmcqa(row: SourceRow, _split: str) -> Document:
     return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
 
 
-def _pubmedqa_table(source: Path, split: str) -> Table:
+def _pubmedqa_table(source: Path, split: str) -> SourceTable:
     columns = ("id", "question", "context", "answer")
     if table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns):
         return table
@@ -133,7 +133,7 @@ def _pubmedqa(row: SourceRow, _split: str) -> Document:
     return choice_document(row.text("id"), row.text("question"), YES_NO_MAYBE, right, context=row.text("context"))
 
 
-def _mmlu_table(source: Path, split: str) -> Table:
+def _mmlu_table(source: Path, split: str) -> SourceTable:
     return required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
 
 
@@ -156,7 +156,7 @@ def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[Row]:
         yield Row(rows[index].place, _mmlu(rows[index], "test"))
 
 
-def _mednli_table(source: Path, split: str) -> Table:
+def _mednli_table(source: Path, split: str) -> SourceTable:
     name = f"mli_{split}_v1.jsonl"
     wanted = f"{name}, neither in a folder nor in a zip archive"
     file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], wanted)
@@ -195,7 +195,7 @@ def slake_reader(
 ) -> TableReader:
     """Return the reader of SLAKE's questions, in one language or all; ``document`` is what a row becomes."""
 
-    def table(source: Path, split: str) -> Table:
+    def table(source: Path, split: str) -> SourceTable:
         path = source / f"{split}.json"
         if not path.is_file():
             raise not_found(source, path.name)

@@ -82,7 +82,7 @@ _MAIN = ("impression", "findings", "history", "comparison", "addendum")
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """One section."""
 
     name: str  # its header in lower case, or what the parser calls it
@@ -90,7 +90,7 @@ class Section:
     start: int  # where the text starts in the report
 
 
-def split_at_headers(report: str) -> list[Section]:
+def split_at_headers(report: str) -> list[ReportSection]:
     r"""Cut a report at its headers: the preamble and one section per header, named by it in lower case.
 
     Without a header it is one section, ``full report``. The search goes on at the new line behind a header and the
@@ -102,16 +102,16 @@ def split_at_headers(report: str) -> list[Section]:
     """
     header = _HEADER.search(report)
     if header is None:
-        return [Section(FULL_REPORT, report, 0)]
-    found = [Section(PREAMBLE, report[: header.start(1)], 0)]
+        return [ReportSection(FULL_REPORT, report, 0)]
+    found = [ReportSection(PREAMBLE, report[: header.start(1)], 0)]
     while header is not None:
         name, start = header[1].lower(), header.end()
         header = _HEADER.search(report, max(report.find("\n", start), start))
-        found.append(Section(name, report[start : header.start() if header else len(report)], start))
+        found.append(ReportSection(name, report[start : header.start() if header else len(report)], start))
     return found
 
 
-def report_sections(report: str) -> list[Section]:
+def report_sections(report: str) -> list[ReportSection]:
     r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat.
 
     Example:
@@ -127,10 +127,10 @@ def report_sections(report: str) -> list[Section]:
     if not empty_line:
         return kept
     # The start is that of the empty line, as the official parser counts it.
-    return [*kept[:-1], replace(last, text=before), Section(LAST_PARAGRAPH, behind, last.start + len(before))]
+    return [*kept[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, behind, last.start + len(before))]
 
 
-def first_text(sections: list[Section], name: str) -> str | None:
+def first_text(sections: list[ReportSection], name: str) -> str | None:
     """Return the text of the first section of that name, or None."""
     return next((section.text for section in sections if section.name == name), None)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from medtasks.audit.doctor.check_results import JUDGE, Finding, Scope, State, asked_by, of_error
+from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State, asked_by, of_error
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
 _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
 
 
-def judge(scope: Scope) -> Iterator[Finding]:
+def judge(scope: Scope) -> Iterator[CheckResult]:
     """Look at the judge that the environment names, if a task asks one.
 
     Nothing but the list of models is asked for, and no sample is sent.
@@ -73,7 +73,7 @@ def judge(scope: Scope) -> Iterator[Finding]:
         yield _answer(replace(settings, timeout_s=min(settings.timeout_s, TIMEOUT_S)))
 
 
-def _answer(settings: JudgeSettings) -> Finding:
+def _answer(settings: JudgeSettings) -> CheckResult:
     async def answer() -> Any:
         # The client by which it is asked later, so that nothing goes where that would not.
         client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
@@ -101,12 +101,12 @@ def _answer(settings: JudgeSettings) -> Finding:
     return JUDGE.problem("model", found, f"set {MODEL} to a name the endpoint lists")
 
 
-def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> Finding:
+def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> CheckResult:
     found = f"the judge at {settings.base_url} answers and {what}, so that {settings.model} is not checked"
     return JUDGE.warning("model", found, fix or f"check {MODEL} with the endpoint's own documentation")
 
 
-def _trouble(trouble: RemoteTrouble, settings: JudgeSettings) -> Finding:
+def _trouble(trouble: RemoteTrouble, settings: JudgeSettings) -> CheckResult:
     """Say what kept the endpoint from answering; its own words are never quoted, for they may repeat the key."""
     status = trouble.status
     found, _, fix = trouble.cause.partition("; ")
@@ -116,4 +116,4 @@ def _trouble(trouble: RemoteTrouble, settings: JudgeSettings) -> Finding:
         return _unchecked(settings, "does not let this key list models (HTTP 403)", fix)
     state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
     later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
-    return Finding(JUDGE, "reply", state, found, fix or later.format(BASE_URL))
+    return CheckResult(JUDGE, "reply", state, found, fix or later.format(BASE_URL))
