@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from medtasks.audit.doctor import datasets, judge, machine, metric_weights, task_names
+from medtasks.audit.doctor import datasets, judge_check, machine, metric_weights, task_names
 from medtasks.audit.doctor.check_results import (
     AREAS,
     CREDENTIALS,
@@ -55,7 +55,7 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
         (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
         (WEIGHTS, "metrics", lambda: metric_weights.metric_weights(scope)),
         (WEIGHTS, "settings", lambda: metric_weights.model_settings(scope)),
-        (JUDGE, "judge", lambda: judge.judge(scope)),
+        (JUDGE, "judge", lambda: judge_check.judge(scope)),
     ]
     if verify:
         checks.append((HARNESS, "start", lambda: machine.started(task_names.own_names())))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from medtasks.audit.doctor import judge as checks
+from medtasks.audit.doctor import judge_check as checks
 from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.judge_check import judge
 
