@@ -9,7 +9,7 @@ from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.sources.multimedeval.medmnist import CLASSES
 from medtasks.home import home
@@ -75,7 +75,7 @@ def _own_columns(name: str, number: int) -> dict[str, Any]:
         answer = (yes, "left lung", no, "an {MRI}", "CT")[number % 5]
         return {"question": f"What is {number}?", "answer": answer, "question_type": None}
     if name == "mimic_cxr_classification":
-        # Row 3 has all findings, row 7 none.
+        # PublishedRow 3 has all findings, row 7 none.
         return {"options": FIVE_FINDINGS, "labels": [int(number in (position, 3)) for position in range(5)]}
     if name == "chestxray14":
         return {
@@ -105,14 +105,14 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
     """Prepare one dataset under ``MEDTASKS_HOME``, by its short name; rows 0-3 are tested, 4-8 are demonstrations."""
     demonstrations = demonstrations and columns(name) is not REPORT
 
-    def rows(first: int, count: int, images: ImageStore) -> Iterator[Row]:
+    def rows(first: int, count: int, images: ImageStore) -> Iterator[PublishedRow]:
         for number in range(first, first + count):
             if name == "ct_rate_report":
                 path = put_nifti(home() / "volumes" / f"{number}.nii.gz", scan(number))
                 stored = [images.add_volume(path)]
             else:
                 stored = [images.add_pixels(picture) for picture in pictures(name, number)]
-            yield Row(f"row {number}", document(name, number), stored)
+            yield PublishedRow(f"row {number}", document(name, number), stored)
 
     recipe = SourceRecipe(
         columns=columns(name),

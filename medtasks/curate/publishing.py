@@ -34,7 +34,7 @@ from medtasks.data.images.decoding import LINEAR
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.own_datasets import DATASHEET, own_dataset_info
-from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.samples import letter, option_index
 from medtasks.data.schema import (
     CLOSED_QUESTION,
@@ -213,7 +213,7 @@ def _rows(
     known: Mapping[str, StudyImage],
     images: ImageStore,
     lost: list[str],
-) -> Iterator[Row]:
+) -> Iterator[PublishedRow]:
     """Yield the documents in the order of the study's pairs or images, and add drafts without an image to ``lost``."""
     pairs = {pair.pair_id: pair for pair in read_pairs(folder)}
     lines = {image_id: line for line, image_id in enumerate(known, 1)}
@@ -235,11 +235,11 @@ def _rows(
         shown = [stored(image_id) for image_id in draft.images]
         if cause := next((image for image in shown if isinstance(image, str)), None):
             lost.append(draft.item_id)
-            yield Row("", None, cause=cause)
+            yield PublishedRow("", None, cause=cause)
             continue
         for position, image in enumerate(image for image in shown if isinstance(image, StoredImage)):
             about = known[draft.images[position]]
-            yield Row(IMAGES, document(study, draft, position, about, pairs.get(draft.item_id)), [image])
+            yield PublishedRow(IMAGES, document(study, draft, position, about, pairs.get(draft.item_id)), [image])
 
 
 def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:

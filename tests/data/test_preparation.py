@@ -11,7 +11,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.prepare_dataset import verify
-from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, prepare_recipe
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT
 from medtasks.errors import SourceError
 
@@ -39,7 +39,9 @@ def document(number, label=0):
 
 def tiles(_source, images):
     for number, shade in enumerate((10, 200, 10)):
-        yield Row(f"tiles.csv row {number + 1}", document(number, number % 2), [images.add_pixels(picture(shade))])
+        yield PublishedRow(
+            f"tiles.csv row {number + 1}", document(number, number % 2), [images.add_pixels(picture(shade))]
+        )
 
 
 def reading(*rows):
@@ -95,8 +97,8 @@ def test_a_set_of_another_size_is_refused(source, final):
 
 
 def test_unusable_rows_are_counted_and_named(source):
-    unusable = [Row(f"tiles.csv row {number}", None, cause="its image is missing") for number in (2, 3, 4)]
-    test = reading(Row("tiles.csv row 1", document(1)), *unusable)
+    unusable = [PublishedRow(f"tiles.csv row {number}", None, cause="its image is missing") for number in (2, 3, 4)]
+    test = reading(PublishedRow("tiles.csv row 1", document(1)), *unusable)
     wanted = "'tiles' is incomplete: tiles.csv row 2: its image is missing; tiles.csv row 3: its image is missing and"
     with pytest.raises(SourceError, match=wanted):
         prepare_recipe(info(rows=4), recipe(test), Options(source))
@@ -110,7 +112,7 @@ def test_no_usable_row_is_no_dataset(source):
 
 
 def test_duplicate_ids_name_both_rows(source):
-    test = reading(Row("tiles.csv row 1", document(7)), Row("tiles.csv row 9", document(7)))
+    test = reading(PublishedRow("tiles.csv row 1", document(7)), PublishedRow("tiles.csv row 9", document(7)))
     with pytest.raises(
         SourceError, match=r"tiles.csv row 9 has the id 'test/7' of tiles.csv row 1; ids must be unique"
     ):
@@ -119,7 +121,7 @@ def test_duplicate_ids_name_both_rows(source):
 
 def test_demonstrations_stand_apart(source, final):
     def shots(_source, images):
-        yield Row("train.csv row 1", document("train"), [images.add_pixels(picture(77))])
+        yield PublishedRow("train.csv row 1", document("train"), [images.add_pixels(picture(77))])
 
     manifest = prepare_recipe(info(), recipe(demonstrations=shots), Options(source))
     assert (manifest.rows, manifest.images, manifest.complete) == (3, 2, True)

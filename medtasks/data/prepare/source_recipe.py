@@ -52,7 +52,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
     """One row of a source."""
 
     # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
@@ -66,7 +66,9 @@ class Row:
     outside: bool = False
 
 
-def images_row(place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]) -> Row:
+def images_row(
+    place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]
+) -> PublishedRow:
     """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
 
     The row is one without a document where an image is missing or broken; an OSError is about the disk.
@@ -76,17 +78,17 @@ def images_row(place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]
         try:
             stored.append(add())
         except FileNotFoundError:
-            return Row(place, None, cause=f"its image {name} is missing")
+            return PublishedRow(place, None, cause=f"its image {name} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
             said = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
-            return Row(place, None, cause=f"its image {name} {said} ({error})")
+            return PublishedRow(place, None, cause=f"its image {name} {said} ({error})")
     return shown_row(place, document, stored)
 
 
-def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredImage]) -> Row:
+def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredImage]) -> PublishedRow:
     """Return a row that shows stored images; without an ``image_id``, those with equal files get one."""
     shared = "+".join(image.image_id for image in images) or None
-    return Row(place, {**document, "image_id": document["image_id"] or shared}, images)
+    return PublishedRow(place, {**document, "image_id": document["image_id"] or shared}, images)
 
 
 _T = TypeVar("_T")
@@ -104,9 +106,9 @@ def in_order(rows: Iterable[Callable[[], _T]]) -> Iterator[_T]:
             yield waiting.popleft().result()
 
 
-Reader = Callable[[Path, ImageStore], Iterable[Row]]
+Reader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
 Tables = Callable[[Path, str], SourceTable]
-ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
+ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[PublishedRow]]
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class SourceRecipe:
     ) -> "SourceRecipe":
         """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
 
-        def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
             table = tables(source, splits[position])
             return rows(table.spread() if position else table.rows(), splits[position], source, images)
 
@@ -214,7 +216,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: SourceRecipe) -> str:
     )
 
 
-def _gather(info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
+def _gather(
+    info: DatasetInfo, recipe: SourceRecipe, rows: Iterable[PublishedRow]
+) -> tuple[Documents, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
     documents = DocumentBatches(arrow_schema(recipe.columns))
     causes: list[str] = []
@@ -294,19 +298,19 @@ class TableReader:
     files: Callable[[Path], AbstractContextManager[ReadFile]] = lambda source: by_name({})
     embedded: Sequence[str] = ()  # columns with an image file in each, or none; shown in this order
 
-    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read rows of a split."""
         with self.files(source) as read, ThreadPoolExecutor(1) as alone:
 
             def add(data: bytes) -> StoredImage:
                 return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
 
-            def storing(row: SourceRow) -> Callable[[], Row]:
+            def storing(row: SourceRow) -> Callable[[], PublishedRow]:
                 """Return what stores the images of a row and makes it one of a dataset."""
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
-                    return functools.partial(Row, row.place, None, cause=str(error))
+                    return functools.partial(PublishedRow, row.place, None, cause=str(error))
                 adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
                 held = ((column, row.encoded(column)) for column in self.embedded)
                 adding += [(column, functools.partial(add, data)) for column, data in held if data is not None]

@@ -34,7 +34,7 @@ from medtasks.data.images.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import hub_download
 from medtasks.data.prepare.source_files import not_found, required_file
-from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe, in_order
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, in_order
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
 from medtasks.errors import SourceError
 from medtasks.home import written_whole
@@ -178,16 +178,16 @@ def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: b
         return list(in_order(reading(bar)))
 
 
-def rows_of(questions: Sequence[Question]) -> Iterator[Row]:
+def rows_of(questions: Sequence[Question]) -> Iterator[PublishedRow]:
     """Follow pointers, and yield the rows that :func:`medtasks.data.prepare.source_recipe.prepare_recipe` takes."""
     known = {question.document["doc_id"]: question for question in questions if question.document}
     shown = [_followed(question, known) for question in questions]
     cases = _cases(questions, shown)
     for question, image, case in zip(questions, shown, cases, strict=True):
         if question.document is None or isinstance(image, str):
-            yield Row(question.place, None, cause=question.cause or str(image))
+            yield PublishedRow(question.place, None, cause=question.cause or str(image))
         else:
-            yield Row(question.place, {**question.document, "image_id": case}, [image])
+            yield PublishedRow(question.place, {**question.document, "image_id": case}, [image])
 
 
 def _read_row(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
@@ -282,7 +282,7 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
 
 def _rows(
     info: DatasetInfo, options: Options, digests: dict[str, str], source: Path, images: ImageStore
-) -> Iterator[Row]:
+) -> Iterator[PublishedRow]:
     questions: list[Question] = []
     for path in tsv_files(info, source):
         part, digests[path.name] = _read_file(info, path, images)

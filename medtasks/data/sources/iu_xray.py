@@ -24,7 +24,7 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, file_reader, find_file, required_file, unpacking
-from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow, images_row
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, TableReader, UnusableRow, images_row
 from medtasks.data.prepare.table_files import SourceRow, read_json, records_table
 from medtasks.data.schema import REPORT, Document, new_document
 from medtasks.errors import SourceError
@@ -40,7 +40,7 @@ def _annotation(source: Path) -> SourceFile | None:
     return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
-def _test(source: Path, images: ImageStore) -> Iterator[Row]:
+def _test(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     file = _annotation(source)
     if file is None:
         return _of_open_i(source, images)
@@ -67,14 +67,14 @@ def _of_r2gen(row: SourceRow, _split: str) -> Document:
     return new_document(REPORT, study, report=report, image_id=study)
 
 
-def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
+def _of_open_i(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     studies = {}
     for name, data in _report_files(source):
         document, shown = _study(name, data)
         if not document["report"].strip():
-            yield Row(name, None, cause="studies without findings", outside=True)
+            yield PublishedRow(name, None, cause="studies without findings", outside=True)
         elif not shown:
-            yield Row(name, None, cause="studies with findings and without an image", outside=True)
+            yield PublishedRow(name, None, cause="studies with findings and without an image", outside=True)
         else:
             studies[name] = document, shown
     wanted = {image for _, shown in studies.values() for image in shown}

@@ -19,7 +19,7 @@ from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_files import SourceFile, not_found
-from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.prepare.table_files import SourceRow, listed_records
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
 from medtasks.data.sources.medheval_gold import (
@@ -365,7 +365,7 @@ def _counted(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount
     return counts
 
 
-def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
+def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     records = _records(info, source, options)
     roots = ImageRoots(source, options.images)
     counts = _counted(records, roots)
@@ -392,16 +392,16 @@ def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore)
         if path is None:
             continue
         if image := stored(path):
-            yield Row(row.place, {**document, "image_id": image.image_id}, [image])
+            yield PublishedRow(row.place, {**document, "image_id": image.image_id}, [image])
         else:
             called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
-            yield Row(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
+            yield PublishedRow(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
     for count in counts:
         if count.missing:
             image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
             example = "" if image_source.private else f", such as {min(count.missing)}"
             cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
-            yield Row(file, None, cause=f"{cause}, and with them {count.questions} questions")
+            yield PublishedRow(file, None, cause=f"{cause}, and with them {count.questions} questions")
 
 
 RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {

@@ -24,7 +24,7 @@ from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import find_file
-from medtasks.data.prepare.source_recipe import Options, Row, SourceRecipe
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
 from medtasks.errors import SourceError
@@ -93,7 +93,7 @@ def _recipe(options: Options) -> SourceRecipe:
     )
 
 
-def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
+def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     question_file = find_question_file(source)
     pairs = read_pairs(question_file)
     stored, causes = _stored_images(pairs, question_file.parent, images, options)
@@ -110,7 +110,7 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
             f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or accept "
             f"the loss with --allow-incomplete"
         )
-    yield from (Row("", None, cause=cause) for cause in notes)
+    yield from (PublishedRow("", None, cause=cause) for cause in notes)
     for pair in pairs:
         if causes.keys().isdisjoint(image.image_id for image in pair.images):
             for position, image in enumerate(pair.images, 1):
@@ -125,7 +125,7 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
                     "answer": image.answer,
                     "categories": list(image.categories),
                 }
-                yield Row(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
+                yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
     demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
     if demonstrations.is_dir():
         target = images.folder / DEMONSTRATIONS_FOLDER

@@ -34,7 +34,7 @@ from medtasks.data.prepare.source_files import (
     required_shards,
     unpacked_or_archived,
 )
-from medtasks.data.prepare.source_recipe import ReadFile, Row, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import (
     ParquetTable,
     ReadValues,
@@ -182,7 +182,7 @@ def _omni_document(row: SourceRow, _split: str) -> Document:
     )
 
 
-def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[Row]:
+def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
         for row in rows_of(read_questions(TsvFile(path), images, keyed=True, several=False)):

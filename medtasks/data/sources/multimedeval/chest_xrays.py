@@ -18,7 +18,7 @@ from pathlib import Path
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
-from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow, by_name
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
@@ -125,7 +125,7 @@ def _questions(source: Path, split: str) -> SourceTable:
     return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
 
-def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = next((source / place for place in _MIMIC_IMAGES if (source / place).is_dir()), None)
     if files is None:
         raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
@@ -142,14 +142,14 @@ def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images:
     for row in rows:
         shown = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
         if isinstance(shown, str):
-            yield Row(row.place, None, cause=shown)
+            yield PublishedRow(row.place, None, cause=shown)
         else:
             empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
             if empty:
                 raise row.error(f"{empty} is empty")
             known = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
             document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **known)
-            yield Row(row.place, document, shown)
+            yield PublishedRow(row.place, document, shown)
 
 
 _NIH = TableReader(

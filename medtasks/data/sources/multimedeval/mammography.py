@@ -24,7 +24,7 @@ from medtasks.data.images.deep_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.prepare.source_files import SourceFile, physionet_file, required_file
-from medtasks.data.prepare.source_recipe import Row, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table
 from medtasks.data.schema import CLASSIFICATION, new_document
 
@@ -73,7 +73,7 @@ def _graded(source: Path, split: str) -> SourceTable:
     return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
 
-def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     folder = _annotations(source).path.parent / "images"
 
     @functools.cache
@@ -115,7 +115,9 @@ def _kaggle_table(name: str, columns: Sequence[str], source: Path, split: str = 
     return csv_table(required_file(source, [f"csv/{file}", file]), columns)
 
 
-def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+def _with_pathologies(
+    rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
+) -> Iterator[PublishedRow]:
     # The path of the JPEG to show for each series; of several images in a series the last one counts.
     by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
     for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
@@ -133,7 +135,7 @@ def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, imag
         known = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
         name = shown.get(parts[2])
         if name is None:
-            yield Row(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
+            yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
         else:
             adding = {name: functools.partial(images.add_file, source / name)}
             yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **known))

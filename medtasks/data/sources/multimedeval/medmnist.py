@@ -23,7 +23,7 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download
 from medtasks.data.prepare.source_files import SourceFile, not_found
-from medtasks.data.prepare.source_recipe import Row, SourceRecipe
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.errors import SourceError
@@ -74,7 +74,9 @@ def _table(name: str, source: Path, split: str) -> SourceTable:
     return records_table(records, ("image", "label"))
 
 
-def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
+def _rows(
+    name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore
+) -> Iterator[PublishedRow]:
     classes = CLASSES[name]
     for row in rows:
         label = row.integer("label")
@@ -83,7 +85,7 @@ def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, image
         stored = images.add_pixels(Image.fromarray(row.values["image"]))
         known = {"options": list(classes), "label": label, "image_id": stored.image_id}
         document = new_document(CLASSIFICATION, f"{split}/{row.index}", **known)
-        yield Row(row.place, document, [stored])
+        yield PublishedRow(row.place, document, [stored])
 
 
 def _archive(name: str, source: Path) -> Path:

@@ -26,7 +26,7 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download, hub_download
 from medtasks.data.prepare.source_files import SourceFile, open_archive, required_file, unpacking
-from medtasks.data.prepare.source_recipe import ReadFile, Row, SourceRecipe, TableReader, by_name
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.errors import SourceError
@@ -134,12 +134,12 @@ def _whole(source: Path, split: str) -> SourceTable:
     return csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
 
-def _checked(source: Path, images: ImageStore) -> Iterator[Row]:
+def _checked(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     """Yield the held-out rows; their published number is not known, so that of the whole table is checked."""
     metadata = _metadata(source)
     rows = csv_table(metadata, _COLUMNS).count()
     if rows != _INFO.rows:
-        yield Row(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
+        yield PublishedRow(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
     lesions = _lesions(source, "test") - _lesions(source, "train")
     held_out = csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
     yield from _READER.rows(held_out.rows(), "test", source, images)

@@ -16,7 +16,7 @@ from typing import Any
 
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_files import SourceFile, not_found, required_file, unpacked_or_archived
-from medtasks.data.prepare.source_recipe import Row, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import (
     SourceRow,
     SourceTable,
@@ -143,7 +143,7 @@ def _mmlu(row: SourceRow, split: str) -> Document:
     return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=row.text("subject"))
 
 
-def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[Row]:
+def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference sorts them."""
     table = _mmlu_table(source, "test")
     positions: dict[str, list[int]] = {}
@@ -153,7 +153,7 @@ def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[Row]:
     chosen = [index for _, found in sorted(positions.items()) for index in found[: len(found) // 4]]
     rows = {row.index: row for row in table.rows(set(chosen))}
     for index in chosen:
-        yield Row(rows[index].place, _mmlu(rows[index], "test"))
+        yield PublishedRow(rows[index].place, _mmlu(rows[index], "test"))
 
 
 def _mednli_table(source: Path, split: str) -> SourceTable:

@@ -67,7 +67,7 @@ from medtasks.data.prepare.source_files import (
     physionet_file,
     required_file,
 )
-from medtasks.data.prepare.source_recipe import Row, SourceRecipe, images_row
+from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.sources.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
@@ -236,11 +236,11 @@ def _places_by_id(source: Path) -> dict[str, str]:
     return places
 
 
-def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row]:
+def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     places = _places_by_id(source)
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
-    by_group: dict[str, list[Row]] = {group: [] for group in groups().findings}
+    by_group: dict[str, list[PublishedRow]] = {group: [] for group in groups().findings}
     outside = 0
     found = set()
     for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
@@ -250,15 +250,15 @@ def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Ro
         if group and summary:
             about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
             document = new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about)
-            by_group[group].append(Row(row.place, document))
+            by_group[group].append(PublishedRow(row.place, document))
         else:
             outside += 1
     for rows in by_group.values():
         yield from rows
-    yield from [Row(file.name, None, cause=_OUTSIDE, outside=True)] * outside
+    yield from [PublishedRow(file.name, None, cause=_OUTSIDE, outside=True)] * outside
     for note, place in places.items():
         if note not in found:
-            yield Row(place, None, cause=f"its note is not in {file.name}")
+            yield PublishedRow(place, None, cause=f"its note is not in {file.name}")
 
 
 _NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
@@ -286,7 +286,7 @@ def _studies(source: Path) -> Iterable[list[SourceRow]]:
     return studies.values()
 
 
-def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
+def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     split = mimic_cxr_file(source, "split")
     places = [(root, place) for root in dict.fromkeys([split.path.parent, source]) for place in _PLACES]
     patterns = [(root, place + below) for root, place in places for below in ("files", f"{_UNPACKED}/files")]
@@ -296,19 +296,19 @@ def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
         yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in _studies(source))
 
 
-def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> Row:
+def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> PublishedRow:
     place, subject_id, study_id = rows[0].place, rows[0].text("subject_id"), rows[0].text("study_id")
     name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
     try:
         report = read(name.as_posix()).decode("utf-8")
     except FileNotFoundError:
-        return Row(place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
+        return PublishedRow(place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
     except UnicodeDecodeError:
-        return Row(place, None, cause="the report of its study is no UTF-8 text")
+        return PublishedRow(place, None, cause="the report of its study is no UTF-8 text")
     sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
     findings = first_text(sections, "findings")
     if findings is None:
-        return Row(place, None, cause="studies whose report has no findings section", outside=True)
+        return PublishedRow(place, None, cause="studies whose report has no findings section", outside=True)
     document = new_document(
         REPORT,
         study_id,
@@ -326,7 +326,7 @@ def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes],
     return images_row(place, adding.items(), document)
 
 
-def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
+def _ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
     for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
@@ -339,7 +339,7 @@ def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
         if not name.endswith(ENDING) or len(parts) != 4:
             raise row.error(f"VolumeName is not of the form valid_1_a_1{ENDING}")
         if not findings.strip():
-            yield Row(row.place, None, cause="its report has no findings")
+            yield PublishedRow(row.place, None, cause="its report has no findings")
             continue
         patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
         places = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
