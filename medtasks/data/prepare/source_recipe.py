@@ -1,8 +1,8 @@
 """Preparing a dataset from rows: what every source has in common, whatever its format.
 
-A source's module only reads: it yields one :class:`Row` per published row, and says in each where it stands, so that
-every complaint can name file and row. For a benchmark that is a table, :class:`TableReader` needs only where its table
-lies, what a row becomes, and how its images are called and found.
+A source's module only reads: it yields one :class:`PublishedRow` per published row, and says in each where it is, so
+that every complaint can name file and row. For a benchmark that is a table, :class:`TableReader` needs only where its
+table is, what a row becomes, and how its images are called and found.
 """
 
 import contextlib
