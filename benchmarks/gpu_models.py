@@ -25,7 +25,7 @@ from least_work import Work, measured_peak, settle
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.caches import FeatureCache
-from medtasks.model_adapters.prefix.cached_prefix import PrefixCache
+from medtasks.model_adapters.base.prefixes import PrefixCache
 from PIL import Image
 
 from medtasks.prompts.template import prompt

@@ -89,7 +89,7 @@ class Wording:
 
 
 RIGHT = (
-    Wording("The answer is: {L}", "what stands behind the colon is not stripped (109)"),
+    Wording("The answer is: {L}", "text after the colon is not stripped (109)"),
     Wording("The correct option is {L}.", _SIMILAR),
     Wording(r"\boxed{{\text{{{L}}}}}", "what is in the box is not cleaned (138)"),
     Wording("Option {L}", _SIMILAR),
@@ -207,7 +207,7 @@ FAULTS = (
     Fault("one empty open reply, or one of 1,000 words, ends it all (187)", PATH_VQA, "{a}", "one is `.`", odd="."),
     Fault("closed answers are compared whole (163), open ones too (186)", SLAKE, "The answer is {a}."),
     Fault("any substring `yes` or `no`: kNOw (172)", VQA_RAD, "I do not know."),
-    Fault("what stands behind `Answer:` is not stripped (186)", VQA_RAD, "Answer: {a}"),
+    Fault("text after `Answer:` is not stripped (186)", VQA_RAD, "Answer: {a}"),
     Fault(
         "any substring `yes` or `no`: diagNOsis (172)",
         VQA_RAD, "{a}. The diagnosis is clear.", "`X. The diagnosis is clear.`", open_reply="{a}",
@@ -227,7 +227,7 @@ _BETWEEN = "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}"
 class Scripted:
     """A judge that always says the same."""
 
-    settings = SimpleNamespace(model="scripted", temperature=0.0)
+    settings = SimpleNamespace(label="scripted", model="scripted", temperature=0.0)
 
     def __init__(self, verdict: str) -> None:
         self.verdict = verdict

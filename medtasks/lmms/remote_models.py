@@ -25,6 +25,10 @@ LOCAL_MODELS = frozenset(
     ).split()
 )
 """Files of lmms-eval's models that answer in their own process; tests look for anything that sends in their source."""
+LM_EVAL_LOCAL = frozenset(
+    f"lm_eval.models.{name}" for name in ("huggingface", "hf_vlms", "vllm_causallms", "vllm_vlms")
+)
+"""Modules of lm-eval's models that answer in their own process."""
 CLIENT_MODELS = frozenset({"openai", "async_openai"})
 """Files of lmms-eval's models that send questions by the openai client in their attribute ``client`` alone."""
 
@@ -147,7 +151,7 @@ def live_destinations(lm: Any) -> list[Destination]:
     module = type(lm).__module__
     if module.startswith(_OURS):  # our client of servers takes no proxy for addresses on this machine
         return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
-    if file_of(module) in LOCAL_MODELS:
+    if file_of(module) in LOCAL_MODELS or module in LM_EVAL_LOCAL:
         return []
     address = client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
     if not address or getattr(lm, "mcp_client", None) is not None:  # whose tools may send replies anywhere

@@ -15,6 +15,7 @@ from medtasks.errors import ModelRefused
 from medtasks.lmms.remote_models import (
     CLIENT_MODELS,
     LOCAL_MODELS,
+    Destination,
     check_model,
     class_path_of,
     credentialed,
@@ -371,3 +372,17 @@ def test_a_dataset_that_only_a_later_row_names_counts():
         assert _named(SimpleNamespace(eval_docs_no_media=documents, config=config)) == {PUBLIC, None, PRIVATE, GATED}
     without = SimpleNamespace(eval_docs_no_media=Dataset.from_list([{"a": 1}]), config=SimpleNamespace(metadata=None))
     assert _named(without) == {None}
+
+
+@pytest.mark.parametrize(
+    ("module", "destinations"),
+    [
+        ("lm_eval.models.huggingface", []),
+        ("lm_eval.models.vllm_causallms", []),
+        ("lm_eval.models.openai_completions", [Destination("")]),
+        ("a_package.model", [Destination("")]),
+    ],
+)
+def test_of_other_models_only_local_ones_of_lm_eval_are_known(module, destinations):
+    model = type("Model", (), {"__module__": module})()
+    assert live_destinations(model) == destinations

@@ -3,11 +3,15 @@
 import functools
 import gc
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medtasks.home import own_tasks_folder
+from medtasks.lmms.remote_models import TRUSTED, class_name
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved, tasks_folder
 
@@ -61,9 +65,12 @@ def evaluate(
     paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
     manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
     named = TINY if isinstance(model, str) else {}
-    found: dict[str, Any] = simple_evaluate(
-        model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
+            patch.setenv(TRUSTED, f"class:{class_name(type(model))}")
+        found: dict[str, Any] = simple_evaluate(
+            model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
+        )
     return found
 
 

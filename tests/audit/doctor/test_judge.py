@@ -205,7 +205,7 @@ def remote(configured, monkeypatch):
 
     def answer(settings):
         answered.append(settings)
-        return checks.Finding("judge", "reply", State.OK, "it answers")
+        return checks.CheckResult("judge", "reply", State.OK, "it answers")
 
     monkeypatch.setattr(checks, "_answer", answer)
     return answered
