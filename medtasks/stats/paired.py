@@ -145,8 +145,9 @@ def mcnemar(only_first: int, only_second: int) -> float:
     from scipy.special import betainc  # type: ignore[import-untyped]  # scipy.stats takes half a second to import
 
     fewer, more = sorted((only_first, only_second))
-    twice_the_tail = 2 * float(betainc(more, fewer + 1, 0.5)) if more else 1.0
-    return min(1.0, twice_the_tail)
+    if more - fewer <= 1:  # the tail is half of the distribution or more; betainc may return a little less
+        return 1.0
+    return min(1.0, 2 * float(betainc(more, fewer + 1, 0.5)))
 
 
 def agresti_min_interval(only_first: float, only_second: float, samples: float) -> tuple[float, float]:
