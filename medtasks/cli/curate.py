@@ -5,7 +5,6 @@ import enum
 import getpass
 import re
 import signal
-import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -181,7 +180,6 @@ def review(
     reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer; default: your login name.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; default: any free one.")] = None,
     shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in a random order.")] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
     agreement: Annotated[bool, typer.Option("--agreement", help="Only print how far reviewers agree.")] = False,
 ) -> None:
     """Judge and edit the drafts of a study on a page of this machine: correctness, relevance, language, score 1-10.
@@ -197,7 +195,7 @@ def review(
         except (KeyError, OSError):
             raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
         with opened(folder, name) as file:
-            _serve(file, port, shuffle, open_page)
+            _serve(file, port, shuffle)
             say(f"{file.summary()}; {file.path}")
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
     if not results and agreement:
@@ -210,16 +208,14 @@ def review(
             say(sentence)
 
 
-def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
-    from medtasks.curate.review.review_server import doorway, listening
+def _serve(file: ReviewerFile, port: int | None, seed: int | None) -> None:
+    from medtasks.curate.review.review_server import listening
 
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-    with listening(file, port, seed) as server, doorway(server) as door, contextlib.suppress(KeyboardInterrupt):
+    with listening(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
         say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
         say("Open it in a browser on this machine; Ctrl-C ends the review.")
-        if open_page:
-            webbrowser.open(door.as_uri())
         server.serve_forever(poll_interval=0.2)
 
 

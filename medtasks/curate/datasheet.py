@@ -21,6 +21,7 @@ from medtasks.data.own_datasets import OPTIONS
 MARKDOWN = "datasheet.md"
 VERSION = 1
 _UNSTATED = "not stated"
+_SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
 _CAVEATS = (
     "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
     "only the reviewers named here what they say.",
@@ -138,29 +139,25 @@ def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
-    """Return a datasheet for people."""
-    plain = ("kind", "access", "fingerprint", "study", "questions", "images", "clusters", "complete", "llm", "prompts")
-    parts = [
-        f"# Datasheet of {sheet['name']}",
-        _table(("what", "value"), [(name, _text(sheet[name])) for name in plain]),
-        "## What the study was made with",
-        _table(("setting", "value"), list(_flat(sheet["made_with"])) or [("", _UNSTATED)]),
-        "## Requests to the language model",
-        _rows_of(sheet["requests"]),
-        "## Review",
-        f"Of {sheet['drafts']} drafts {sheet['published']} are published: those with {sheet['min_score']} of 10 or "
-        f"more on every question by every reviewer who scored them, less what is left out below."
-        + (f" Where reviewers differ in words, those of {sheet['wording']} count." if sheet["wording"] else ""),
-        _table(("left out because", "drafts"), list(sheet["left_out"].items()) or [("nothing was left out", 0)]),
-        _rows_of(sheet["reviewers"]),
-        _rows_of(sheet["agreement"]) or "Fewer than two reviewers: nothing tells how far experts agree.",
-        "## What is in it",
-        _table(("right answer", "questions"), list(sheet["labels"].items()) or [("free text", sheet["questions"])]),
-        _table(("licence", "images"), list(sheet["licences"].items())),
-        "## What it is not",
-        "\n".join(f"- {sentence}" for sentence in sheet["caveats"]),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
+    sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
+    plain = [(_words(name), _text(value)) for name, value in sheet.items() if name not in sections]
+    parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
+    for name, value in sections.items():
+        parts.append(f"## {_words(name).capitalize()}")
+        if not value:
+            parts.append("None.")
+        elif isinstance(value, Mapping):
+            parts.append(_table(("", "value"), list(_flat(value))))
+        elif name == "caveats":
+            parts.append("\n".join(f"- {sentence}" for sentence in value))
+        else:
+            parts.append(_table([_words(key) for key in value[0]], [list(record.values()) for record in value]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
@@ -177,12 +174,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _rows_of(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return records of the same keys as a table; empty for none."""
-    rows = [list(record.values()) for record in records]
-    return _table([name.replace("_", " ") for name in records[0]], rows) if records else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

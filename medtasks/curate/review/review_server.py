@@ -26,10 +26,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -47,7 +46,7 @@ from medtasks.curate.review.reviews import (
     Unfit,
     remarks,
 )
-from medtasks.curate.study import Record, write_private
+from medtasks.curate.study import Record
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
@@ -278,17 +277,3 @@ def listening(file: ReviewerFile, port: int | None = None, seed: int | None = No
         raise MedTasksError(
             f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
         ) from None
-
-
-@contextlib.contextmanager
-def doorway(server: ReviewServer) -> Iterator[Path]:
-    """Yield a file for the reviewer alone that leads a browser to the page.
-
-    Other users of the machine see a browser's arguments, which must not hold the address with its token.
-    """
-    door = server.file.path.with_name(f".{server.file.reviewer}.html")
-    write_private(door, f'<!doctype html><meta http-equiv="refresh" content="0; url={server.url}">\n')
-    try:
-        yield door
-    finally:
-        door.unlink(missing_ok=True)
