@@ -68,8 +68,7 @@ class Space:
         cosines: Floats = np.empty(len(first), kind)
         for part in _slices(len(first)):
             left, right = first[part], second[part]
-            vectors = (self.vectors[numbers].astype(kind, copy=False) for numbers in (left, right))
-            products = np.einsum("nd,nd->n", *vectors)
+            products = np.einsum("nd,nd->n", self.vectors[left].astype(kind), self.vectors[right].astype(kind))
             cosines[part] = products / (self.lengths[left] * self.lengths[right])
         return cosines
 
