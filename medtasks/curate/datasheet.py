@@ -3,14 +3,13 @@
 It lies in the dataset's folder and in the study's, as ``datasheet.json`` and, for people, as ``datasheet.md``.
 """
 
-import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.report.contents import as_json
 from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, tally
 from medtasks.curate.review.reviewer_agreement import agreements, clusters_of
 from medtasks.curate.review.reviews import Review, current
@@ -82,10 +81,6 @@ def datasheet(
         for answer in draft.answers if draft.options else ():
             labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
     shared = shared_by_pairs(study.kind, len(about.published), clusters)
-    agreement = json.loads(
-        json.dumps([dataclasses.asdict(pair) for pair in agreements(about.reviews, about.drafts, images)]),
-        parse_constant=lambda _: None,  # NaN, which JSON does not have
-    )
     return {
         "schema_version": VERSION,
         "name": about.settings.name,
@@ -98,7 +93,7 @@ def datasheet(
         "clusters": clusters,
         "complete": manifest.complete,
         "licences": dict(sorted(Counter(image.licence or _UNSTATED for image in used).items())),
-        "made_with": json.loads(json.dumps(study.made_with)),
+        "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),
         "requests": [
@@ -114,7 +109,7 @@ def datasheet(
         "left_out": dict(sorted(about.left_out.items())),
         "labels": dict(sorted(labels.items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
-        "agreement": agreement,
+        "agreement": as_json(agreements(about.reviews, about.drafts, images)),
         "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *([shared] if shared else [])],
     }
 

@@ -63,15 +63,10 @@ class JudgePrompt:
     template: str  # the user message, with ``{input_pairs}`` where the JSON goes
 
     @property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with every text."""
-        content = json.dumps([self.system, self.template])
-        return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
-
-    @property
     def label(self) -> str:
-        """Name, version and fingerprint, as records and task metadata show them."""
-        return f"{self.name} v{self.version} {self.fingerprint}"
+        """Name, version and 16 digits of a hash of the texts, as records and task metadata show them."""
+        content = json.dumps([self.system, self.template])
+        return f"{self.name} v{self.version} {hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
 
     def ask(
         self, judge: Judge, pairs: Mapping[str, Any], answer: str, parse: Callable[[str], T | None], *, fenced: bool

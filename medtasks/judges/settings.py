@@ -71,11 +71,6 @@ class JudgeSettings:
         return f"{self.model}, temperature {self.temperature:g}"
 
     @property
-    def host(self) -> str:
-        """The endpoint's host name or address, lower case, without port and brackets."""
-        return endpoints.host(self.base_url)
-
-    @property
     def origin(self) -> str:
         """Scheme, host and port of the endpoint, by which a user trusts it."""
         return endpoints.origin(self.base_url)
@@ -83,7 +78,7 @@ class JudgeSettings:
     @property
     def is_local(self) -> bool:
         """Whether the endpoint's host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``."""
-        return endpoints.is_loopback(self.host)
+        return endpoints.is_loopback(endpoints.host(self.base_url))
 
 
 def is_configured(environ: Mapping[str, str] = os.environ) -> bool:

@@ -99,23 +99,18 @@ class Patterns:
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""
         counts = self.counts
-        return {
-            "schema_version": 2,
-            "medtasks": __version__,
-            "name": self.name,
-            "settings": {"resamples": RESAMPLES, "seed": SEED, "level": LEVEL},
-            "models": {
-                letter: {"model": model.model, "run": model.run, "task": model.task, "rule": model.rule}
-                | {"pairs": {str(state): counts[letter][state] for state in PairState}}
-                for letter, model in self.models.items()
-            },
-            "pairs": [
-                {"pair_id": pair_id, "sim_med": pair.sim_med, "sim_gen": pair.sim_gen, "gap": pair.gap}
-                | {"states": {letter: str(model.states[pair_id]) for letter, model in self.models.items()}}
-                for pair_id, pair in self.pairs.items()
-            ],
-            "associations": as_json(list(self.associations)),
-        }
+        models: dict[str, Any] = {}
+        pairs: list[dict[str, Any]] = []
+        for letter, model in self.models.items():
+            models[letter] = {"model": model.model, "run": model.run, "task": model.task, "rule": model.rule}
+            models[letter]["pairs"] = {str(state): counts[letter][state] for state in PairState}
+        for pair_id, pair in self.pairs.items():
+            states = {letter: str(model.states[pair_id]) for letter, model in self.models.items()}
+            pairs.append({"pair_id": pair_id, "sim_med": pair.sim_med, "sim_gen": pair.sim_gen, "gap": pair.gap})
+            pairs[-1]["states"] = states
+        settings = {"resamples": RESAMPLES, "seed": SEED, "level": LEVEL}
+        facts = {"schema_version": 2, "medtasks": __version__, "name": self.name, "settings": settings}
+        return {**facts, "models": models, "pairs": pairs, "associations": as_json(list(self.associations))}
 
 
 def find_patterns(name: str, pairs: Mapping[str, ImagePair], models: Sequence[ModelPairs]) -> Patterns:
