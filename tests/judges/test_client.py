@@ -12,6 +12,8 @@ from medtasks.judges.settings import JudgeSettings
 from medtasks.net.chat_client import background_loop
 from medtasks.net.servers import retry_after_s
 
+from ..tables import rows
+
 PROMPT = "the patient named Example"
 
 
@@ -126,9 +128,9 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
-def test_failures_are_named_and_retried_where_that_can_help(endpoint, judge_at, name):
-    step, cause, asked = FAILURES[name]
+@rows("name", FAILURES)
+def test_failures_are_named_and_retried_where_that_can_help(new_endpoint, judge_at, name):
+    endpoint, (step, cause, asked) = new_endpoint(), FAILURES[name]
     endpoint.script = [step(endpoint)]
     verdict = ask(judge_at(endpoint.url))
     assert (verdict.value, verdict.text) == (None, "")
@@ -138,8 +140,8 @@ def test_failures_are_named_and_retried_where_that_can_help(endpoint, judge_at, 
     assert endpoint.count == asked
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
+@rows(
+    "body, kind",
     [
         ("{not json", "application/json"),
         ("<html>sign in</html>", "text/html"),
@@ -149,7 +151,8 @@ def test_failures_are_named_and_retried_where_that_can_help(endpoint, judge_at, 
         ("null", "application/json"),
     ],
 )
-def test_a_body_that_is_no_completion_is_retried_and_then_a_failure(endpoint, judge_at, body, kind):
+def test_a_body_that_is_no_completion_is_retried_and_then_a_failure(new_endpoint, judge_at, body, kind):
+    endpoint = new_endpoint()
     endpoint.script = [endpoint.status(200, body, kind), endpoint.reply("A: 4"), endpoint.status(200, body, kind)]
     judge = judge_at(endpoint.url, attempts=2)
     assert ask(judge).value == 4

@@ -10,6 +10,8 @@ from medtasks.extract.failure import failed_reply
 from medtasks.judges.gmai_judge import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
 from medtasks.judges.judge_client import CORRECTION
 
+from ..tables import rows
+
 # The reference's text, copied independently of the module.
 REFERENCE = """\
 You are an AI assistant who will help me to match an answer with several options of a single-choice question. You are \
@@ -55,9 +57,9 @@ def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoi
     assert [message["content"] for message in body["messages"]] == [judge_prompt("What is this?", OPTIONS, REPLY)]
 
 
-@pytest.mark.parametrize("rule", [OLD, NEW])
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@rows("rule", [OLD, NEW])
+@rows(
+    "text, expected",
     [
         *(
             (text, Answer.ok(letter))
@@ -90,9 +92,9 @@ def test_no_text_breaks_the_reading(text, rule, number):
     assert found is None or found.value in (None, *(chr(ord("A") + index) for index in range(number)))
 
 
-@pytest.mark.parametrize("rule", [OLD, NEW])
-@pytest.mark.parametrize(
-    ("reply", "value", "reason"),
+@rows("rule", [OLD, NEW])
+@rows(
+    "reply, value, reason",
     [
         ("B", "B", Reason.OK),
         ("an ulcer", "B", Reason.OK),
@@ -109,14 +111,12 @@ def test_replies_that_need_no_judge(judge, endpoint, rule, reply, value, reason)
     assert endpoint.count == 0
 
 
-@pytest.mark.parametrize(
-    "reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000]
-)
+@rows("reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000])
 def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
     found = ask(judge, reply)
     assert (found.answer, found.asked) == (Answer.ok("A"), True)
-    assert endpoint.bodies[0]["messages"][0]["content"] == judge_prompt("What is this?", OPTIONS, reply)
+    assert endpoint.bodies[-1]["messages"][0]["content"] == judge_prompt("What is this?", OPTIONS, reply)
 
 
 def test_none_of_them_is_a_verdict_and_not_asked_again(judge, endpoint):

@@ -7,6 +7,8 @@ import pytest
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medevalkit_judge import judge_answer, judge_prompt, published_verdict, strict_verdict
 
+from ..tables import rows
+
 ASKED = ("Where is it?", "left lung", "the left {question} lung")
 
 
@@ -29,8 +31,8 @@ def test_golden_medevalkit_judge_replies(golden):
         assert strict is None or strict == case["correct"] or said != said.strip(), case
 
 
-@pytest.mark.parametrize(
-    ("text", "published", "strict"),
+@rows(
+    "text, published, strict",
     [
         ("<think>x</think>\n<judge>0</judge>", True, True),
         ("<judge>1</judge>", False, False),
@@ -83,7 +85,7 @@ def test_a_readable_first_reply_is_all_that_is_asked(endpoint, judge_at):
     assert len(endpoint.bodies) == 1
 
 
-@pytest.mark.parametrize("as_published", [True, False])
+@rows("as_published", [True, False])
 def test_a_failed_request_is_no_verdict(closed_url, judge_at, as_published):
     assert judge_answer(judge_at(closed_url, attempts=1), *ASKED, as_published=as_published) is None
 

@@ -19,6 +19,8 @@ from medtasks.judges.medheval_judges import (
     parse_number,
 )
 
+from ..tables import rows
+
 TRUTH = {"anatomy": ["heart", "lung"], "symptom": ["effusion"], "measurement": []}
 ANSWER = "The heart is enlarged and the left lung is dark."
 COUNTS = {"anatomy": [2, 0], "symptom": [0, 3], "measurement": [0, 0]}
@@ -46,7 +48,7 @@ def test_prompts_change_with_their_version_only():
     }
 
 
-@pytest.mark.parametrize("kind", ["components", "correctness", "severity"])
+@rows("kind", ["components", "correctness", "severity"])
 def test_the_wording_for_one_model_speaks_of_one(kind):
     single, eleven = (getattr(WORDINGS[name], kind) for name in ("single", "eleven"))
     text = single.system + single.template
@@ -102,7 +104,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), [(text, read) for read, texts in NUMBERS.items() for text in texts])
+@rows("text, expected", [(text, read) for read, texts in NUMBERS.items() for text in texts])
 def test_scores_are_read_strictly(text, expected):
     assert (parse_number(text, most=5), parse_number(text, most=1)) == expected
 
@@ -123,14 +125,14 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("change", BROKEN)
+@rows("change", BROKEN)
 def test_a_missing_or_further_field_is_no_count(change):
     aspects = json.loads(components())["model_1"] | change
     changed = {name: aspect for name, aspect in aspects.items() if aspect is not None}
     assert parse_components(json.dumps({"model_1": changed}), most=9) is None
 
 
-@pytest.mark.parametrize("text", ['{"model_1": {}}', "{}"])
+@rows("text", ['{"model_1": {}}', "{}"])
 def test_nothing_is_no_count(text):
     assert parse_components(text, most=9) is None
 
@@ -162,7 +164,7 @@ def test_a_rerun_costs_no_call_and_another_prompt_does(endpoint, judge):
     assert endpoint.count == 3
 
 
-@pytest.mark.parametrize("text", ["{}", '{"model_1": 9}', "", "I cannot help with that."])
+@rows("text", ["{}", '{"model_1": 9}', "", "I cannot help with that."])
 def test_a_misbehaving_judge_invents_nothing(endpoint, judge, text):
     endpoint.script = [endpoint.reply(text)]
     verdict = ask_severity(judge)

@@ -15,6 +15,8 @@ from medtasks.judges.mediconfusion_judge import (
     parse_scores,
 )
 
+from ..tables import rows
+
 # The reference's text, copied independently of the module.
 REFERENCE = (
     "[Question]\n{question}\n\n[Answer A]\n{option A}\n\n[Answer B]\n{option B}\n\n[AI Assistant]\n{response}\n\n"
@@ -47,7 +49,7 @@ def test_the_prompt_is_the_reference_s_to_the_letter():
     assert judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n") == expected
 
 
-@pytest.mark.parametrize("options", [[], ["Left"], ["Left", "Right", "Both"]])
+@rows("options", [[], ["Left"], ["Left", "Right", "Both"]])
 def test_two_options_are_needed(options):
     with pytest.raises(ValueError, match="two options"):
         judge_prompt("Which side?", options, "left")
@@ -75,7 +77,7 @@ SCORED = {
 }
 
 
-@pytest.mark.parametrize(("text", "scores"), [(text, scores) for scores, texts in SCORED.items() for text in texts])
+@rows("text, scores", [(text, scores) for scores, texts in SCORED.items() for text in texts])
 def test_scores_are_read_strictly(text, scores):
     assert parse_scores(text) == scores
 
@@ -91,9 +93,7 @@ def test_no_text_breaks_the_parser(text):
     assert scores is None or all(1 <= score <= 10 for score in scores)
 
 
-@pytest.mark.parametrize(
-    ("scores", "value"), [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")]
-)
+@rows("scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")])
 def test_the_gap_is_three(scores, value):
     assert choose(scores) == (Answer.ok(value) if value else Answer.invalid(Reason.AMBIGUOUS))
     assert (RULE_NAME, RULE_VERSION) == ("gap_of_3", 1)
@@ -116,8 +116,8 @@ def test_a_reply_is_judged(endpoint, judge):
     assert user["content"] == judge_prompt("Which side?", ["Left", "Right"], "left")
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
+@rows(
+    "reply, reason",
     [("", Reason.EMPTY), (" \n\t", Reason.EMPTY), (failed_reply("out of memory"), Reason.ADAPTER_FAILED)],
 )
 def test_nothing_to_judge_costs_nothing(endpoint, judge, reply, reason):

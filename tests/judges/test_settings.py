@@ -3,6 +3,8 @@ import pytest
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, UnknownName
 from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
 
+from ..tables import rows
+
 REMOTE = {
     "MEDTASKS_JUDGE_BASE_URL": "https://api.openai.com/v1/",
     "MEDTASKS_JUDGE_MODEL": " gpt-4o ",
@@ -39,8 +41,8 @@ def test_the_key_is_not_in_the_repr():
     assert "sk-secret" not in repr(settings) + str(settings)
 
 
-@pytest.mark.parametrize(
-    ("environ", "named"),
+@rows(
+    "environ, named",
     [
         ({}, ["MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL are not set"]),
         ({"MEDTASKS_JUDGE_BASE_URL": "http://localhost/v1"}, ["LLM judge and MEDTASKS_JUDGE_MODEL is not set"]),
@@ -64,8 +66,8 @@ def test_only_a_local_endpoint_may_go_without_a_key():
         settings_from_environment(keyless)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
+@rows(
+    "name, text, sentence",
     [
         ("TEMPERATURE", "hot", "MEDTASKS_JUDGE_TEMPERATURE is 'hot' but must be a number"),
         ("TEMPERATURE", "2.5", "between 0 and 2"),
@@ -86,7 +88,7 @@ def test_bad_values_are_refused_in_one_sentence(name, text, sentence):
     assert f"MEDTASKS_JUDGE_{name}" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     [
         *("api.openai.com/v1", "ftp://localhost/v1", "http://", "http://localhost:99999/v1", "http://localhost /v1"),
@@ -100,14 +102,14 @@ def test_urls_that_could_hide_something_are_refused_unquoted(url):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["sk secret", "sk-\u00e9", "sk\x00secret"])
+@rows("key", ["sk secret", "sk-\u00e9", "sk\x00secret"])
 def test_a_key_no_header_can_hold_is_refused_unquoted(key):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY") as caught:
         settings_from_environment(REMOTE | {"MEDTASKS_JUDGE_API_KEY": key})
     assert key not in str(caught.value)
 
 
-@pytest.mark.parametrize("access", ["public", "gated"])
+@rows("access", ["public", "gated"])
 def test_other_levels_may_go_anywhere(access):
     check_access(settings_at("https://api.openai.com/v1"), access, "d", environ={})
 
@@ -134,8 +136,8 @@ REMOTE_URLS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("url", "trusted"),
+@rows(
+    "url, trusted",
     [
         *((f"http{url}", "") for url in ("://localhost/v1", "://LOCALHOST:80/v1", "://127.9.8.7", "://[::1]:8000/v1")),
         ("https://127.0.0.1:8/v1", ""),
@@ -152,8 +154,8 @@ def test_credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named
     check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
 
 
-@pytest.mark.parametrize(
-    ("url", "trusted"),
+@rows(
+    "url, trusted",
     [
         *((url, "") for url in REMOTE_URLS),
         ("https://judge.example/v1", ""),
@@ -174,7 +176,7 @@ def test_credentialed_text_goes_nowhere_else(url, trusted):
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
+@rows(
     "trusted",
     ["judge.example", "1", "*", "https://user:secret@judge.example/v1", "https://judge.example/v1?key=secret"],
 )

@@ -6,6 +6,8 @@ from medtasks.errors import MedTasksError
 from medtasks.prompts.lettered import closed_option_texts, closed_prompt, closed_target
 from medtasks.tasks.task_files import task_config
 
+from ..tables import rows
+
 
 def document(**columns):
     return {"question": "Is there a mass?", "kind": "binary", "choices": "", "options": ["Yes", "No"], **columns}
@@ -22,8 +24,8 @@ def settings(family):
     return kwargs[family]
 
 
-@pytest.mark.parametrize(
-    ("family", "yes_no", "options"),
+@rows(
+    "family, yes_no, options",
     [
         (
             family,
@@ -45,8 +47,8 @@ def test_prompts(family, yes_no, options):
     assert closed_prompt(organs(), settings(family)) == options
 
 
-@pytest.mark.parametrize(
-    ("doc", "asked"),
+@rows(
+    "doc, asked",
     [
         (document(), "Is there a mass? Please answer Yes or No."),
         (organs(), "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"),
@@ -64,8 +66,8 @@ def test_braces_in_a_question_stay():
     assert "{x}?" in closed_prompt(document(question="{x}?"), settings("default"))
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
+@rows(
+    "given, complaint",
     [
         (None, "no yes_no_template"),
         ({"options_template": "{{ question }}"}, "no yes_no_template"),

@@ -2,10 +2,10 @@
 
 from string import Template
 
-import pytest
-
 from medtasks.prompts.lettered import letters, option_texts, prompt, target
 from medtasks.tasks.task_files import task_config
+
+from ..tables import rows
 
 DOC = {"question": "Which {side}?", "options": ["70% left", "Right, {maybe} "], "answer": "B"}
 
@@ -99,7 +99,7 @@ PUBLISHED = {
 CASES = [(task, family) for task, families in PUBLISHED.items() for family in families]
 
 
-@pytest.mark.parametrize(("task", "family"), CASES)
+@rows("task, family", CASES)
 def test_prompt_is_the_published_one(task, family):
     config = task_config(task)
     settings = config["lmms_eval_specific_kwargs"]
@@ -114,7 +114,7 @@ def test_greedy_letter_follows_the_prompt_directly():
     assert task_config("mediconfusion_gd")["target_delimiter"] == ""
 
 
-@pytest.mark.parametrize("task", PUBLISHED)
+@rows("task", PUBLISHED)
 def test_only_med_flamingo_is_shown_examples(task):
     settings = task_config(task)["lmms_eval_specific_kwargs"]
     shown = {family: kwargs["demonstrations"] for family, kwargs in settings.items() if "demonstrations" in kwargs}
@@ -122,9 +122,7 @@ def test_only_med_flamingo_is_shown_examples(task):
     assert settings["med_flamingo"]["template"].count("<image>") == len(shown["med_flamingo"])
 
 
-@pytest.mark.parametrize(
-    "template", ["{{ question }} ", " {{ question }}\n", "\t{{ question }}  \n ", "{ x } {{ question }}"]
-)
+@rows("template", ["{{ question }} ", " {{ question }}\n", "\t{{ question }}  \n ", "{ x } {{ question }}"])
 def test_blanks_and_braces_stay(template):
     expected = template.replace("{{ question }}", DOC["question"])
     assert prompt(DOC, {"template": template}) == expected

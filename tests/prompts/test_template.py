@@ -10,6 +10,7 @@ from medtasks.prompts.template import example_answer, messages, prompt, question
 from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
+from ..tables import rows
 from ..tiny_multimedeval import FIVE_FINDINGS, PATHOLOGY, SKIN
 
 QUESTION = "A {x} man <b>, 70%?\n Next"
@@ -165,27 +166,27 @@ def settings(name, family="default"):
     return families.get(family, families["default"])
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@rows("name", REFERENCE)
 def test_prompt_is_the_references(name):
     row, question, answer = REFERENCE[name]
     assert "<img>".join(question_parts(row, settings(name))) == question
     assert example_answer(row, settings(name)) == answer
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@rows("name", REFERENCE)
 def test_simple_models_that_place_images_by_a_mark(name):
     row, question, _ = REFERENCE[name]
     for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"):
         assert prompt(row, settings(name, family)) == question.replace("<img>", "<image>")
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@rows("name", REFERENCE)
 def test_simple_models_that_show_images_first(name):
     row, question, _ = REFERENCE[name]
     assert prompt(row, settings(name, "medtasks_tiny")) == question.replace("<img> ", "").replace("<img>", "")
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@rows("name", REPORTS)
 def test_prompts_for_reports_are_the_references(name):
     row, question = REPORTS[name]
     assert "<img>".join(question_parts(row, settings(name))) == question
@@ -203,7 +204,7 @@ def test_a_study_without_indication_keeps_the_blank():
     assert prompt(row, settings("mimic_cxr_report_indication")).startswith(" Can you provide")
 
 
-@pytest.mark.parametrize("name", [*WITH_IMAGES, *(name for name in REPORTS if REPORTS[name][0]["image_files"])])
+@rows("name", [*WITH_IMAGES, *(name for name in REPORTS if REPORTS[name][0]["image_files"])])
 def test_every_family_is_asked_the_same(name):
     families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
     assert {family: own["template"] for family, own in families.items()} == dict.fromkeys(
@@ -211,7 +212,7 @@ def test_every_family_is_asked_the_same(name):
     )
 
 
-@pytest.mark.parametrize("mnist", tiny_multimedeval.MNIST)
+@rows("mnist", tiny_multimedeval.MNIST)
 def test_all_medmnist_sets_are_asked_alike(mnist):
     assert (
         task_config(f"multimedeval_{mnist}")["lmms_eval_specific_kwargs"]
@@ -219,8 +220,8 @@ def test_all_medmnist_sets_are_asked_alike(mnist):
     )
 
 
-@pytest.mark.parametrize("answer", ["yes", "no"])
-@pytest.mark.parametrize("name", ["vqa_rad", "path_vqa", "slake", "diff_vqa"])
+@rows("answer", ["yes", "no"])
+@rows("name", ["vqa_rad", "path_vqa", "slake", "diff_vqa"])
 def test_only_lower_case_yes_and_no_are_announced(name, answer):
     row = {**ONE_IMAGE, "question": "Is it?"}
     assert prompt({**row, "answer": answer}, settings(name)) == f"{CLOSED}Is it?"
@@ -238,21 +239,21 @@ def test_no_finding():
     assert example_answer(findings(CHEST, ()), settings("chestxray14")) == "No Finding"
 
 
-@pytest.mark.parametrize("lost", [None, ""])
+@rows("lost", [None, ""])
 def test_absent_details_leave_their_place_empty(lost):
     row = {**ONE_IMAGE, "details": lost, "options": SKIN, "label": 0}
     assert prompt(row, settings("pad_ufes_20_head")).startswith(" Which of the following")
 
 
-@pytest.mark.parametrize("text", ["<img>", "<img> {images} {question}", "{", "}", "{0}", "<image>"])
+@rows("text", ["<img>", "<img> {images} {question}", "{", "}", "{0}", "<image>"])
 def test_what_a_question_holds_is_text(text):
     row = {**ONE_IMAGE, "question": text, "answer": "x"}
     assert question_parts(row, settings("vqa_rad")) == ["", f" {text}"]
     assert prompt(row, settings("vqa_rad")) == text
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@rows(
+    "name, expected",
     [
         ("medqa", "C"),
         ("pubmedqa", "C"),
@@ -311,7 +312,7 @@ def test_wrong_number_of_places():
         prompt({**row, **NO_IMAGE}, {"template": "{{ image }} {{ question }}"})
 
 
-@pytest.mark.parametrize("broken", ["{qestion}", "{{ qestion }}", "{{ question"])
+@rows("broken", ["{qestion}", "{{ qestion }}", "{{ question"])
 def test_broken_template(broken):
     row = {**NO_IMAGE, "question": "Where?", "answer": "x"}
     with pytest.raises(
@@ -322,7 +323,7 @@ def test_broken_template(broken):
         example_answer(row, {"example_answer": broken})
 
 
-@pytest.mark.parametrize("empty", [None, {}])
+@rows("empty", [None, {}])
 def test_no_template(empty):
     with pytest.raises(MedTasksError, match="have no template for this model; add one"):
         prompt({**NO_IMAGE, "question": "Where?", "answer": "x"}, empty)

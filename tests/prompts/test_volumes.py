@@ -9,6 +9,7 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts.volumes import messages, prompt, volumes
 
 from .. import tiny_multimedeval
+from ..tables import rows
 
 TEXT = "Report on: {{ images }} please"
 
@@ -53,7 +54,7 @@ def test_a_chat_model_takes_no_files(doc):
         messages(doc, {"template": TEXT, "slices": 0})
 
 
-@pytest.mark.parametrize("slices", [0, 8])
+@rows("slices", [0, 8])
 def test_a_volume_that_is_gone(doc, tmp_path, slices):
     for path in (tmp_path / "volumes").iterdir():
         path.unlink()

@@ -8,6 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 from medtasks.stats.auroc import roc_area
 
+from ..tables import rows
+
 
 def samples(seed, number=80, digits=1):
     chance = np.random.default_rng(seed)
@@ -37,8 +39,8 @@ def looped_error(scores, positive, clusters):
     return math.sqrt(s10 / m + s01 / n + 2 * s11 / (m * n))
 
 
-@pytest.mark.parametrize("digits", [1, 9])  # with ties and without
-@pytest.mark.parametrize("seed", range(4))
+@rows("digits", [1, 9])
+@rows("seed", range(4))
 def test_against_scikit_learn_and_loops(seed, digits):
     scores, positive = samples(seed, digits=digits)
     for clusters in (list(range(80)), [n // 4 for n in range(80)], [n % 7 for n in range(80)]):
@@ -84,7 +86,7 @@ def test_a_perfect_ranking_has_an_interval():
     assert found.low < 0.5  # two positives show little
 
 
-@pytest.mark.parametrize("size", [1, 4])
+@rows("size", [1, 4])
 def test_coverage(size):
     chance, covered = np.random.default_rng(size), []
     for _ in range(400):

@@ -12,6 +12,8 @@ from medtasks.stats import bootstrap
 from medtasks.stats.bootstrap import bootstrap_standard_errors, sum_by_unit
 from medtasks.stats.standard_error import clustered_standard_error
 
+from ..tables import rows
+
 TABLES = st.integers(1, 4).flatmap(
     lambda cells: st.lists(st.tuples(*[st.integers(0, 3)] * cells), min_size=2, max_size=30)
 )
@@ -55,7 +57,7 @@ def test_agrees_with_a_plain_loop():
     assert errors == pytest.approx(looped(contributions, f1_statistic, 4000), rel=0.06)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@rows("seed", range(3))
 def test_of_a_mean_agrees_with_the_clustered_formula(seed):
     gold, predicted, unit = patients(seed, units=150)
     values = (gold == predicted).astype(int)
@@ -135,7 +137,7 @@ def test_draws_without_a_value_are_left_out():
     assert error == pytest.approx(np.nanstd(drawn, ddof=1), rel=0.05)
 
 
-@pytest.mark.parametrize("units", [0, 1])
+@rows("units", [0, 1])
 def test_fewer_than_two_units_have_no_error(units):
     def two_metrics(counts):
         return np.zeros((len(counts), 2))

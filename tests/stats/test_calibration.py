@@ -12,6 +12,8 @@ from sklearn.metrics import roc_auc_score
 
 from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, draws
 
+from ..tables import rows
+
 
 def model(seed, samples=300, options=4, sharpness=1.0):
     """Probabilities and keys of a model whose probabilities are right, or too sure of itself."""
@@ -43,8 +45,8 @@ def looped_area(probabilities, keys):
     return sum(sum(wrong[: number + 1]) / (number + 1) for number in range(len(wrong))) / len(wrong)
 
 
-@pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("options", [2, 5])
+@rows("sharpness", [0.5, 1.0, 3.0])
+@rows("options", [2, 5])
 def test_against_loops(options, sharpness):
     probabilities, keys = model(1, options=options, sharpness=sharpness)
     found = measured(probabilities, keys)
@@ -55,7 +57,7 @@ def test_against_loops(options, sharpness):
     assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
 
 
-@pytest.mark.parametrize("options", [2, 3, 5])
+@rows("options", [2, 3, 5])
 def test_error_against_torchmetrics(options):
     torch = pytest.importorskip("torch")
     oracle = pytest.importorskip("torchmetrics.classification").MulticlassCalibrationError(options, 15, "l1")
@@ -88,7 +90,7 @@ def test_bins_have_their_upper_edge():
     assert math.isnan(found.bins[0].accuracy)
 
 
-@pytest.mark.parametrize("options", [3, 5])
+@rows("options", [3, 5])
 def test_chance_confidence_is_on_an_edge(options):
     found = measured([[1 / options] * options], [0])
     assert [one.samples for one in found.bins].index(1) == 15 // options - 1
@@ -104,7 +106,7 @@ def test_bins_add_up_to_the_error():
     )
 
 
-@pytest.mark.parametrize("key", [0, 1, 2])
+@rows("key", [0, 1, 2])
 def test_a_tie_counts_as_a_random_choice_among_its_options(key):
     expected = 0.5 if key < 2 else 0.0
     assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
@@ -158,7 +160,7 @@ def test_perfect_and_perfectly_wrong():
             assert math.isnan(measure.high)
 
 
-@pytest.mark.parametrize("samples", [1, 5])
+@rows("samples", [1, 5])
 def test_one_unit_has_no_interval(samples):
     probabilities, keys = model(6, samples=samples)
     found = measured(probabilities, keys, units=["patient"] * samples)
@@ -177,8 +179,8 @@ def test_without_samples():
     assert math.isnan(found.confidence)
 
 
-@pytest.mark.parametrize(
-    ("probabilities", "keys", "message"),
+@rows(
+    "probabilities, keys, message",
     [
         ([[0.5, 0.6]], [0], "sum to 1"),
         ([[1.5, -0.5]], [0], "sum to 1"),
@@ -257,8 +259,8 @@ def fewer_resamples(monkeypatch):
 
 
 @pytest.mark.usefixtures("fewer_resamples")
-@pytest.mark.parametrize("cluster", [1, 2])
-@pytest.mark.parametrize("fall", [0.0, 0.05, 0.2])
+@rows("cluster", [1, 2])
+@rows("fall", [0.0, 0.05, 0.2])
 def test_coverage(fall, cluster):
     found = list(simulated(250, 352, cluster, fall))
     spread = 0.05  # variance of the confidence: a beta distribution on half of the line

@@ -8,8 +8,10 @@ from scipy.stats import spearmanr
 
 from medtasks.stats.bootstrap import rank_correlation, rank_correlation_interval
 
+from ..tables import rows
 
-@pytest.mark.parametrize("seed", range(5))
+
+@rows("seed", range(5))
 def test_it_equals_scipy_s_also_with_ties(seed):
     random = np.random.default_rng(seed)
     x, y = random.integers(8, size=50), random.integers(2, size=50)

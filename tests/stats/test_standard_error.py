@@ -17,6 +17,7 @@ from medtasks.stats.standard_error import (
     separate_units,
 )
 
+from ..tables import rows
 from . import error_matrices
 
 VALUES = st.lists(st.sampled_from([0.0, 1.0, 0.25]), min_size=2, max_size=30)
@@ -107,7 +108,7 @@ def test_the_members_of_a_dyad_have_no_order():
     assert dyadic_error(values, pairs) == dyadic_error(values, turned)
 
 
-@pytest.mark.parametrize("values", [[], [1.0]])
+@rows("values", [[], [1.0]])
 def test_fewer_than_two_values_have_no_error(values):
     assert math.isnan(mean_standard_error(values))
     assert math.isnan(clustered_standard_error(values, ["a"] * len(values)))
@@ -134,7 +135,7 @@ def test_repeating_every_answer_does_not_shrink_the_error():
     assert clustered_standard_error(values * 10, list(range(5)) * 10) == pytest.approx(mean_standard_error(values))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@rows("seed", range(3))
 def test_clustered_agrees_with_the_bootstrap_over_clusters(seed):
     values, clusters = simulated(seed)
     random = np.random.default_rng(seed)

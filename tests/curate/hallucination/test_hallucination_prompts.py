@@ -1,8 +1,7 @@
-import pytest
-
 from medtasks.curate.hallucination.hallucination_drafting import PROMPTS, banned_phrases, with_form
 from medtasks.curate.llm import prompts_in
 
+from ...tables import rows
 from ..paper_texts import paper, squeezed
 
 BEHIND = {  # what follows each prompt in the paper
@@ -22,7 +21,7 @@ def test_every_prompt_is_of_a_figure_or_a_form():
     assert prompts_in(PROMPTS).keys() == BEHIND.keys() | FORMS
 
 
-@pytest.mark.parametrize(("name", "behind"), BEHIND.items())
+@rows("name, behind", BEHIND.items())
 def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behind):
     prompt = prompts_in(PROMPTS)[name]
     printed = f"System Message:{prompt.system}User Message:{prompt.user}{behind}"
@@ -31,7 +30,7 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
         assert prompt.source == f"MedHEval, {behind.lower().rstrip(':')}"
 
 
-@pytest.mark.parametrize("form", sorted(FORMS))
+@rows("form", sorted(FORMS))
 def test_a_form_stands_behind_the_papers_text(form):
     prompt, ours = prompts_in(PROMPTS)["contextual"], prompts_in(PROMPTS)[form]
     formed = with_form(prompt, form)

@@ -1,7 +1,5 @@
 import json
 
-import pytest
-
 from medtasks.curate.hallucination.hallucination_drafting import (
     DraftedQuestion,
     ReportQuestion,
@@ -11,6 +9,8 @@ from medtasks.curate.hallucination.hallucination_drafting import (
 )
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE
 
+from ...tables import rows
+
 MASS = {"question": "Is there a mass?", "answer": "No"}
 EDEMA = {"question": "Is it edema?", "answer": "Yes"}
 TYPED = {**MASS, "type": "type_3", "ground_truth_type": BINARY, "choices": ""}
@@ -18,7 +18,7 @@ STRUCTURED = {"anatomy": ["lung"], "measurement": [], "symptom": ["opacity"]}
 LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "Structured_Answer": STRUCTURED}
 
 
-@pytest.mark.parametrize(
+@rows(
     "reply",
     [
         json.dumps([MASS]),
@@ -36,7 +36,7 @@ def test_json_is_found_wherever_it_stands(reply):
     assert questions_in(reply, YesNoQuestion) == [YesNoQuestion(**MASS)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "reply",
     [
         "",

@@ -1,8 +1,6 @@
 import re
 from collections import Counter
 
-import pytest
-
 from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.hallucination.hallucination_drafting import (
     DraftedQuestion,
@@ -11,6 +9,8 @@ from medtasks.curate.hallucination.hallucination_drafting import (
     YesNoQuestion,
     drafts_of,
 )
+
+from ...tables import rows
 
 BANNED = re.compile(r"\b(?:report)s?\b")
 
@@ -24,8 +24,8 @@ def drafted(*questions):
     return drafts_of("i", questions, BANNED)
 
 
-@pytest.mark.parametrize("answer", ["MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."])
-@pytest.mark.parametrize("choices", ["A. CT, B. MRI, C. X-ray", "A: CT; B: MRI; C: X-ray", "A, CT; B, MRI; C, X-ray"])
+@rows("answer", ["MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."])
+@rows("choices", ["A. CT, B. MRI, C. X-ray", "A: CT; B: MRI; C: X-ray", "A, CT; B, MRI; C, X-ray"])
 def test_the_right_option_is_known_wherever_it_stands(answer, choices):
     (draft,) = drafted(choice(answer, choices))
     assert (draft.outcome, draft.reason, draft.hallucination) == (DraftOutcome.DRAFTED, "", "technique")
@@ -41,14 +41,14 @@ def test_the_right_option_stands_everywhere_about_equally_often():
     assert drafts_of("image 7", [choice("A. CT")], None)[0] == drafts[7]
 
 
-@pytest.mark.parametrize("last", ["None of the above", "Both A and B", "A and B", "All of these: all of them"])
+@rows("last", ["None of the above", "Both A and B", "A and B", "All of these: all of them"])
 def test_options_that_speak_of_each_other_keep_their_order(last):
     drafts = [drafts_of(str(number), [choice("B", f"A. CT, B. MRI, C. {last}")], None)[0] for number in range(8)]
     assert {draft.options for draft in drafts} == {("CT", "MRI", last)}
 
 
-@pytest.mark.parametrize(
-    ("question", "reason"),
+@rows(
+    "question, reason",
     [
         (choice("Ultrasound"), "its answer names no option"),
         (choice("CT and MRI"), "its answer names several options"),

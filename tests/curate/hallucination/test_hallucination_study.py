@@ -10,6 +10,8 @@ from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, SourceError
 
+from ...tables import rows
+
 CLOSED = StudyKind.KNOWLEDGE_CLOSED
 
 
@@ -67,8 +69,8 @@ def test_what_cannot_be_used_is_counted(listed, tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
+@rows(
+    "rows, message",
     [
         ([{"report": "x"}, {"report": "y", "id": "i0"}], r"reports.jsonl row 2: it has the id of reports.jsonl row 1"),
         ([{"report": 3}], r"reports.jsonl row 1: report is a number and not a text"),
@@ -116,8 +118,8 @@ def test_passages_are_kept_beside_the_report(listed, tmp_path):
     assert changed.made_with["knowledge"] != study.made_with["knowledge"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "paths", "message"),
+@rows(
+    "kind, paths, message",
     [
         (StudyKind.KNOWLEDGE_OPEN, (), "name them with --knowledge"),
         (CLOSED, ("book.txt",), "--knowledge is for knowledge_open"),

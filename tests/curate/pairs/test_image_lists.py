@@ -7,6 +7,8 @@ import pytest
 from medtasks.curate.pairs.pair_study import read_image_list
 from medtasks.errors import SourceError
 
+from ...tables import rows
+
 
 def files(folder, *names):
     for name in names:
@@ -47,8 +49,8 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
     assert read_image_list(path).digest != found.digest
 
 
-@pytest.mark.parametrize(
-    ("rows", "says"),
+@rows(
+    "rows, says",
     [
         ([row(1), row(2), row(1)], "row 3: it has the id of list.jsonl row 1"),
         ([row(1, caption=""), row(2), row(1)], "row 3: it has the id of list.jsonl row 1"),

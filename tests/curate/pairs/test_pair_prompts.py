@@ -5,6 +5,7 @@ import pytest
 from medtasks.curate.llm import prompts_in
 from medtasks.curate.pairs.pair_drafts import given_categories
 
+from ...tables import rows
 from ..paper_texts import paper, squeezed
 
 PROMPTS = prompts_in("pair_prompts")
@@ -17,7 +18,7 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("name", ["question", "found_categories", "category", "failure_modes"])
+@rows("name", ["question", "found_categories", "category", "failure_modes"])
 def test_a_prompt_equals_the_paper_s_white_space_apart(name):
     prompt = PROMPTS[name]
     text = prompt.with_blocks(BLOCKS.get(name, []))

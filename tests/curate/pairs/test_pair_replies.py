@@ -2,10 +2,10 @@
 
 import json
 
-import pytest
-
 from medtasks.curate.llm import one_line, why_not_sent
 from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules, chosen, read_pair_reply
+
+from ...tables import rows
 
 PLAIN = "Question: Which side?\nOption1: Left\nOption2: Right\nImage1: Left\nImage2: Right"
 READ = PairReply("Which side?", ("Left", "Right"), ("Left", "Right"))
@@ -14,7 +14,7 @@ LONG = (
 )
 
 
-@pytest.mark.parametrize(
+@rows(
     "reply",
     [
         PLAIN,
@@ -31,7 +31,7 @@ def test_the_five_lines_are_read_in_the_ways_that_llms_write_them(reply):
     assert read_pair_reply(reply) == READ
 
 
-@pytest.mark.parametrize(
+@rows(
     "reply",
     [
         "",
@@ -50,8 +50,8 @@ def test_whatever_would_have_to_be_guessed_at_is_malformed(reply):
     assert read_pair_reply(reply) is None
 
 
-@pytest.mark.parametrize(
-    ("answer", "position"),
+@rows(
+    "answer, position",
     [
         ("Left", 0),
         ("right.", 1),
@@ -69,8 +69,8 @@ def test_an_answer_repeats_an_option_or_names_it(answer, position):
     assert chosen(answer, ("Left", "Right")) == position
 
 
-@pytest.mark.parametrize(
-    ("question", "options", "answers", "why"),
+@rows(
+    "question, options, answers, why",
     [
         ("Which side?", ("Left", "Right"), ("Left", "Left"), "both answers are equal"),
         ("Which side?", ("Left", "Right"), ("Left", "Middle"), "an answer is none of the options"),
@@ -118,8 +118,8 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
     assert [caption for caption in captions if why_not_sent(caption)] == []  # their rule: at least 100 characters
 
 
-@pytest.mark.parametrize(
-    ("caption", "why"),
+@rows(
+    "caption, why",
     [
         (f"  {LONG}\n ", ""),
         (LONG[:100], ""),

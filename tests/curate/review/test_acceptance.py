@@ -1,11 +1,10 @@
 """Which drafts reviewers let through, and in whose words."""
 
-import pytest
-
 from medtasks.curate.drafts import Draft
 from medtasks.curate.review.reviewer_agreement import DISAGREED, TOO_LOW, UNSCORED, accepted
 from medtasks.curate.review.reviews import Judgement, Review
 
+from ...tables import rows
 from ..reviewed_study import scored
 
 PAIR = Draft(
@@ -65,8 +64,8 @@ def test_categories_and_type_after_review():
     assert accepted({"p": typed}, said, 5)[1] == {DISAGREED: 1}
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
+@rows(
+    "changes, why",
     [
         ({"question": " "}, "the question is empty"),
         ({"options": ("left", "Left")}, "option B says the same as option A"),

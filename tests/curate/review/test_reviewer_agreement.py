@@ -9,6 +9,8 @@ from medtasks.curate.review.reviewer_agreement import agreements, weighted_kappa
 from medtasks.curate.review.reviews import Judgement, Review, unjudged
 from medtasks.curate.study import StudyImage
 
+from ...tables import rows
+
 
 def drafts(number):
     asked = {"question": "Which?", "options": ("a", "b"), "answers": ("A", "B")}
@@ -55,7 +57,7 @@ def test_kappa_of_what_passes_is_the_textbooks():
     assert found.equal == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("weights", [None, "quadratic"])
+@rows("weights", [None, "quadratic"])
 def test_kappa_is_that_of_scikit_learn(weights):
     metrics = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
     rng = random.Random(5)

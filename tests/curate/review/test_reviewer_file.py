@@ -17,6 +17,7 @@ from medtasks.curate.review.reviews import (
 from medtasks.curate.study import DRAFTS, StudyKind
 from medtasks.errors import MedTasksError
 
+from ...tables import rows
 from ..held_lock import held
 from ..made_up_study import hallucination_study, pairs_study
 
@@ -68,8 +69,8 @@ def test_taking_everything_back_leaves_nothing_in_the_file(tmp_path):
     assert read_reviews(tmp_path, study)[0].items == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "why"),
+@rows(
+    "changes, field, why",
     [
         ({"question": "  "}, "question", "the question is empty"),
         ({"options": ("In  the apex", "in the Apex")}, "options.1", "option B says the same as option A"),
