@@ -1,7 +1,9 @@
 """Tables of examples: one test for a whole table, which lists every row that fails."""
 
 import inspect
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,3 +38,9 @@ def rows(names: str, table: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
         return run
 
     return decorate
+
+
+def tables_of(module: str) -> dict[str, list[Any]]:
+    """Return the tables of examples in the JSON file next to a test module, given its ``__file__``."""
+    tables: dict[str, list[Any]] = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
+    return tables

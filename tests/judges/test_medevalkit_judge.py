@@ -7,7 +7,9 @@ import pytest
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medevalkit_judge import judge_answer, judge_prompt, published_verdict, strict_verdict
 
-from ..tables import rows
+from ..tables import rows, tables_of
+
+TABLES = tables_of(__file__)
 
 ASKED = ("Where is it?", "left lung", "the left {question} lung")
 
@@ -31,21 +33,7 @@ def test_golden_medevalkit_judge_replies(golden):
         assert strict is None or strict == case["correct"] or said != said.strip(), case
 
 
-@rows(
-    "text, published, strict",
-    [
-        ("<think>x</think>\n<judge>0</judge>", True, True),
-        ("<judge>1</judge>", False, False),
-        ("<judge> 0 </judge>", True, True),
-        ("0", True, None),
-        ("1", False, None),
-        ("<judge>0</judge> or <judge>0</judge>", False, None),
-        ("<judge>0</judge> <judge>", True, None),
-        ("<judge>{0/1}</judge>", False, None),
-        ("<judge>correct</judge>", False, None),
-        ("", False, None),
-    ],
-)
+@rows("text, published, strict", TABLES["what_a_judge_can_say"])
 def test_what_a_judge_can_say(text, published, strict):
     assert (published_verdict(text), strict_verdict(text)) == (published, strict)
 

@@ -3,7 +3,9 @@ import pytest
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, UnknownName
 from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
 
-from ..tables import rows
+from ..tables import rows, tables_of
+
+TABLES = tables_of(__file__)
 
 REMOTE = {
     "MEDTASKS_JUDGE_BASE_URL": "https://api.openai.com/v1/",
@@ -41,14 +43,7 @@ def test_the_key_is_not_in_the_repr():
     assert "sk-secret" not in repr(settings) + str(settings)
 
 
-@rows(
-    "environ, named",
-    [
-        ({}, ["MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL are not set"]),
-        ({"MEDTASKS_JUDGE_BASE_URL": "http://localhost/v1"}, ["LLM judge and MEDTASKS_JUDGE_MODEL is not set"]),
-        ({"MEDTASKS_JUDGE_MODEL": "m", "MEDTASKS_JUDGE_BASE_URL": "  "}, ["and MEDTASKS_JUDGE_BASE_URL is not set"]),
-    ],
-)
+@rows("environ, named", TABLES["missing_variables_are_named_with_an_example"])
 def test_missing_variables_are_named_with_an_example(environ, named):
     with pytest.raises(JudgeNotConfigured) as caught:
         settings_from_environment(environ)
@@ -66,36 +61,14 @@ def test_only_a_local_endpoint_may_go_without_a_key():
         settings_from_environment(keyless)
 
 
-@rows(
-    "name, text, sentence",
-    [
-        ("TEMPERATURE", "hot", "MEDTASKS_JUDGE_TEMPERATURE is 'hot' but must be a number"),
-        ("TEMPERATURE", "2.5", "between 0 and 2"),
-        ("TEMPERATURE", "nan", "between 0 and 2"),
-        ("CONCURRENCY", "1.5", "must be a whole number"),
-        ("CONCURRENCY", "0", "at least 1"),
-        ("TIMEOUT", "0", "positive"),
-        ("TIMEOUT", "inf", "positive"),
-        ("ATTEMPTS", "0", "at least 1"),
-        ("REASKS", "-1", "at least 0"),
-        ("MAX_REQUESTS", "-1", "at least 0"),
-        ("MAX_REQUESTS", "many", "must be a whole number"),
-    ],
-)
+@rows("name, text, sentence", TABLES["bad_values_are_refused_in_one_sentence"])
 def test_bad_values_are_refused_in_one_sentence(name, text, sentence):
     with pytest.raises(JudgeNotConfigured, match=sentence) as caught:
         settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text})
     assert f"MEDTASKS_JUDGE_{name}" in str(caught.value)
 
 
-@rows(
-    "url",
-    [
-        *("api.openai.com/v1", "ftp://localhost/v1", "http://", "http://localhost:99999/v1", "http://localhost /v1"),
-        *("http://user:secret@localhost/v1", "http://evil.example\\@127.0.0.1/v1", "http://localhost/v1?key=secret"),
-        "http://127.0.0.1\t.evil.example/v1",
-    ],
-)
+@rows("url", TABLES["urls_that_could_hide_something_are_refused_unquoted"])
 def test_urls_that_could_hide_something_are_refused_unquoted(url):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL") as caught:
         settings_at(url)
@@ -136,37 +109,12 @@ REMOTE_URLS = [
 ]
 
 
-@rows(
-    "url, trusted",
-    [
-        *((f"http{url}", "") for url in ("://localhost/v1", "://LOCALHOST:80/v1", "://127.9.8.7", "://[::1]:8000/v1")),
-        ("https://127.0.0.1:8/v1", ""),
-        ("https://judge.example/v1", "https://judge.example/v1"),
-        ("https://judge.example/v1", " https://judge.example/v1/\n"),
-        ("https://judge.example/v1", "https://JUDGE.example"),
-        ("https://judge.example/v1", "https://judge.example:443/other"),
-        ("http://judge.example:8000/v1", "http://judge.example:8000/v1"),
-        ("http://[2001:db8::1]:8000/v1", "http://[2001:DB8::1]:8000/v1"),
-        ("http://10.0.0.5/v1", "http://10.0.0.5:80"),
-    ],
-)
+@rows("url, trusted", TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"])
 def test_credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named(url, trusted):
     check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
 
 
-@rows(
-    "url, trusted",
-    [
-        *((url, "") for url in REMOTE_URLS),
-        ("https://judge.example/v1", ""),
-        ("https://judge.example.evil/v1", "https://judge.example/v1"),
-        ("https://eu.judge.example/v1", "https://judge.example/v1"),
-        ("https://judge.example/v1", "https://judge.example.evil/v1"),
-        ("https://judge.example:8443/v1", "https://judge.example/v1"),
-        ("http://judge.example/v1", "https://judge.example/v1"),
-        ("http://10.0.0.50/v1", "http://10.0.0.5/v1"),
-    ],
-)
+@rows("url, trusted", TABLES["credentialed_text_goes_nowhere_else"])
 def test_credentialed_text_goes_nowhere_else(url, trusted):
     with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
         check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})

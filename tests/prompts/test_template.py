@@ -1,6 +1,6 @@
 """Prompts: the reference's texts letter by letter, images at their place, and what a user may get wrong.
 
-The expected texts were produced by the reference's own ``format_question`` (at d9ac283 and v0.1.0) on these rows.
+The expected texts in the JSON file were produced by the reference's own ``format_question`` (at d9ac283 and v0.1.0).
 """
 
 import pytest
@@ -10,155 +10,21 @@ from medtasks.prompts.template import example_answer, messages, prompt, question
 from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
-from ..tables import rows
-from ..tiny_multimedeval import FIVE_FINDINGS, PATHOLOGY, SKIN
+from ..tables import rows, tables_of
+from ..tiny_multimedeval import FIVE_FINDINGS, SKIN
 
-QUESTION = "A {x} man <b>, 70%?\n Next"
-OPTIONS = ["Aspirin {a}", "Heparin.", "Ünï, code", "D%", "E e"]
-CHEST = [
-    "Atelectasis",
-    "Cardiomegaly",
-    "Effusion",
-    "Infiltration",
-    "Mass",
-    "Nodule",
-    "Pneumonia",
-    "Pneumothorax",
-    "Consolidation",
-    "Edema",
-    "Emphysema",
-    "Fibrosis",
-    "Pleural_Thickening",
-    "Hernia",
-]
-HISTORY = (
-    "Patient history: smokes False, drink True, age 55, backgroundFather POMERANIA, gender FEMALE, "
-    "skin cancer history True, has piped water True, has sewage system False"
-)
+TABLES = tables_of(__file__)
+REFERENCE = {name: (row, question, answer) for name, row, question, answer in TABLES["reference"]}
+REPORTS = {name: (row, question) for name, row, question in TABLES["reports"]}  # without demonstrations
+CHEST = REFERENCE["chestxray14"][0]["options"]
+STUDY = REPORTS["mimic_cxr_report"][0]
 NO_IMAGE, ONE_IMAGE, TWO_IMAGES = ({"image_files": files} for files in ([], ["a.png"], ["a.png", "b.png"]))
 CLOSED = "Answer the following question with yes or no. "
-
-
-def findings(names, found):
-    return {**ONE_IMAGE, "options": names, "labels": [int(name in found) for name in names]}
-
-
-# (task, row, question, answer that a demonstration shows)
-REFERENCE = {
-    "medqa": (
-        {**NO_IMAGE, "context": None, "question": QUESTION, "options": OPTIONS, "answer": "C"},
-        "A {x} man <b>, 70%?\n Next\nOptions:\nA: Aspirin {a}.\nB: Heparin..\nC: Ünï, code.\nD: D%.\nE: E e.\n"
-        "What is the correct answer?",
-        "The answer is C.",
-    ),
-    "medmcqa": (
-        {**NO_IMAGE, "context": None, "question": QUESTION, "options": OPTIONS[:4], "answer": "B"},
-        "A {x} man <b>, 70%?\n Next\na: Aspirin {a}.\nb: Heparin..\nc: Ünï, code.\nd: D%.\nWhat is the correct answer?",
-        "The answer is b: Heparin...",
-    ),
-    "mmlu": (
-        {**NO_IMAGE, "context": None, "question": QUESTION, "options": OPTIONS[:4], "answer": "D"},
-        "A {x} man <b>, 70%?\n Next\nA. Aspirin {a}.\nB. Heparin..\nC. Ünï, code.\nD. D%.\nAnswer:",
-        "The answer is D. D%..",
-    ),
-    "pubmedqa": (
-        {
-            **NO_IMAGE,
-            "context": "Some {abstract}.",
-            "question": QUESTION,
-            "options": ["yes", "no", "maybe"],
-            "answer": "C",
-        },
-        "Answer the question with yes, no or maybe. Some {abstract}. A {x} man <b>, 70%?\n Next",
-        "maybe",
-    ),
-    "mednli": (
-        {
-            **NO_IMAGE,
-            "context": "S1 {x}.",
-            "question": "S2.",
-            "options": ["entailment", "contradiction", "neutral"],
-            "answer": "C",
-        },
-        "Sentence 1: S1 {x}.\nSentence 2: S2.\nDetermine the logical relationship between these two sentences. Does "
-        "the second sentence logically follow from the first (entailment), contradicts the first (contradiction), or "
-        "if there is no clear logical relationship between them (neutral)?",
-        "The logical relationship is neutral.",
-    ),
-    "vqa_rad": ({**ONE_IMAGE, "question": QUESTION, "answer": "yes"}, f"{CLOSED}<img> {QUESTION}", "yes"),
-    "path_vqa": ({**ONE_IMAGE, "question": QUESTION, "answer": "no"}, f"{CLOSED}<img> {QUESTION}", "no"),
-    "slake": ({**ONE_IMAGE, "question": QUESTION, "answer": "Yes"}, f"<img> {QUESTION}", "Yes"),
-    "diff_vqa": ({**TWO_IMAGES, "question": QUESTION, "answer": "yes"}, f"{CLOSED}<img><img> {QUESTION}", "yes"),
-    "octmnist": (
-        {
-            **ONE_IMAGE,
-            "details": None,
-            "options": ["choroidal neovascularization", "normal, benign", "{0}"],
-            "label": 1,
-        },
-        "<img> Options:\n1: choroidal neovascularization \n 2: normal, benign \n 3: {0} \n "
-        "Which options correspond to the image?",
-        "normal, benign",
-    ),
-    "pad_ufes_20": (
-        {**ONE_IMAGE, "details": HISTORY, "options": SKIN, "label": 5},
-        "<img> Options:\nBasal Cell Carcinoma (BCC)\nSquamous Cell Carcinoma (SCC)\nActinic Keratosis (ACK)\n"
-        "Seborrheic Keratosis (SEK)\nBowen’s disease (BOD)\nMelanoma (MEL)\nNevus (NEV) "
-        "What is the most likely diagnosis among the following propositions?",
-        "Melanoma (MEL) (MEL)",
-    ),
-    "pad_ufes_20_head": (
-        {**ONE_IMAGE, "details": HISTORY, "options": SKIN, "label": 5},
-        f"<img> {HISTORY} Which of the following is the most likely diagnosis of the patient's skin lesion? "
-        "{options}",
-        "Melanoma (MEL) (MEL)",
-    ),
-    "vindr_mammo": (
-        {**ONE_IMAGE, "details": None, "options": list("12345"), "label": 3},
-        "<img> What is the BI-RADS level in this mammography (from 1 to 5)?",
-        "BI-RADS 4",
-    ),
-    "cbis_ddsm_mass": (
-        {**ONE_IMAGE, "details": None, "options": PATHOLOGY, "label": 2},
-        "<img> Is the mass benign, malignant or benign without callback?",
-        "benign_without_callback",
-    ),
-    "cbis_ddsm_calcification": (
-        {**ONE_IMAGE, "details": None, "options": PATHOLOGY, "label": 1},
-        "<img> Is the calcification benign, malignant or benign without callback?",
-        "malignant",
-    ),
-    "mimic_cxr_classification": (
-        findings(FIVE_FINDINGS, {"Atelectasis", "Edema"}),
-        "<img> List the conditions that can be seen in this picture.",
-        "Atelectasis, Edema",
-    ),
-    "chestxray14": (
-        findings(CHEST, {"Emphysema", "Infiltration", "Pleural_Thickening"}),
-        "<img> Options:\nAtelectasis \n Cardiomegaly \n Effusion \n Infiltration \n Mass \n Nodule \n Pneumonia \n "
-        "Pneumothorax \n Consolidation \n Edema \n Emphysema \n Fibrosis \n Pleural_Thickening \n Hernia \n "
-        "List the options that can be seen in this picture.",
-        "Emphysema,Infiltration,Pleural_Thickening",
-    ),
-}
 WITH_IMAGES = [name for name, (row, _, _) in REFERENCE.items() if row["image_files"]]
 
-INDICATION = "\n ___ {year} old <b> man\n with  cough. \n "
-STUDY = {**TWO_IMAGES, "context": None, "indication": INDICATION, "report": "Clear.\n \n {No} fluid."}
-NOTE = {**NO_IMAGE, "context": "the {heart} is <img> large.", "indication": None, "report": "large heart."}
-ASKED = "Can you provide a radiology report for this medical image? <img> <img> "
-# (row, question); there are no demonstrations
-REPORTS = {
-    "mimic_cxr_report": (STUDY, ASKED),
-    "mimic_cxr_report_indication": (STUDY, f"{INDICATION} {ASKED}"),
-    "mimic_cxr_report_paper": (STUDY, "<img> <img> Please caption this scan with findings and impression."),
-    "mimic_iii_summary": (NOTE, "the {heart} is <img> large.\nSummarize the findings."),
-    "mimic_iii_summary_head": (NOTE, "the {heart} is <img> large.\nSummarize the findings."),
-    "ct_rate_report": (
-        {**ONE_IMAGE, "context": None, "indication": None, "report": "Clear."},
-        "Can you provide a radiology report for this set of CT scans? <img>",
-    ),
-}
+
+def findings(names, present):
+    return {**ONE_IMAGE, "options": names, "labels": [int(name in present) for name in names]}
 
 
 def settings(name, family="default"):

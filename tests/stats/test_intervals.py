@@ -33,7 +33,7 @@ def of_independent(value, error, units):
 
 @rows("units", [40, 176, 352])
 @rows("share", [0.05, 0.25, 0.5, 0.9])
-def test_coverage_of_independent_answers_without_simulation(units, share):
+def test_coverage_of_independent_answers(units, share):
     """Every number of right answers with its binomial probability."""
     coverage = 0.0
     for right in range(units + 1):
@@ -41,17 +41,6 @@ def test_coverage_of_independent_answers_without_simulation(units, share):
         ends = of_independent(value, math.sqrt(value * (1 - value) / (units - 1)), units)
         coverage += scipy.stats.binom.pmf(right, units, share) * within(share, ends)
     assert nominal([coverage])
-
-
-@rows("units", [40, 176, 352])
-@rows("share", [0.05, 0.25, 0.5, 0.9])
-def test_coverage_of_independent_answers(units, share):
-    random = np.random.default_rng(1)
-    right = (random.random((DRAWS, units)) < share).astype(float)
-    covered = [
-        within(share, of_independent(float(row.mean()), mean_standard_error(row.tolist()), units)) for row in right
-    ]
-    assert nominal(covered)
 
 
 @rows("confused", [0.3, 0.7])

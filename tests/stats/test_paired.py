@@ -70,10 +70,6 @@ def test_drawn_signs_agree_with_mcnemar_for_independent_answers():
     assert sign_flip_test(differences, range(137)) == pytest.approx(exact, abs=4 * error)
 
 
-def test_p_is_never_zero():
-    assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
-
-
 def test_many_tests_can_pass_together():
     values, same = ([0.0] * 40, [0.5, 0.7] * 20, range(40)), ([0.5] * 4, [0.5] * 4, range(4))
     several = [(compare_paired(*values), values), *[(compare_paired(*same), same)] * 599]
@@ -95,7 +91,8 @@ def test_detectable_difference_is_found_at_the_corrected_level():
     assert detectable_by_mcnemar(discordance, samples) < found
 
 
-def test_sums_that_tie_but_for_rounding_count_as_ties():
+def test_p_is_never_zero_and_sums_that_tie_but_for_rounding_count_as_ties():
+    assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
     assert sign_flip_test([0.1, 0.2, -0.3], "abc") == 1.0
 
 
@@ -183,11 +180,6 @@ def test_detectable_difference_of_clustered_scores_has_the_power():
     assert 0.72 < rejected < 0.88
 
 
-def test_detectable_difference_that_no_runs_can_have():
-    assert math.isnan(detectable_by_mcnemar(0.0, 100))
-    assert math.isnan(detectable_by_mcnemar(0.02, 100))
-
-
 def test_identical_runs():
     right = compare_paired([0.0, 1.0] * 50, [0.0, 1.0] * 50, range(100))
     assert (right.difference, right.p, right.mcnemar, right.test) == (0, 1, 1, MCNEMAR)
@@ -240,13 +232,12 @@ def test_dyads_without_a_spread():
     assert all(map(math.isnan, (star.low, star.high, star.detectable)))
 
 
-def test_one_sample_says_nothing():
+def test_edges():
+    assert math.isnan(detectable_by_mcnemar(0.0, 100))
+    assert math.isnan(detectable_by_mcnemar(0.02, 100))
     found = compare_paired([0.2], [0.9], ["patient"])
     assert (found.p, found.difference) == (1.0, pytest.approx(0.7))
     assert math.isnan(found.low)
-
-
-def test_lengths_are_checked():
     with pytest.raises(ValueError, match="at least one"):
         compare_paired([], [], [])
     with pytest.raises(ValueError, match="got 1, 2, 1"):

@@ -108,26 +108,17 @@ def test_the_members_of_a_dyad_have_no_order():
     assert dyadic_error(values, pairs) == dyadic_error(values, turned)
 
 
-@rows("values", [[], [1.0]])
-def test_fewer_than_two_values_have_no_error(values):
-    assert math.isnan(mean_standard_error(values))
-    assert math.isnan(clustered_standard_error(values, ["a"] * len(values)))
-
-
-def test_one_cluster_has_no_error():
+def test_edges():
+    for values in ([], [1.0]):
+        assert math.isnan(mean_standard_error(values))
+        assert math.isnan(clustered_standard_error(values, ["a"] * len(values)))
     assert math.isnan(clustered_standard_error([0.0, 1.0, 1.0], ["a", "a", "a"]))
     assert math.isnan(dyadic_error([0.0, 1.0, 1.0], [("a", "b"), ("a", "c"), ("d", "a")]).error)
-
-
-def test_one_cluster_per_value():
+    assert clustered_standard_error([1.0] * 4, "aabb") == mean_standard_error([1.0] * 4) == 0
     with pytest.raises(ValueError, match="2 for 3"):
         clustered_standard_error([0.0, 1.0, 1.0], ["a", "b"])
     with pytest.raises(ValueError, match="1 for 2"):
         dyadic_error([0.0, 1.0], [("a", "b")])
-
-
-def test_equal_values_have_error_zero():
-    assert clustered_standard_error([1.0] * 4, "aabb") == mean_standard_error([1.0] * 4) == 0
 
 
 def test_repeating_every_answer_does_not_shrink_the_error():

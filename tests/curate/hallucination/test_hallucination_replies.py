@@ -9,7 +9,9 @@ from medtasks.curate.hallucination.hallucination_drafting import (
 )
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE
 
-from ...tables import rows
+from ...tables import rows, tables_of
+
+TABLES = tables_of(__file__)
 
 MASS = {"question": "Is there a mass?", "answer": "No"}
 EDEMA = {"question": "Is it edema?", "answer": "Yes"}
@@ -18,20 +20,7 @@ STRUCTURED = {"anatomy": ["lung"], "measurement": [], "symptom": ["opacity"]}
 LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "Structured_Answer": STRUCTURED}
 
 
-@rows(
-    "reply",
-    [
-        json.dumps([MASS]),
-        json.dumps(MASS),
-        json.dumps({"qa_pairs": [MASS]}, indent=2),
-        json.dumps({"qa_pair": MASS}),
-        f"Here are the pairs:\n```json\n{json.dumps([MASS])}\n```\nAsk [me] for more.",
-        f"Here you are: {json.dumps([MASS])} I hope this helps.",
-        f"<think>Is [{json.dumps(EDEMA)}] one?</think>{json.dumps([MASS])}",
-        f"```\nno JSON\n```\n```JSON\n{json.dumps([MASS])}\n```",
-        json.dumps([{"question": "  Is there a mass? ", "answer": "No\n"}]),
-    ],
-)
+@rows("reply", TABLES["json_is_found_wherever_it_stands"])
 def test_json_is_found_wherever_it_stands(reply):
     assert questions_in(reply, YesNoQuestion) == [YesNoQuestion(**MASS)]
 

@@ -21,9 +21,11 @@ from medtasks.curate.review.reviews import opened
 from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError
 
-from ...tables import rows
+from ...tables import rows, tables_of
 from ..made_up_study import SIDE, hallucination_study, pairs_study
 from ..review_process import start_review
+
+TABLES = tables_of(__file__)
 
 
 @contextlib.contextmanager
@@ -82,17 +84,7 @@ def test_nothing_is_answered_without_the_token(server, path):
         assert (status, b"im1" in body) == (403, False)
 
 
-@rows(
-    "headers",
-    [
-        {"Host": "evil.example"},
-        {"Host": "evil.example:{port}"},
-        {"Host": "127.0.0.1"},
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Sec_Fetch_Site": "cross-site"},
-    ],
-)
+@rows("headers", TABLES["pages_of_others_are_refused_even_with_the_token"])
 def test_pages_of_others_are_refused_even_with_the_token(server, headers):
     named = {name: value.format(port=server.server_port) for name, value in headers.items()}
     for path in ("", "study", "image?id=im1"):
@@ -110,23 +102,7 @@ def test_nothing_is_kept_by_the_browser_nor_shared_nor_loaded_from_outside(serve
     assert "Python" not in headers["Server"]
 
 
-@rows(
-    "path",
-    [
-        "../study.json",
-        "..%2f..%2fstudy.json",
-        "reviews/anna.json",
-        "image",
-        "image?id=",
-        "image?id=../im1",
-        "image?id=nine",
-        "image?id=/etc/passwd",
-        "image?id=im1&id=im2",
-        "images/im1",
-        "review_page.html",
-        "study/",
-    ],
-)
+@rows("path", TABLES["only_known_paths_and_images_of_the_study_are_served"])
 def test_only_known_paths_and_images_of_the_study_are_served(server, path):
     assert ask(server, path)[0] == 404
 
