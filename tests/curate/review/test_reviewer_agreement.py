@@ -70,21 +70,16 @@ def test_kappa_is_that_of_scikit_learn(weights):
     assert float(weighted_kappa(table, bad)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_one_and_the_same_of_everything_is_undefined_and_no_number():
+def test_reviewers_who_always_say_the_same_are_named():
     known = drafts(3)
-    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [7] * 6), known=known)["score"]
-    assert math.isnan(found.kappa)
-    assert found.figures == ("100%", "undefined", "undefined")
-    assert found.remark == "score: both said the same of every question, so kappa is not defined."
-
-
-def test_a_reviewer_who_always_says_the_same_agrees_by_chance_alone_and_is_named():
-    known = drafts(3)
-    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [1, 4, 7, 7, 9, 10]), known=known)["score"]
-    assert found.kappa == pytest.approx(0)
-    assert "anna said the same of every question" in found.remark
-    found = by_what(scored("anna", known, [7] * 6), scored("bert", known, [8] * 6), known=known)["score"]
-    assert found.remark == "score: each said the same of every question, so kappa is 0."
+    for other, figures, remark in (
+        ([7] * 6, "undefined", "score: both said the same of every question, so kappa is not defined."),
+        ([1, 4, 7, 7, 9, 10], "0.00", "score: anna said the same of every question, so kappa is 0."),
+        ([8] * 6, "0.00", "score: each said the same of every question, so kappa is 0."),
+    ):
+        found = by_what(scored("anna", known, [7] * 6), scored("bert", known, other), known=known)["score"]
+        assert (found.figures[1].removeprefix("-"), found.remark) == (figures, remark)
+        assert math.isnan(found.kappa) == (figures == "undefined")
 
 
 def test_only_questions_of_which_both_said_something_count_for_each_aspect():
