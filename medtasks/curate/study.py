@@ -81,9 +81,9 @@ class StudyImage(Record):
             raise UnreadableImage("its file has changed since the study was made")
         return data
 
-    def decoded(self, side: int | None = None) -> DecodedImage:
-        """Return the image as models see it, coarser if ``side`` pixels suffice; UnreadableImage as above."""
-        return decoded(io.BytesIO(self.read()), LINEAR, side)
+    def decoded(self) -> DecodedImage:
+        """Return the image as models see it; UnreadableImage as above."""
+        return decoded(io.BytesIO(self.read()), LINEAR)
 
 
 class ImagePair(Record):

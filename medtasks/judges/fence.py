@@ -1,4 +1,4 @@
-"""Replies that address their judge: a prompt that marks them as quotations, and a sign of the attempt.
+"""Protection against replies that address their judge: marks around the quoted reply, and detection of such replies.
 
 A published prompt quotes the reply unchanged, and ``reference`` keeps it to the letter. Under ``fenced`` the reply is
 between two marks that its author could not know, and a note says that the text between them is no instruction. The

@@ -50,7 +50,7 @@ def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: b
 
 
 def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
-    """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`; ``None`` for one such as with two letters.
+    """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`; ``None`` for an unusable one (two letters).
 
     The letter Z is ``NO_MATCH``, and a refusal, which the reference takes for Z, ``REFUSED``.
     """

@@ -91,7 +91,7 @@ _building = threading.Lock()
 
 @dataclass(frozen=True)
 class JudgeVerdict(Generic[T]):
-    """Result of one ask."""
+    """Result of one request for a verdict."""
 
     value: T | None  # result of ``parse``, or ``None`` without a verdict
     failure: str | None  # why there is no verdict, as one sentence without sample text; ``None`` with a verdict

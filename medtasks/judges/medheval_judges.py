@@ -71,7 +71,7 @@ class JudgePrompt:
     def ask(
         self, judge: Judge, pairs: Mapping[str, Any], answer: str, parse: Callable[[str], T | None], *, fenced: bool
     ) -> JudgeVerdict[T]:
-        """Have one answer judged, which is not empty; ``pairs`` are the other fields of the JSON object."""
+        """Have one answer, which is not empty, judged; ``pairs`` are the other fields of the JSON object."""
         quoted, note = shown_to_judge(answer, fenced=fenced)
         content = json.dumps({**pairs, "models": {"model_1": quoted}}, ensure_ascii=False)
         user = self.template.replace(_PLACE, content)

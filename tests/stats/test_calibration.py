@@ -57,23 +57,11 @@ def test_against_loops(options, sharpness):
     assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
 
 
-@rows("options", [2, 3, 5])
-def test_error_against_torchmetrics(options):
-    torch = pytest.importorskip("torch")
-    oracle = pytest.importorskip("torchmetrics.classification").MulticlassCalibrationError(options, 15, "l1")
-    probabilities, keys = model(2, samples=500, options=options, sharpness=2.0)
-    expected = oracle(torch.tensor(probabilities, dtype=torch.float64), torch.tensor(keys))
-    assert measured(probabilities, keys).ece.value == pytest.approx(float(expected), abs=1e-6)
-
-
-def test_brier_score_against_scikit_learn():
+def test_brier_score_against_scikit_learn_and_of_equal_probabilities():
     metrics = pytest.importorskip("sklearn.metrics")
     probabilities, keys = model(3, options=2)
     expected = metrics.brier_score_loss(keys, [row[1] for row in probabilities])
     assert measured(probabilities, keys).brier.value == pytest.approx(2 * expected)
-
-
-def test_brier_score_of_equal_probabilities():
     for options in (2, 3, 5):
         found = measured([[1 / options] * options] * 4, [0, 1, 0, 1])
         assert found.brier.value == pytest.approx(1 - 1 / options)
@@ -88,12 +76,9 @@ def test_bins_have_their_upper_edge():
     assert [one.low for one in found.bins[1:]] == [one.high for one in found.bins[:-1]]
     assert math.isnan(found.bins[0].confidence)
     assert math.isnan(found.bins[0].accuracy)
-
-
-@rows("options", [3, 5])
-def test_chance_confidence_is_on_an_edge(options):
-    found = measured([[1 / options] * options], [0])
-    assert [one.samples for one in found.bins].index(1) == 15 // options - 1
+    for options in (3, 5):  # chance is on an edge
+        found = measured([[1 / options] * options], [0])
+        assert [one.samples for one in found.bins].index(1) == 15 // options - 1
 
 
 def test_bins_add_up_to_the_error():
@@ -160,23 +145,18 @@ def test_perfect_and_perfectly_wrong():
             assert math.isnan(measure.high)
 
 
-@rows("samples", [1, 5])
-def test_one_unit_has_no_interval(samples):
-    probabilities, keys = model(6, samples=samples)
-    found = measured(probabilities, keys, units=["patient"] * samples)
-    assert found.samples == samples
-    for measure in (found.accuracy, found.ece, found.brier, found.aurc):
-        assert not math.isnan(measure.value)
-        assert math.isnan(measure.low)
-        assert math.isnan(measure.high)
-
-
-def test_without_samples():
+def test_one_unit_has_no_interval_and_without_samples_nothing_is_defined():
+    for samples in (1, 5):
+        probabilities, keys = model(6, samples=samples)
+        found = measured(probabilities, keys, units=["patient"] * samples)
+        assert found.samples == samples
+        for measure in (found.accuracy, found.ece, found.brier, found.aurc):
+            assert not math.isnan(measure.value)
+            assert math.isnan(measure.low)
+            assert math.isnan(measure.high)
     found = measured([], [], left_out=7)
     assert (found.samples, found.left_out, found.coverage, len(found.bins)) == (0, 7, (), 15)
-    assert math.isnan(found.accuracy.value)
-    assert math.isnan(found.ece.low)
-    assert math.isnan(found.confidence)
+    assert all(map(math.isnan, (found.accuracy.value, found.ece.low, found.confidence)))
 
 
 @rows(

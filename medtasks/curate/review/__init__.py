@@ -1,1 +1,1 @@
-"""Review of drafts by experts: files, page, spreadsheet, agreement, acceptance."""
+"""Review of drafts by experts: files, page, agreement, acceptance."""

@@ -1,10 +1,14 @@
 import json
+import re
+from collections import Counter
 
+from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.hallucination.hallucination_drafting import (
     DraftedQuestion,
     ReportQuestion,
     TypedQuestion,
     YesNoQuestion,
+    drafts_of,
     questions_in,
 )
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE
@@ -77,3 +81,102 @@ def test_a_model_that_broke_is_read_at_once():
     assert questions_in("```" + 100_000 * "\n", YesNoQuestion) is None
     assert questions_in(json.dumps([{**MASS, "question": "x" * 10_001}]), YesNoQuestion) is None
     assert questions_in(json.dumps([{**TYPED, "choices": "A. x" + 10_000 * " " + "y"}]), TypedQuestion) is None
+
+
+# ---- rules for drafts ----
+
+BANNED = re.compile(r"\b(?:report)s?\b")
+
+
+def choice(answer, choices="A. CT, B. MRI, C. X-ray", question="Which modality?", kind="multi-choice"):
+    facts = {"question": question, "answer": answer, "choices": choices, "ground_truth_type": kind}
+    return TypedQuestion(type="type_4", **facts)
+
+
+def drafted(*questions):
+    return drafts_of("i", questions, BANNED)
+
+
+@rows("answer", ["MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."])
+@rows("choices", ["A. CT, B. MRI, C. X-ray", "A: CT; B: MRI; C: X-ray", "A, CT; B, MRI; C, X-ray"])
+def test_the_right_option_is_known_wherever_it_stands(answer, choices):
+    (draft,) = drafted(choice(answer, choices))
+    assert (draft.outcome, draft.reason, draft.hallucination) == (DraftOutcome.DRAFTED, "", "technique")
+    assert sorted(draft.options) == ["CT", "MRI", "X-ray"]
+    assert draft.options[ord(draft.answers[0]) - ord("A")] == "MRI"
+
+
+def test_the_right_option_stands_everywhere_about_equally_often():
+    drafts = [drafts_of(f"image {number}", [choice("A. CT")], None)[0] for number in range(300)]
+    letters = Counter(draft.answers[0] for draft in drafts)
+    assert letters.keys() == {"A", "B", "C"}
+    assert min(letters.values()) > 70
+    assert drafts_of("image 7", [choice("A. CT")], None)[0] == drafts[7]
+
+
+@rows("last", ["None of the above", "Both A and B", "A and B", "All of these: all of them"])
+def test_options_that_speak_of_each_other_keep_their_order(last):
+    drafts = [drafts_of(str(number), [choice("B", f"A. CT, B. MRI, C. {last}")], None)[0] for number in range(8)]
+    assert {draft.options for draft in drafts} == {("CT", "MRI", last)}
+
+
+@rows(
+    "question, reason",
+    [
+        (choice("Ultrasound"), "its answer names no option"),
+        (choice("CT and MRI"), "its answer names several options"),
+        (choice("A: MRI"), "its answer contradicts itself"),
+        (choice("CT", "CT or MRI"), "it has fewer than two options that can be told apart"),
+        (choice("A", "A, B, C"), "it has fewer than two options that can be told apart"),
+        (choice("MRI", ""), "it has fewer than two options that can be told apart"),
+        (choice("C", "A. CT, B. C.T., C. MRI, D. mri."), "two of its options are equal"),
+        (choice("Unclear", "", "Is there a mass?", "binary"), "its answer is neither yes nor no"),
+        (YesNoQuestion(question="Is there a mass?", answer="Equivocal"), "its answer is neither yes nor no"),
+        (
+            DraftedQuestion(question="What does the report say?", answer="Edema"),
+            "it says 'report', which its prompt forbids",
+        ),
+        (
+            DraftedQuestion(question="What is it?", answer="Edema, it reports"),
+            "it says 'reports', which its prompt forbids",
+        ),
+        (choice("CT", "A. CT, B. the report"), "it says 'report', which its prompt forbids"),
+    ],
+)
+def test_what_is_no_question_is_rejected_and_says_why(question, reason):
+    (draft,) = drafted(question)
+    assert (draft.outcome, draft.reason) == (DraftOutcome.REJECTED, reason)
+    assert draft.answers == (question.answer,) or "forbids" in reason
+
+
+def test_yes_and_no():
+    questions = [
+        YesNoQuestion(question="Is there a mass?", answer="No, the lung is clear."),
+        choice("yes", "", "Is there edema?", "binary"),
+        choice("B. Yes", "A. No, B. Yes", "Is there air?", "multi-choice"),
+    ]
+    drafts = drafted(*questions)
+    assert [draft.reason for draft in drafts] == [""] * 3
+    assert {draft.options for draft in drafts} == {("Yes", "No")}
+    assert [draft.answers for draft in drafts] == [("B",), ("A",), ("A",)]
+    assert [draft.item_id for draft in drafts] == ["i/1", "i/2", "i/3"]
+    assert [draft.hallucination for draft in drafts] == [None, "technique", "technique"]
+
+
+def test_the_same_question_is_rejected_the_second_time():
+    twice = [
+        DraftedQuestion(question=text, answer="Fluid") for text in ("What is edema?", "what is  Edema", "What is air?")
+    ]
+    assert [draft.reason for draft in drafted(*twice)] == ["", "the same question of the same image", ""]
+
+
+def test_components():
+    facts = {"question": "List.", "answer": "The heart is large."}
+    named = {"anatomy": ["heart"], "measurement": [], "symptom": []}
+    full, empty = (
+        drafted(ReportQuestion(**facts, Structured_Answer=given))[0]
+        for given in (named, {aspect: [] for aspect in named})
+    )
+    assert (full.outcome, full.options, full.answers) == (DraftOutcome.DRAFTED, (), ("The heart is large.",))
+    assert full.components == {"anatomy": ("heart",), "measurement": (), "symptom": ()}
+    assert (empty.outcome, empty.reason) == (DraftOutcome.REJECTED, "it names no component")
