@@ -209,11 +209,11 @@ def review(
 
 
 def _serve(file: ReviewerFile, port: int | None, seed: int | None) -> None:
-    from medtasks.curate.review.review_server import listening
+    from medtasks.curate.review.review_server import ReviewServer
 
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-    with listening(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
+    with ReviewServer(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
         say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
         say("Open it in a browser on this machine; Ctrl-C ends the review.")
         server.serve_forever(poll_interval=0.2)

@@ -1,10 +1,10 @@
 """A study: the folder in which a benchmark is built, from images to reviewed questions.
 
 =====================  =================================================================================================
-``study.json``         what it is and what made it, :class:`Study`
+``study.json``         its description and settings, :class:`Study`
 ``images.jsonl``       its images, one :class:`StudyImage` per line; the files stay where they are
 ``pairs.jsonl``        chosen pairs, one :class:`ImagePair` per line (studies of pairs only)
-``drafts.jsonl``       journal of what the LLM was asked, see :mod:`medtasks.curate.drafts`
+``drafts.jsonl``       journal of the requests to the LLM, see :mod:`medtasks.curate.drafts`
 ``reviews/*.json``     one file per reviewer, see :mod:`medtasks.curate.review.reviews`
 =====================  =================================================================================================
 

@@ -73,9 +73,10 @@ def planned_study(
         )
     if not reports.is_file():
         raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
+    texts = knowledge_files(knowledge.paths)
     made_with = {
         "reports": file_sha256(reports)[:16],
-        "knowledge": knowledge_digest(knowledge_files(knowledge.paths)) if retrieves else None,
+        "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
         "passages": knowledge.passages if retrieves else None,
     }
     return Study(
@@ -170,11 +171,6 @@ def knowledge_files(paths: Sequence[Path]) -> list[Path]:
             raise SourceError(f"{path} is no {', '.join(_ENDINGS)} file and no folder with any")
         texts += files
     return list(dict.fromkeys(texts))
-
-
-def knowledge_digest(files: Sequence[Path]) -> str:
-    """Return sixteen hexadecimal digits that change with the files' contents and order."""
-    return digest_of([file_sha256(file) for file in files])[:16]
 
 
 def read_passages(files: Sequence[Path]) -> list[str]:

@@ -81,14 +81,22 @@ class _Saving(Record):
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves the file of one reviewer; OSError if the port is taken."""
+    """Serves the file of one reviewer, at a port or any free one; MedTasksError if it is taken.
+
+    ``seed`` shuffles the drafts. Use it in a ``with`` block, which ends it.
+    """
 
     daemon_threads = True
     request_queue_size = 64
     allow_reuse_address = False  # after its end the system keeps the port from others for a minute, even after a crash
 
-    def __init__(self, file: ReviewerFile, port: int, seed: int | None = None) -> None:
-        super().__init__((HOST, port), _Handler)
+    def __init__(self, file: ReviewerFile, port: int | None = None, seed: int | None = None) -> None:
+        try:
+            super().__init__((HOST, port or 0), _Handler)
+        except OSError as error:
+            raise MedTasksError(
+                f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
+            ) from None
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
@@ -264,16 +272,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
-
-
-def listening(file: ReviewerFile, port: int | None = None, seed: int | None = None) -> ReviewServer:
-    """Return a server for a reviewer's file, at a port or any free one; MedTasksError if it is taken.
-
-    ``seed`` shuffles the drafts. Use it in a ``with`` block, which ends it.
-    """
-    try:
-        return ReviewServer(file, port or 0, seed)
-    except OSError as error:
-        raise MedTasksError(
-            f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
-        ) from None

@@ -6,7 +6,6 @@ import pytest
 from medtasks.curate.hallucination.hallucination_study import (
     PASSAGE,
     Retriever,
-    knowledge_digest,
     knowledge_files,
     read_passages,
 )
@@ -35,13 +34,6 @@ def test_passages_are_paragraphs_up_to_a_length(texts):
     assert passages[3:5] == [f"# Edema\n{EDEMA}", EDEMA]
     assert [len(passage) for passage in passages[5:]] == [1000, 500]
     assert read_passages([texts / "c.jsonl", texts / "c.jsonl"]) == passages[4:]
-
-
-def test_the_digest_is_of_the_texts(texts):
-    before = knowledge_digest(knowledge_files([texts]))
-    assert knowledge_digest(knowledge_files([texts])) == before
-    (texts / "b.md").write_text("other")
-    assert knowledge_digest(knowledge_files([texts])) != before
 
 
 def test_what_shares_words_is_found_best_first():

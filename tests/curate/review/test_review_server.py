@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from medtasks.curate.review import reviews
-from medtasks.curate.review.review_server import LARGEST_BODY, listening
+from medtasks.curate.review.review_server import LARGEST_BODY, ReviewServer
 from medtasks.curate.review.reviews import opened
 from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError
@@ -30,7 +30,7 @@ TABLES = tables_of(__file__)
 
 @contextlib.contextmanager
 def reviewing(folder, reviewer="anna", **settings):
-    with opened(folder, reviewer) as file, listening(file, **settings) as server:
+    with opened(folder, reviewer) as file, ReviewServer(file, **settings) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -243,7 +243,7 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path):
     pairs_study(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other, opened(tmp_path, "anna") as file:
         port = other.getsockname()[1]
-        with pytest.raises(MedTasksError, match=f"cannot listen on port {port}: .*--port"), listening(file, port):
+        with pytest.raises(MedTasksError, match=f"cannot listen on port {port}: .*--port"), ReviewServer(file, port):
             pass
 
 
