@@ -15,7 +15,6 @@ said nowhere, so they are a dataset of their own and not a selection from that o
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 """
 
-import dataclasses
 import functools
 import re
 from collections import Counter
@@ -45,8 +44,8 @@ from medtasks.data.prepare.table_files import (
     listed_in,
 )
 from medtasks.data.samples import letter, option_index
-from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION, Document, new_document
-from medtasks.data.sources.gmai_sets import TsvFile, read_questions, rows_of
+from medtasks.data.schema import GROUPED_CHOICE, KIT_CHOICE, KIT_QUESTION, Document, new_document
+from medtasks.data.sources.gmai_sets import read_questions, with_images
 from medtasks.data.sources.multimedeval.question_sets import (
     SLAKE_ARCHIVE,
     SLAKE_LAYOUT,
@@ -185,15 +184,15 @@ def _omni_document(row: SourceRow, _split: str) -> Document:
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in rows_of(read_questions(TsvFile(path), images, keyed=True, several=False)):
+        for row in with_images(read_questions(path, images, GROUPED_CHOICE)):
             if row.document is None:
                 yield row
                 continue
             doc_id, options = f"{part}/{row.document['doc_id']}", row.document["options"]
-            known = {name: row.document[name] for name in ("image_id", "question", "modality")}
+            columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
             lines = lettered(options, "{}. {}")
-            document = kit_choice(doc_id, options, lines, row.document["answer"], part=part, **known)
-            yield dataclasses.replace(row, document=document)
+            document = kit_choice(doc_id, options, lines, row.document["answer"], part=part, **columns)
+            yield replace(row, document=document)
 
 
 _OMNI = TableReader(KIT_CHOICE, _omni_table, _omni_document, lambda row: [row.text("image_path")], _omni_files)
