@@ -26,7 +26,7 @@ column              meaning
 ``labels``          0 or 1 per finding
 ``gold``            the right answer as published, a letter or a text; null in a part without published answers
 ``flags``           faults of the published row and what had to be interpreted, see ``FLAGS`` of
-                    :mod:`.sources.medheval_gold` and :mod:`.sources.medevalkit.kit_sets`
+                    :mod:`.sources.medheval_gold` and :mod:`.sources.medevalkit`
 ``pair_id``         the two rows of a pair share it
 ``position``        1 or 2: first or second image of the pair
 ``categories``      medical areas of this image, one or more; may be empty in pairs of a user's own study

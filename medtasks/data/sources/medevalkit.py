@@ -1,20 +1,25 @@
-"""MedEvalKit's sets but for MMMU: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA, and SLAKE in its two languages.
+"""The sets that MedEvalKit's protocol evaluates: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA, SLAKE and MMMU.
 
-OmniMedVQA as published: the questions of ``QA_information/Open-access``, one JSON file per part, in the order of their
-names. The published answer is a text; the right option is the first that is equal without the blanks around it. The
-restricted parts have no images. Hu et al., CVPR 2024.
-
-OmniMedVQA as VLMEvalKit evaluates it: the first 14 of 30 TSV files, ``part_1.tsv`` to ``part_14.tsv``, with the images
-in them (``vlmeval/dataset/image_mcq.py`` at e8e78f05, lines 2405 to 2464). Which of OmniMedVQA's own parts they hold is
-said nowhere, so they are a dataset of their own and not a selection from that one.
-
+- OmniMedVQA as published: the questions of ``QA_information/Open-access``, one JSON file per part, in the order of
+  their names. The published answer is a text; the right option is the first that equals it without outer blanks.
+  The restricted parts have no images. Hu et al., CVPR 2024.
+- OmniMedVQA as VLMEvalKit evaluates it: the first 14 of 30 TSV files, ``part_1.tsv`` to ``part_14.tsv``, with images in
+  them (``vlmeval/dataset/image_mcq.py`` at e8e78f05, lines 2405 to 2464). No source says which of OmniMedVQA's own
+  parts they hold, so they are a dataset of their own and not a selection from that one.
 - PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``. Cells
   are kept as they are but for line breaks, which MedEvalKit reads as plain ones. Zhang et al., arXiv 2305.10415.
 - MedXpertQA: questions with one to six images (MM) and without any (Text), from the Hub or from the authors' code.
   Questions end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
+- SLAKE in its two languages.
+- MMMU, Health & Medicine (five of 30 subjects, in alphabetical order), with choices and open questions. All images of a
+  question are kept, also those that MedEvalKit does not show. The answers of the test split are with the authors:
+  whatever a file says, documents have none. Yue et al., CVPR 2024.
+- MMMU-Pro, the same subjects: with up to ten or four options, or with all text in a screenshot (``vision``); rows in
+  published order. Yue et al., arXiv 2409.02813.
 """
 
+import ast
 import functools
 import re
 from collections import Counter
@@ -24,15 +29,10 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from medtasks.data import schema
 from medtasks.data.document_store import Documents
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare.source_files import (
-    SourceFile,
-    file_reader,
-    required_file,
-    required_shards,
-    unpacked_or_archived,
-)
+from medtasks.data.prepare import source_files
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import (
     ParquetTable,
@@ -44,15 +44,8 @@ from medtasks.data.prepare.table_files import (
     listed_in,
 )
 from medtasks.data.samples import letter, option_index
-from medtasks.data.schema import GROUPED_CHOICE, KIT_CHOICE, KIT_QUESTION, Document, new_document
 from medtasks.data.sources.gmai_sets import read_questions, with_images
-from medtasks.data.sources.multimedeval.question_sets import (
-    SLAKE_ARCHIVE,
-    SLAKE_LAYOUT,
-    keyed_options,
-    slake_question,
-    slake_reader,
-)
+from medtasks.data.sources.multimedeval import question_sets
 from medtasks.errors import SourceError
 
 NO_MODALITY_TYPE = "no_modality_type"
@@ -75,16 +68,18 @@ _REMARKS = {
 }
 
 
-def kit_choice(doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **known: Any) -> Document:
+def kit_choice(
+    doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **more: Any
+) -> schema.Document:
     """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
-    flags = list(known.pop("flags", ()))
-    letters = [letter(place) for place in range(len(options))]
+    flags = list(more.pop("flags", ()))
+    letters = [letter(index) for index in range(len(options))]
     named = gold.strip() if gold is not None and gold.strip() in letters else None
-    answer = known.pop("answer", named)
+    answer = more.pop("answer", named)
     if options and gold is not None and answer is None:
         flags.append(NO_SUCH_GOLD)
     choices = {"options": list(options), "option_lines": list(lines)}
-    return new_document(KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **known)
+    return schema.new_document(schema.KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **more)
 
 
 def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
@@ -94,11 +89,11 @@ def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test
 
 def lettered(options: Iterable[str], form: str) -> list[str]:
     """Return option lines, such as ``A. text`` for the form ``{}. {}``."""
-    return [form.format(letter(place), option) for place, option in enumerate(options)]
+    return [form.format(letter(index), option) for index, option in enumerate(options)]
 
 
 def _remarks(documents: Documents) -> list[str]:
-    """Return what a manifest says of rows that are kept and lack something."""
+    """Return the notes of a manifest on rows that are kept and lack something."""
     counts = Counter(flag for document in documents for flag in document["flags"])
     return [
         text.format("1 row" if counts[flag] == 1 else f"{counts[flag]} rows")
@@ -115,23 +110,23 @@ _LETTERS = "ABCD"
 _TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
 
 
-def _parts(source: Path) -> list[SourceFile]:
-    files = required_shards(source, _PLACES, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
+def _below(file: source_files.SourceFile) -> str:
+    """Return the folder, in an archive, that holds the questions and the images."""
+    return (file.member or "").rpartition(_QUESTIONS)[0]
+
+
+def _parts(source: Path) -> list[source_files.SourceFile]:
+    files = source_files.required_shards(source, _PLACES, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
     if len({(file.path if file.member else file.path.parent, _below(file)) for file in files}) > 1:
         raise SourceError(f"{source} holds the folder {_QUESTIONS} more than once; name the folder that holds the one")
     return files
 
 
-def _below(file: SourceFile) -> str:
-    """Return the folder, in an archive, that holds the questions and the images."""
-    return (file.member or "").rpartition(_QUESTIONS)[0]
-
-
 def _omni_files(source: Path) -> AbstractContextManager[ReadFile]:
     first = _parts(source)[0]
     if first.member is None:
-        return file_reader([first.path.parents[2]], (), ())
-    return file_reader((), [first.path], (_below(first),))
+        return source_files.file_reader([first.path.parents[2]], (), ())
+    return source_files.file_reader((), [first.path], (_below(first),))
 
 
 def _omni_table(source: Path, _split: str) -> SourceTable:
@@ -142,16 +137,16 @@ def _omni_table(source: Path, _split: str) -> SourceTable:
         with _omni_files(source) as read:
             for name in names:
                 for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
-                    published = row.text("question_id")
-                    seen[published] += 1
-                    again = f" ({seen[published]})" if seen[published] > 1 else ""
-                    known = {"doc_id": published + again, "part": name.removesuffix(".json")}
-                    yield row.place, functools.partial(dict, row.values, **known)
+                    question_id = row.text("question_id")
+                    seen[question_id] += 1
+                    repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
+                    columns = {"doc_id": question_id + repeat, "part": name.removesuffix(".json")}
+                    yield row.place, functools.partial(dict, row.values, **columns)
 
     return SourceTable(records)
 
 
-def _omni_document(row: SourceRow, _split: str) -> Document:
+def _omni_document(row: SourceRow, _split: str) -> schema.Document:
     published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
     options = [text for text in published.values() if text is not None]
     absent = next((name for name, text in published.items() if text is None), "")
@@ -160,7 +155,7 @@ def _omni_document(row: SourceRow, _split: str) -> Document:
     if len(options) < 2:
         raise UnusableRow("it has fewer than two options")
     gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
-    equal = [place for place, option in enumerate(options) if option.strip() == gold.strip()]
+    equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
     flags = {
         NULL_OPTION: any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
         INEXACT_GOLD: bool(equal) and gold not in options,
@@ -182,9 +177,9 @@ def _omni_document(row: SourceRow, _split: str) -> Document:
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    files = {part: required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
+    files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in with_images(read_questions(path, images, GROUPED_CHOICE)):
+        for row in with_images(read_questions(path, images, schema.GROUPED_CHOICE)):
             if row.document is None:
                 yield row
                 continue
@@ -195,7 +190,7 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             yield replace(row, document=document)
 
 
-_OMNI = TableReader(KIT_CHOICE, _omni_table, _omni_document, lambda row: [row.text("image_path")], _omni_files)
+_OMNI = TableReader(schema.KIT_CHOICE, _omni_table, _omni_document, lambda row: [row.text("image_path")], _omni_files)
 _OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
 
 
@@ -203,7 +198,6 @@ _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 _LETTER = re.compile(r"\s*[A-D]\s*:")
 _EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
 _EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
-_EXPERT_ARCHIVE = "images.zip"
 _EXPERT_LAYOUT = "the Hub's {0}/test.jsonl or the authors' medxpertqa_{1}_input.jsonl"
 _FRAME_FILES = "data/test-*.parquet"
 _FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
@@ -224,7 +218,7 @@ def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None 
     """Return the recipe of a test set; ``gold`` is the column of the right letter, ``text`` that of the right text."""
     columns = ("Figure_path", "Question", *_CHOICES, gold, *([text] if text else []))
 
-    def document(row: SourceRow, _split: str) -> Document:
+    def document(row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
         *lines, question = cells
         options = [without_letter(line) for line in lines]
@@ -235,24 +229,24 @@ def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None 
         return made
 
     reader = TableReader(
-        KIT_CHOICE,
-        lambda source, _split: csv_table(required_file(source, [table]), columns, missing=None),
+        schema.KIT_CHOICE,
+        lambda source, _split: csv_table(source_files.required_file(source, [table]), columns, missing=None),
         document,
         lambda row: [row.text("Figure_path")],
-        lambda source: unpacked_or_archived(source, [folder], archive, (f"{folder}/", "")),
+        lambda source: source_files.unpacked_or_archived(source, [folder], archive, (f"{folder}/", "")),
     )
     return kit_recipe(reader, f"{table} and {archive}, or the folder {folder} unpacked from it", table, archive)
 
 
 def _expert_table(config: str, source: Path, split: str) -> SourceTable:
-    own = f"medxpertqa_{config.lower()}_input.jsonl"
-    places = [f"{config}/{split}.jsonl", own, f"input/{own}", f"eval/data/medxpertqa/input/{own}"]
+    name = f"medxpertqa_{config.lower()}_input.jsonl"
+    places = [f"{config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
     columns = (*_EXPERT_COLUMNS, "images") if config == "MM" else _EXPERT_COLUMNS
-    return json_lines(required_file(source, places, f"{places[0]} or {own}"), columns)
+    return json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
 
 
-def _expert_document(row: SourceRow, _split: str) -> Document:
-    _, options = keyed_options(row, "letter", "content")
+def _expert_document(row: SourceRow, _split: str) -> schema.Document:
+    _, options = question_sets.keyed_options(row, "letter", "content")
     groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
     label: Any = row.values["label"]
     gold = label[0] if isinstance(label, list) and len(label) == 1 else label
@@ -272,11 +266,11 @@ def _expert_images(row: SourceRow) -> Sequence[str]:
 
 
 def _frame_table(source: Path, _split: str) -> SourceTable:
-    files = required_shards(source, [_FRAME_FILES, "test-*.parquet"])
+    files = source_files.required_shards(source, [_FRAME_FILES, "test-*.parquet"])
     return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
 
 
-def _frame_document(row: SourceRow, _split: str) -> Document:
+def _frame_document(row: SourceRow, _split: str) -> schema.Document:
     options = row.texts("options")
     if len(options) < 2:
         raise row.error("options are fewer than two")
@@ -286,35 +280,122 @@ def _frame_document(row: SourceRow, _split: str) -> Document:
     return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
 
 
-def _slake_document(row: SourceRow, _split: str) -> Document:
+def _slake_document(row: SourceRow, _split: str) -> schema.Document:
     if "answer_type" not in row.values:
         raise row.error("answer_type is missing")
     groups = {column: row.optional_text(column) for column in ("modality", "location")}
     kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
-    return {**slake_question(row), "answer_type": kind, "language": row.text("q_lang"), **groups}
+    return {**question_sets.slake_question(row), "answer_type": kind, "language": row.text("q_lang"), **groups}
 
 
 _MM = TableReader(
-    KIT_CHOICE,
+    schema.KIT_CHOICE,
     functools.partial(_expert_table, "MM"),
     _expert_document,
     _expert_images,
-    lambda source: unpacked_or_archived(source, ["images"], _EXPERT_ARCHIVE, ("images/", "")),
+    lambda source: source_files.unpacked_or_archived(source, ["images"], "images.zip", ("images/", "")),
 )
-_TEXT = TableReader(KIT_CHOICE, functools.partial(_expert_table, "Text"), _expert_document)
-_MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and {_EXPERT_ARCHIVE} or the folder images unpacked from it"
-_FRAME_READER = TableReader(KIT_CHOICE, _frame_table, _frame_document, embedded=_FRAMES)
-_SLAKE = slake_reader(KIT_QUESTION, _slake_document)
+_SLAKE = question_sets.slake_reader(schema.KIT_QUESTION, _slake_document)
+_TEXT = TableReader(schema.KIT_CHOICE, functools.partial(_expert_table, "Text"), _expert_document)
+_MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and images.zip or the folder images unpacked from it"
 
-RECIPES: Mapping[str, SourceRecipe] = {
+
+SUBJECTS = (
+    "Basic_Medical_Science",
+    "Clinical_Medicine",
+    "Diagnostics_and_Laboratory_Medicine",
+    "Pharmacy",
+    "Public_Health",
+)
+_CLOSED, _OPEN = "multiple-choice", "open"
+_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
+_PRO_COLUMNS = ("id", "options", "answer", "subject")
+_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
+_NAMED_IMAGE = re.compile(r"<image (\d)>")
+
+
+def _literal_options(row: SourceRow) -> list[str]:
+    """Return options that are the text of a Python list, which is parsed as a literal and never run."""
+    try:
+        options = ast.literal_eval(row.text("options").strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise row.error("options is not the text of a list") from error
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options) or len(options) < 2:
+        raise row.error("options is not the text of a list of at least two texts")
+    return options
+
+
+def _mmmu_table(source: Path, split: str) -> SourceTable:
+    patterns = {subject: [f"{subject}/{split}-*.parquet", f"{subject}/{split}.parquet"] for subject in SUBJECTS}
+    files = {subject: source_files.required_shards(source, places) for subject, places in patterns.items()}
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        for subject, shards in files.items():
+            for row in ParquetTable(shards, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
+                yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
+
+    return SourceTable(records)
+
+
+def _mmmu_document(row: SourceRow, split: str) -> schema.Document:
+    kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
+    options = _literal_options(row) if kind == _CLOSED else []
+    gold = row.text("answer") if split != "test" else None
+    columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
+    return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **columns)
+
+
+def _pro_table(config: str, source: Path, split: str) -> SourceTable:
+    files = source_files.required_shards(source, [f"{config}/{split}-*.parquet"])
+    subjects = ParquetTable(files, ("subject",)).rows()
+    medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
+    columns = ("image",) if config == "vision" else ("question", _MMMU_IMAGES[0])
+    table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
+    return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(medical)))
+
+
+def _pro_document(row: SourceRow, _split: str) -> schema.Document:
+    options, question = _literal_options(row), row.optional_text("question") or ""
+    named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
+    if "question" in row.values and any(row.values.get(image) is None for image in _MMMU_IMAGES[:named]):
+        raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
+    letters = [letter(index) for index in range(len(options))]
+    answer = letters.index(row.one_of("answer", letters, "answer is none of"))
+    return schema.choice_document(row.text("id"), question, options, answer, subject=row.text("subject"))
+
+
+def _mmmu_recipe(split: str) -> SourceRecipe:
+    layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
+    reader = TableReader(schema.KIT_CHOICE, _mmmu_table, _mmmu_document, embedded=_MMMU_IMAGES)
+    return kit_recipe(reader, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
+
+
+def _pro_recipe(config: str) -> SourceRecipe:
+    images = ("image",) if config == "vision" else _MMMU_IMAGES
+    reader = TableReader(schema.CHOICE, functools.partial(_pro_table, config), _pro_document, embedded=images)
+    return reader.recipe(f"the Hub's parquet files {config}/test-*.parquet", ("test",), [f"{config}/test-*.parquet"])
+
+
+_RECIPES: Mapping[str, SourceRecipe] = {
     "omnimedvqa": kit_recipe(_OMNI, _OMNI_LAYOUT, "OmniMedVQA.zip"),
     "omnimedvqa_vlmevalkit": SourceRecipe(
-        KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
+        schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
     ),
     "pmc_vqa": _pmc_vqa("test_2.csv", "Answer", "figures", "images_2.zip"),
     "pmc_vqa_clean": _pmc_vqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer"),
-    "medxpertqa_mm": kit_recipe(_MM, _MM_LAYOUT, "MM/test.jsonl", _EXPERT_ARCHIVE),
+    "medxpertqa_mm": kit_recipe(_MM, _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
     "medxpertqa_text": kit_recipe(_TEXT, _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
-    "medframeqa": kit_recipe(_FRAME_READER, f"the Hub's parquet files {_FRAME_FILES}", _FRAME_FILES),
-    "slake": _SLAKE.recipe(SLAKE_LAYOUT, ("test",), ("test.json", SLAKE_ARCHIVE)),
+    "medframeqa": kit_recipe(
+        TableReader(schema.KIT_CHOICE, _frame_table, _frame_document, embedded=_FRAMES),
+        f"the Hub's parquet files {_FRAME_FILES}",
+        _FRAME_FILES,
+    ),
+    "slake": _SLAKE.recipe(question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)),
+    "mmmu_med_val": _mmmu_recipe("validation"),
+    "mmmu_med_test": _mmmu_recipe("test"),
+}
+RECIPES = {f"medevalkit_{name}": recipe for name, recipe in _RECIPES.items()} | {
+    "mmmu_pro_med_standard_10": _pro_recipe("standard (10 options)"),
+    "mmmu_pro_med_standard_4": _pro_recipe("standard (4 options)"),
+    "mmmu_pro_med_vision": _pro_recipe("vision"),
 }
