@@ -1,4 +1,4 @@
-"""Putting a prepared dataset in its place: one writer at a time, resumable, all or nothing."""
+"""Writing of prepared datasets (one writer at a time, resumable, all or nothing), and reading them."""
 
 import contextlib
 import errno
@@ -20,15 +20,13 @@ from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_sch
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder
 
-SCRATCH = "scratch"  # folder in a work folder for what the finished dataset does not need
-
-
+SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 Documents = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
 
 
 class DocumentBatches(Collection[Mapping[str, Any]]):
-    """Documents of a schema in batches of Arrow; each is unpacked when it is asked for.
+    """Documents of a schema in batches of Arrow; each batch is unpacked when it is read.
 
     Columns have the order of the first document's.
     """
@@ -56,7 +54,7 @@ class DocumentBatches(Collection[Mapping[str, Any]]):
         yield from self._waiting
 
     def __contains__(self, document: object) -> bool:
-        return any(document == one for one in self)
+        return any(document == row for row in self)
 
     def table(self) -> Any:
         """Return all of them as an Arrow table in one piece."""
@@ -77,10 +75,12 @@ class DocumentBatches(Collection[Mapping[str, Any]]):
 def work_folder(name: str, access: Access) -> Iterator[Path]:
     """Yield the folder in which dataset ``name`` is being prepared.
 
-    The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
+    The folder is next to the final one and survives an interruption, so that the next attempt finds the files already
     fetched; its subfolder ``SCRATCH`` goes when the dataset is published. Of credentialed data, all files made within
-    the block are readable by their owner alone. A lock keeps a second preparer out. A MedTasksError says that there is
-    one, or that the disk is full.
+    the block are readable by their owner alone. A lock keeps a second process out.
+
+    Raises:
+        MedTasksError: Another process prepares the dataset, or the disk is full.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
@@ -98,10 +98,10 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         # A failed copy names the file it read from, which is not the one on the full disk.
-        place = final.parent if full else error.filename or final.parent
-        what = "the disk is full" if full else error.strerror or error
+        path = final.parent if full else error.filename or final.parent
+        fault = "the disk is full" if full else error.strerror or error
         raise MedTasksError(
-            f"cannot prepare '{name}': {place}: {what}. What was fetched so far is kept; make room or repair it (or "
+            f"cannot prepare '{name}': {path}: {fault}. What was fetched so far is kept; make room or repair it (or "
             f"set MEDTASKS_HOME to another folder), then run the same command again"
         ) from error
 
@@ -113,7 +113,7 @@ def publish(
     columns: Columns,
     demonstrations: Documents = (),
 ) -> Path:
-    """Write documents, few-shot examples and manifest into ``work``, where images are; move it to its final place."""
+    """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that."""
     import datasets
 
     features = datasets.Features.from_arrow_schema(arrow_schema(columns))
@@ -122,7 +122,7 @@ def publish(
 
 
 def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Documents], features: Any) -> Path:
-    """Write splits and manifest into ``work``, move it to its final place and return that; see :func:`publish`."""
+    """Write splits and manifest into ``work``, move it to the final folder and return that; see :func:`publish`."""
     import datasets
 
     tables = {}
@@ -135,7 +135,7 @@ def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Docum
         # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
         info = datasets.DatasetInfo(features=datasets.Features({name: features[name] for name in table.column_names}))
         tables[split] = datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
-    for split in splits:  # what an attempt left that was interrupted here
+    for split in splits:  # of an attempt that was interrupted here
         shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
@@ -170,19 +170,21 @@ def without_progress_bars() -> Iterator[None]:
     """Keep the ``datasets`` library from showing bars within this block."""
     import datasets
 
-    shown = datasets.utils.logging.is_progress_bar_enabled()
+    enabled = datasets.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             datasets.enable_progress_bars()
 
 
 def open_documents(name: str) -> Any:
-    """Return the splits of a prepared dataset, the evaluated one among them, as memory-mapped tables; no row is read.
+    """Return the splits of a prepared dataset as memory-mapped tables; no row is read.
 
-    DatasetNotPrepared says that it is not under ``MEDTASKS_HOME``, SourceError that its files are damaged.
+    Raises:
+        DatasetNotPrepared: It is not under ``MEDTASKS_HOME``.
+        SourceError: Its files are damaged.
     """
     import datasets
 
@@ -194,7 +196,7 @@ def open_documents(name: str) -> Any:
 
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
-    """Return the documents of a prepared dataset in order, of a split it does not have none; errors as above."""
+    """Return the documents of a prepared dataset, none of a missing split; errors as :func:`open_documents`."""
     import pyarrow  # as the ``datasets`` library takes a second to import, and six times as long per row
 
     folder = prepared_folder(name)

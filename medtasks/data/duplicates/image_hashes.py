@@ -72,7 +72,7 @@ _ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between 
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
-    """Return 64 x 64 grey versions of an image and of the part inside its plain border, if any; none if it is flat."""
+    """Return 64 x 64 grey versions of an image and of its part inside a plain border; none if it is flat."""
     grey = image.convert("L")
     whole = _sketch(grey)
     if int(whole.max()) - int(whole.min()) <= _FLAT:

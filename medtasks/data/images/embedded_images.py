@@ -1,8 +1,7 @@
-"""Images that a user's own table holds itself, as the Hub's do: each is written once, below the data folder.
+"""Images inside a user's own table, as the Hub's tables hold them: each is written once, below the data folder.
 
-From there on they are files as all others: opened when they are shown, swapped and greyed by sanity variants, shown by
-reports. A document names one by its content, ``embedded:<digest>.png``, so that questions on one image are one cluster
-and the fingerprint of documents is the same on every machine.
+From there on they are files as all others. A document names one by its content, ``embedded:<digest>.png``, so that
+questions on one image are one cluster and the fingerprint of documents is the same on every machine.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ _BATCH = 16  # rows whose images are in memory at a time
 
 
 def embedded_path(file: str) -> Path | None:
-    """Return where the image lies that a document names as embedded; None for any other file."""
+    """Return the path of an image that a document names as embedded; None for any other file."""
     return home() / _FOLDER / file.removeprefix(_MARK) if file.startswith(_MARK) else None
 
 
@@ -39,37 +38,35 @@ def with_image_files(table: Any, name: str, sources: Sequence[str], where: str) 
     write = partial(_rows, name=name, folder=str(home() / _FOLDER), where=where)
     how = {"batched": True, "batch_size": _BATCH, "with_indices": True, "remove_columns": list(sources)}
     with without_progress_bars():
-        found = stored.map(write, **how).with_format(None).to_dict()[name]
-        files = (file for files in found for file in ([files] if isinstance(files, str) else files))
-        if not all(path is None or path.is_file() for path in map(embedded_path, files)):
-            # Somebody has emptied the data folder.
-            found = stored.map(write, **how, load_from_cache_file=False).with_format(None).to_dict()[name]
-    kept = table.remove_columns([one for one in {*sources, name} if one in table.column_names])
-    return kept.add_column(name, found)
+        column = stored.map(write, **how).with_format(None).to_dict()[name]
+        files = (file for files in column for file in ([files] if isinstance(files, str) else files))
+        if not all(path is None or path.is_file() for path in map(embedded_path, files)):  # the folder was emptied
+            column = stored.map(write, **how, load_from_cache_file=False).with_format(None).to_dict()[name]
+    others = table.remove_columns([source for source in {*sources, name} if source in table.column_names])
+    return others.add_column(name, column)
 
 
 def _rows(batch: Any, rows: Sequence[int], *, name: str, folder: str, where: str) -> dict[str, list[Any]]:
-    shown = []
+    column = []
     for row, cells in zip(rows, batch.to_pylist(), strict=True):
-        # Of several columns those behind a row's last image are empty.
-        given = {source: value for source, value in cells.items() if value is not None or len(cells) == 1}
         images = [
-            _file(one, Path(folder), f"{where}, row {row + 1}: '{source}'")
-            for source, value in given.items()
-            for one in (value if isinstance(value, list) else [value])
+            _file(image, Path(folder), f"{where}, row {row + 1}: '{source}'")
+            for source, value in cells.items()
+            if value is not None or len(cells) == 1  # of several columns, those after a row's last image are empty
+            for image in (value if isinstance(value, list) else [value])
         ]
-        shown.append(images[0] if name == "image_file" else images)
-    return {name: shown}
+        column.append(images[0] if name == "image_file" else images)
+    return {name: column}
 
 
-def _file(image: Any, folder: Path, place: str) -> str:
-    """Return how a document names an image, which is written if need be."""
-    known = image if isinstance(image, Mapping) else {"path": image} if isinstance(image, str) else {"bytes": image}
-    data, path = known.get("bytes"), known.get("path")
+def _file(image: Any, folder: Path, location: str) -> str:
+    """Write an image unless it exists, and return its name in documents."""
+    content = image if isinstance(image, Mapping) else {"path": image} if isinstance(image, str) else {"bytes": image}
+    data, path = content.get("bytes"), content.get("path")
     if not data and path:
         return str(path)
     if not isinstance(data, bytes) or not data:
-        raise SourceError(f"{place} lacks an image; mend the row, or leave it out")
+        raise SourceError(f"{location} lacks an image; fix the row, or leave it out")
     name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
     if not (folder / name).is_file():
         with written_whole(folder / name) as partial_file:

@@ -57,8 +57,8 @@ def _fourteen(row: SourceRow, _split: str) -> Document:
     if _NONE in named and len(named) > 1:
         raise row.error(f"{_NONE!r} stands beside findings")
     labels = [int(finding in named) for finding in FOURTEEN_FINDINGS]
-    known = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
-    return new_document(MULTILABEL, row.text("Image Index"), **known)
+    columns = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
+    return new_document(MULTILABEL, row.text("Image Index"), **columns)
 
 
 def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
@@ -111,8 +111,8 @@ def _five(row: SourceRow, _split: str) -> Document:
         if row.text(finding) not in _VALUES:
             raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
     labels = [_VALUES[row.text(finding)] for finding in FIVE_FINDINGS]
-    known = {"patient_id": row.text("subject_id"), "options": list(FIVE_FINDINGS), "labels": labels}
-    return new_document(MULTILABEL, row.text("dicom_id"), **known)
+    columns = {"patient_id": row.text("subject_id"), "options": list(FIVE_FINDINGS), "labels": labels}
+    return new_document(MULTILABEL, row.text("dicom_id"), **columns)
 
 
 def _mimic_name(row: SourceRow) -> str:
@@ -126,7 +126,7 @@ def _questions(source: Path, split: str) -> SourceTable:
 
 
 def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    files = next((source / place for place in _MIMIC_IMAGES if (source / place).is_dir()), None)
+    files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
     if files is None:
         raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
 
@@ -140,16 +140,16 @@ def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images:
             return f"an image of its study {folder.name} is broken ({error})"
 
     for row in rows:
-        shown = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
-        if isinstance(shown, str):
-            yield PublishedRow(row.place, None, cause=shown)
+        stored = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
+        if isinstance(stored, str):
+            yield PublishedRow(row.place, None, cause=stored)
         else:
             empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
             if empty:
                 raise row.error(f"{empty} is empty")
-            known = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
-            document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **known)
-            yield PublishedRow(row.place, document, shown)
+            ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
+            document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
+            yield PublishedRow(row.place, document, stored)
 
 
 _NIH = TableReader(

@@ -1,8 +1,8 @@
 """Mammography: BI-RADS grades of VinDr-Mammo's findings, and the pathology of CBIS-DDSM's masses and calcifications.
 
 VinDr-Mammo: rows of ``finding_annotations.csv`` with a grade, in its order; several may show the same image, which is
-stored once. Images are DICOM files, or 8-bit copies of the same name beside them. The source names no patients: the
-study, four views of one exam, stands for the patient. Nguyen et al., Scientific Data 10:277 (2023).
+stored once. Images are DICOM files, or 8-bit copies of the same name next to them. The source names no patients: the
+study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277 (2023).
 
 CBIS-DDSM: a mass or a calcification from its cropped mammogram, official test cases. The case tables name DICOM files
 of the original archive; the JPEG copies on Kaggle are found through the series, as the reference does: an image
@@ -93,14 +93,14 @@ def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: I
         grade = row.text("finding_birads")[-1:]
         if grade not in _GRADES:
             raise row.error("finding_birads does not end in a grade from 1 to 5")
-        known = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
-        document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **known)
+        columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
+        document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
         adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
         yield images_row(row.place, adding.items(), document)
 
 
 def _require_8_bits(path: Path) -> None:
-    """Refuse what Pillow would cut off at 255 rather than scale."""
+    """Refuse values that Pillow would cut off at 255 rather than scale."""
     try:
         with strict_decoding(), Image.open(path) as image:
             mode = image.mode
@@ -126,19 +126,19 @@ def _with_pathologies(
             raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
         if row.text("SeriesDescription") in by_description:
             by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
-    shown = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
+    images_of_series = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
     for row in rows:
         label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
         parts = row.text("cropped image file path").strip().split("/")
         if len(parts) < 3:
             raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
-        known = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
-        name = shown.get(parts[2])
+        columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
+        name = images_of_series.get(parts[2])
         if name is None:
             yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
         else:
             adding = {name: functools.partial(images.add_file, source / name)}
-            yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **known))
+            yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **columns))
 
 
 _VINDR_LAYOUT = (

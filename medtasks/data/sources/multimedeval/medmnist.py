@@ -39,7 +39,7 @@ CLASSES: Mapping[str, tuple[str, ...]] = {name: tuple(classes) for name, classes
 
 
 def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
-    """Read one array of an ``.npz`` archive, a SourceError where that is damaged or has no such array."""
+    """Read one array of an ``.npz`` archive, a SourceError if that is damaged or has no such array."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
             array: np.ndarray[Any, np.dtype[Any]] = npy.read_array(stream, allow_pickle=False)
@@ -65,8 +65,8 @@ def _table(name: str, source: Path, split: str) -> SourceTable:
         ("labels", labels, labels_fit, f"whole numbers in the shape ({len(images)}, 1)"),
     ):
         if not fits:
-            found = f"{array.dtype} in the shape {array.shape}"
-            raise SourceError(f"{path}: {split}_{kind} is {found}, expected {expected}")
+            actual = f"{array.dtype} in the shape {array.shape}"
+            raise SourceError(f"{path}: {split}_{kind} is {actual}, expected {expected}")
     if name in _QUARTERED and split == "test":  # as the reference
         images, labels = images[: len(images) // 4], labels[: len(labels) // 4]
     rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
@@ -83,8 +83,8 @@ def _rows(
         if not 0 <= label < len(classes):
             raise row.error(f"the label is {label} and not one of 0 to {len(classes) - 1}")
         stored = images.add_pixels(Image.fromarray(row.values["image"]))
-        known = {"options": list(classes), "label": label, "image_id": stored.image_id}
-        document = new_document(CLASSIFICATION, f"{split}/{row.index}", **known)
+        columns = {"options": list(classes), "label": label, "image_id": stored.image_id}
+        document = new_document(CLASSIFICATION, f"{split}/{row.index}", **columns)
         yield PublishedRow(row.place, document, [stored])
 
 

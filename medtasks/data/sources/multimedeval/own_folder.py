@@ -6,8 +6,8 @@ A folder holds ``dataset.json`` and the images it names (``multimedeval/dynamic_
         {"question": "Where is the lesion?", "answer": "left lung", "images": ["scan.png"]}]}
 
 ``taskType`` is ``VQA``, or ``QA`` with the texts of the ``options`` in every sample. ``images`` may be left out.
-Models see images by the rule ``linear`` of :mod:`medtasks.data.images.decoding`. ``"image_range": [LOW, HIGH]`` beside
-``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
+Models see images by the rule ``linear`` of :mod:`medtasks.data.images.decoding`. ``"image_range": [LOW, HIGH]`` next
+to ``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ _MOST_OPTIONS = 26  # letters
 
 @dataclass(frozen=True)
 class OwnQuestions:
-    """What a folder holds."""
+    """Content of a folder."""
 
     folder: Path
     kind: str  # ``"QA"`` or ``"VQA"``
@@ -39,7 +39,7 @@ class OwnQuestions:
 
     @property
     def recipe(self) -> SourceRecipe:
-        """How the questions are prepared."""
+        """Recipe of the questions."""
         reader = TableReader(
             CHOICE if self.kind == QA else OPEN_QUESTION,
             lambda _source, _split: self.samples,

@@ -40,23 +40,23 @@ _SPLIT = dataclasses.replace(
 )
 _NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
 _FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
-CLASSES: Mapping[str, str] = _NAMES["classes"]  # what models are asked, by what the table says
-_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by what the prompt calls them
+CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
+_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
 _ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
 
 
 def patient_history(values: Mapping[str, str]) -> str:
-    """Return what the reference's later prompt says of a patient; fields that are not known are left out.
+    """Return the text on a patient in the reference's later prompt; unknown fields are left out.
 
     Example:
         >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
         'Patient history: drink True, age 55, gender FEMALE'
     """
-    known = {name: values[column] for name, column in _HISTORY.items() if values[column]}
+    known_fields = {name: values[column] for name, column in _HISTORY.items() if values[column]}
     return "Patient history: " + ", ".join(
-        f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known.items()
+        f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known_fields.items()
     )
 
 
@@ -67,9 +67,9 @@ def _metadata(source: Path) -> SourceFile:
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
     folder = source / "split" if source.is_dir() else source.parent / "split"
-    wanted = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
+    missing = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
     table = hub_table(folder, split, "default", ("ids",)) or csv_table(
-        required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], wanted), ("ids",)
+        required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], missing), ("ids",)
     )
     return frozenset(str(row.values["ids"]).strip() for row in table.rows())
 
@@ -79,7 +79,7 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
     """Open the images of a folder with all below it, or of an archive.
 
     A file in a folder goes before one of the same name in an archive. Archives within an archive are unpacked into
-    temporary files beside the datasets.
+    temporary files in the data folder.
     """
     where: dict[str, Callable[[], bytes]] = {}
 

@@ -54,9 +54,9 @@ def _medqa_table(source: Path, split: str) -> SourceTable:
     columns = ("question", "options", "answer_idx")
     inside = f"questions/US/{split}.jsonl"
     names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
-    wanted = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
+    missing = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
     return hub_table(source, split, "med_qa_en_source", columns) or json_lines(
-        required_file(source, names, wanted), columns
+        required_file(source, names, missing), columns
     )
 
 
@@ -85,14 +85,14 @@ def _medmcqa_table(source: Path, split: str) -> SourceTable:
     columns = ("id", "question", *_MEDMCQA_OPTIONS, "cop")
     name = {"validation": "dev"}.get(split, split)
     names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
-    wanted = f"data/{split}-*.parquet or {name}.json"
+    missing = f"data/{split}-*.parquet or {name}.json"
     return hub_table(source, split, "default", columns, ("subject_name",)) or json_lines(
-        required_file(source, names, wanted), columns, _counted_from_zero
+        required_file(source, names, missing), columns, _counted_from_zero
     )
 
 
 def _counted_from_zero(row: SourceRow) -> Mapping[str, Any]:
-    """Return a row of MedMCQA as on the Hub: ``cop`` is 0 to 3 there, and 1 to 4 as its authors publish it."""
+    """Return a row of MedMCQA with ``cop`` from 0 to 3 as on the Hub; its authors publish 1 to 4."""
     if row.integer("cop") < 1:
         raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
     return {**row.values, "cop": row.integer("cop") - 1}
@@ -111,8 +111,8 @@ def _pubmedqa_table(source: Path, split: str) -> SourceTable:
     # as the authors publish it
     names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
     places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
-    wanted = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
-    file = required_file(source, places, wanted)
+    missing = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
+    file = required_file(source, places, missing)
     content = read_json(file)
     if not isinstance(content, dict):
         raise SourceError(f"{file.name} is not an object with one entry per article")
@@ -150,16 +150,16 @@ def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
     for row in table.rows():
         if (subject := row.text("subject")) in MMLU_SUBJECTS:
             positions.setdefault(subject, []).append(row.index)
-    chosen = [index for _, found in sorted(positions.items()) for index in found[: len(found) // 4]]
-    rows = {row.index: row for row in table.rows(set(chosen))}
+    chosen = [index for _, rows in sorted(positions.items()) for index in rows[: len(rows) // 4]]
+    by_index = {row.index: row for row in table.rows(set(chosen))}
     for index in chosen:
-        yield PublishedRow(rows[index].place, _mmlu(rows[index], "test"))
+        yield PublishedRow(by_index[index].place, _mmlu(by_index[index], "test"))
 
 
 def _mednli_table(source: Path, split: str) -> SourceTable:
     name = f"mli_{split}_v1.jsonl"
-    wanted = f"{name}, neither in a folder nor in a zip archive"
-    file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], wanted)
+    missing = f"{name}, neither in a folder nor in a zip archive"
+    file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
     return json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
 
 
@@ -174,14 +174,14 @@ _MMLU = TableReader(CHOICE, _mmlu_table, _mmlu).recipe(
 
 
 _SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
-_SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name
+_SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked next to the archive, or in a folder of its name
 SLAKE_ARCHIVE = "imgs.zip"
 SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 
 
-def open_question(row: SourceRow, doc_id: str, **known: str | None) -> Document:
+def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
     """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
-    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **known)
+    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more)
 
 
 def _document(row: SourceRow, split: str) -> Document:
@@ -193,7 +193,7 @@ def _document(row: SourceRow, split: str) -> Document:
 def slake_reader(
     columns: Columns, document: Callable[[SourceRow, str], Document], language: str | None = None
 ) -> TableReader:
-    """Return the reader of SLAKE's questions, in one language or all; ``document`` is what a row becomes."""
+    """Return the reader of SLAKE's questions, in one language or all; ``document`` makes a document of a row."""
 
     def table(source: Path, split: str) -> SourceTable:
         path = source / f"{split}.json"
