@@ -188,7 +188,7 @@ def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]
     largest value. Errors are those of :func:`~medtasks.data.images.decoding.decoded`.
     """
     if path.suffix.lower() in DICOM_ENDINGS:
-        from medtasks.data.sources.multimedeval.mammography import read_dicom
+        from medtasks.data.sources.multimedeval.x_rays import read_dicom
 
         image = read_dicom(path)
     else:

@@ -1,8 +1,8 @@
 """Preparing a dataset from rows, whatever the format of its source.
 
 A source's module only reads: it yields one :class:`PublishedRow` per published row, which says where it is, so that
-every complaint can name file and row. For a benchmark that is a table, :class:`TableReader` needs only the location of
-the table, the document of a row, and the names and files of its images.
+every complaint can name file and row. For a benchmark that is a table, a :class:`TableReader` gives only the
+location of the table, the document of a row, and the names and files of its images.
 """
 
 import contextlib
@@ -268,16 +268,27 @@ class UnusableRow(Exception):
         self.outside = outside
 
 
-@dataclass(frozen=True)
 class TableReader:
-    """Reading of the rows of a benchmark's splits."""
+    """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
 
     columns: Columns  # of its documents
-    table: Tables  # finds a split in a source
-    document: Callable[[SourceRow, str], Document]  # the document of a row of a split
-    named: Callable[[SourceRow], Sequence[str]] = lambda row: ()  # names of a row's images, in the order shown
-    files: Callable[[Path], AbstractContextManager[ReadFile]] = lambda source: by_name({})  # opens the image files
-    embedded: Sequence[str] = ()  # columns with an image file in each, or none; shown in this order
+    embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Find a split in a source."""
+        raise NotImplementedError
+
+    def document(self, row: SourceRow, split: str) -> Document:
+        """Return the document of a row of a split; UnusableRow if it gives none."""
+        raise NotImplementedError
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the names of a row's images, in the order shown."""
+        return ()
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        """Open the image files of a source."""
+        return by_name({})
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
         """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""

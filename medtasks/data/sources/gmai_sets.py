@@ -117,52 +117,62 @@ def _values(values: dict[str, str]) -> Mapping[str, Any]:
         return {**values, _SHOWN: "", _BROKEN: "its image is broken (it is no base64)"}
 
 
-def _document(keyed: bool, several: bool, row: SourceRow, _split: str = "") -> Document:
-    """Return a document whose ``image_id`` is the index of the row that shows its image; empty if it has its own."""
-    values = row.values
-    if _FAULT in values:
-        raise UnusableRow(values[_FAULT])
-    for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
-        if column not in values:
-            raise UnusableRow(f"it has no {name}")
-    letters = [letter for letter in ascii_uppercase if letter in values]
-    absent = next((letter for letter in ascii_uppercase[: len(letters)] if letter not in values), None)
-    if absent:
-        raise UnusableRow(f"it has an option {letters[-1]} and no option {absent}")
-    answers: list[Any] = [None]
-    if keyed:
-        published = values.get("answer", "")
-        answers = [letter.strip() for letter in published.split(",")] if several else [published]
-        wrong = [answer for answer in answers if answer not in letters]
-        if wrong:
-            raise UnusableRow(f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}")
-    if _BROKEN in values:
-        raise UnusableRow(values[_BROKEN])
-    return {
-        "doc_id": values["index"],
-        "patient_id": None,
-        "hint": values.get("hint"),
-        "question": values["question"],
-        "options": [values[letter] for letter in letters],
-        **{column: values.get(name) for column, name in _GROUPS.items()},
-        **({"answers": sorted(set(answers))} if several else {"answer": answers[0]}),
-        "image_id": values[_SHOWN],
-    }
+class GmaiFile(TableReader):
+    """Reading of one file; only ``keyed`` rows have an answer."""
 
+    embedded = ("image",)
 
-def _reader(path: Path, columns: Columns, keyed: bool) -> TableReader:
-    several = "answers" in columns
-    document = functools.partial(_document, keyed, several)
-    return TableReader(columns, lambda _source, _split: _table(path), document, embedded=["image"])
+    def __init__(self, path: Path, columns: Columns, *, keyed: bool = True) -> None:
+        self.path, self.columns, self.keyed, self.several = path, columns, keyed, "answers" in columns
 
+    def table(self, _source: Path, _split: str) -> SourceTable:
+        """Return the rows of the file."""
+        return _table(self.path)
 
-def read_questions(path: Path, images: ImageStore, columns: Columns, keyed: bool = True) -> list[PublishedRow]:
-    """Read all rows of a file and store their images; only ``keyed`` rows have an answer.
+    def document(self, row: SourceRow, _split: str) -> Document:
+        """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
+        values = row.values
+        if _FAULT in values:
+            raise UnusableRow(values[_FAULT])
+        for column, name in (("index", "index"), (_SHOWN, "image"), ("question", "question"), ("A", "A"), ("B", "B")):
+            if column not in values:
+                raise UnusableRow(f"it has no {name}")
+        letters = [letter for letter in ascii_uppercase if letter in values]
+        absent = next((letter for letter in ascii_uppercase[: len(letters)] if letter not in values), None)
+        if absent:
+            raise UnusableRow(f"it has an option {letters[-1]} and no option {absent}")
+        answers: list[Any] = [None]
+        if self.keyed:
+            published = values.get("answer", "")
+            answers = [letter.strip() for letter in published.split(",")] if self.several else [published]
+            wrong = [answer for answer in answers if answer not in letters]
+            if wrong:
+                raise UnusableRow(f"its answer is '{wrong[0]}', and the options are {', '.join(letters)}")
+        if _BROKEN in values:
+            raise UnusableRow(values[_BROKEN])
+        return {
+            "doc_id": values["index"],
+            "patient_id": None,
+            "hint": values.get("hint"),
+            "question": values["question"],
+            "options": [values[letter] for letter in letters],
+            **{column: values.get(name) for column, name in _GROUPS.items()},
+            **({"answers": sorted(set(answers))} if self.several else {"answer": answers[0]}),
+            "image_id": values[_SHOWN],
+        }
 
-    A row that shows another row's image has none yet, and that row's index as ``image_id``.
-    """
-    reader = _reader(path, columns, keyed)
-    return list(reader.rows(reader.table(path, "").rows(), "", path, images))
+    def questions(self, images: ImageStore) -> list[PublishedRow]:
+        """Read all rows and store their images; one that shows another row's image has none yet."""
+        return list(self.rows(_table(self.path).rows(), "", self.path, images))
+
+    def first_fault(self) -> str:
+        """Describe the first unusable row; empty if there is none."""
+        for row in _table(self.path).rows():
+            try:
+                self.document(row, "")
+            except UnusableRow as fault:
+                return f": {row.place}: {fault}"
+        return ""
 
 
 def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
@@ -232,15 +242,15 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
             published = next(iter(info.md5.values())) if len(info.md5) == 1 else info.md5.get(path.name)
             with path.open("rb") as stream:
                 md5 = hashlib.file_digest(stream, functools.partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+            file = GmaiFile(path, columns, keyed=info is not TEST)
             if published not in (None, md5):
                 changed.append(path)
                 if not options.allow_changed:
                     raise SourceError(
-                        f"{path} is not the published file (MD5 {md5}, published {published})"
-                        f"{_first_fault(_reader(path, columns, info is not TEST))}; download it again, or accept this "
-                        f"one with --allow-changed"
+                        f"{path} is not the published file (MD5 {md5}, published {published}){file.first_fault()}; "
+                        f"download it again, or accept this one with --allow-changed"
                     )
-            questions += read_questions(path, images, columns, keyed=info is not TEST)
+            questions += file.questions(images)
         yield from with_images(questions)
 
     return SourceRecipe(
@@ -251,15 +261,6 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
         revision=lambda _: "local" if changed else info.revision,
         counted=not options.allow_changed,
     )
-
-
-def _first_fault(reader: TableReader) -> str:
-    for row in reader.table(Path(), "").rows():
-        try:
-            reader.document(row, "")
-        except UnusableRow as fault:
-            return f": {row.place}: {fault}"
-    return ""
 
 
 def _files(info: DatasetInfo, source: Path) -> list[Path]:

@@ -14,10 +14,10 @@ Source: Demner-Fushman et al., JAMIA 23(2):304-310 (2016), https://openi.nlm.nih
 https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 """
 
-import contextlib
 import functools
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
@@ -49,94 +49,92 @@ def _annotation(source: Path) -> SourceFile | None:
     return find_file(source, [_ANNOTATION, f"*/{_ANNOTATION}"])
 
 
+class _R2Gen(TableReader):
+    columns = REPORT
+
+    def __init__(self, annotation: SourceFile) -> None:
+        self.annotation = annotation
+
+    def table(self, _source: Path, split: str) -> SourceTable:
+        name, content = self.annotation.name, read_json(self.annotation)
+        if not isinstance(content, dict) or not isinstance(content.get(split), list):
+            raise SourceError(f"{name} is not an object with a list '{split}'")
+        records = ((f"{name} {split} row {number}", record) for number, record in enumerate(content[split], 1))
+        return records_table(records, ("id", "report", "image_path"))
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        study, report = row.text("id"), row.text("report")
+        if not report.strip():
+            raise UnusableRow("its report is empty")
+        return new_document(REPORT, study, report=report, image_id=study)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return row.texts("image_path")
+
+    def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
+        return file_reader([self.annotation.path.parent / "images"], (), ())
+
+
+class _OpenI(TableReader):
+    columns = REPORT
+
+    def __init__(self, unpacked: Path) -> None:
+        self.unpacked = unpacked  # folder for images of an archive, which has no index
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        """Return all reports, in the order of their numbers."""
+        folders = ([(path.name, path.read_bytes()) for path in source.glob(pattern)] for pattern in _REPORT_FILES)
+        reports = next(filter(None, folders), [])
+        if not reports:
+            missing = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
+            archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], missing)
+            reports = list(_members(archive.path, ".xml"))
+
+        def order(report: tuple[str, bytes]) -> tuple[int, str]:
+            stem = report[0].removesuffix(".xml")
+            return int(stem) if stem.isdecimal() else 0, stem
+
+        reports.sort(key=order)
+        return SourceTable(lambda: ((name, functools.partial(self.study, name, data)) for name, data in reports))
+
+    def study(self, name: str, data: bytes) -> Mapping[str, Any]:
+        try:
+            root = ElementTree.fromstring(data)
+        except ElementTree.ParseError as error:
+            raise SourceError(f"{name} is no whole XML file ({error}); download {_REPORTS} again") from error
+        identity = root.find("uId")
+        if identity is None or not identity.get("id"):
+            raise SourceError(f"{name} has no uId; it is no report of Open-i")
+        parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
+        indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
+        images = [image.get("id", "") for image in root.iter("parentImage")]
+        return {"id": identity.get("id"), "indication": indication, "findings": findings, "images": images}
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        study, findings = row.text("id"), row.text("findings")
+        if not findings.strip():
+            raise UnusableRow("studies without findings", outside=True)
+        if not row.texts("images"):
+            raise UnusableRow("studies with findings and without an image", outside=True)
+        return new_document(REPORT, study, report=findings, image_id=study, indication=row.text("indication"))
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [f"{image}.png" for image in row.texts("images")]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        files = {path.name: path.read_bytes for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
+        if archive := find_file(source, [_IMAGES, f"*/{_IMAGES}"]):
+            self.unpacked.mkdir(parents=True, exist_ok=True)
+            for name, data in _members(archive.path, ".png"):
+                (self.unpacked / name).write_bytes(data)
+                files.setdefault(name, (self.unpacked / name).read_bytes)
+        return by_name(files)
+
+
 def _test(source: Path, images: ImageStore) -> Iterable[PublishedRow]:
-    if file := _annotation(source):
-        folder = file.path.parent / "images"
-        reader = TableReader(
-            REPORT,
-            lambda _source, _split: _r2gen_table(file),
-            _r2gen_document,
-            lambda row: row.texts("image_path"),
-            lambda _source: file_reader([folder], (), ()),
-        )
-    else:
-        unpacked = images.folder / SCRATCH / "unpacked"
-        reader = TableReader(
-            REPORT,
-            _open_i_table,
-            _open_i_document,
-            lambda row: [f"{image}.png" for image in row.texts("images")],
-            functools.partial(_open_i_images, unpacked),
-        )
+    annotation = _annotation(source)
+    reader = _R2Gen(annotation) if annotation else _OpenI(images.folder / SCRATCH / "unpacked")
     return reader.rows(reader.table(source, "test").rows(), "test", source, images)
-
-
-def _r2gen_table(file: SourceFile) -> SourceTable:
-    content = read_json(file)
-    if not isinstance(content, dict) or not isinstance(content.get("test"), list):
-        raise SourceError(f"{file.name} is not an object with a list 'test'")
-    records = ((f"{file.name} test row {number}", record) for number, record in enumerate(content["test"], 1))
-    return records_table(records, ("id", "report", "image_path"))
-
-
-def _r2gen_document(row: SourceRow, _split: str) -> Document:
-    study, report = row.text("id"), row.text("report")
-    if not report.strip():
-        raise UnusableRow("its report is empty")
-    return new_document(REPORT, study, report=report, image_id=study)
-
-
-def _open_i_table(source: Path, _split: str) -> SourceTable:
-    """Return all reports, in the order of their numbers."""
-    folders = ([(path.name, path.read_bytes()) for path in source.glob(pattern)] for pattern in _REPORT_FILES)
-    reports = next(filter(None, folders), [])
-    if not reports:
-        missing = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
-        archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], missing)
-        reports = list(_members(archive.path, ".xml"))
-
-    def order(report: tuple[str, bytes]) -> tuple[int, str]:
-        stem = report[0].removesuffix(".xml")
-        return int(stem) if stem.isdecimal() else 0, stem
-
-    reports.sort(key=order)
-    return SourceTable(lambda: ((name, functools.partial(_study, name, data)) for name, data in reports))
-
-
-def _study(name: str, data: bytes) -> Mapping[str, Any]:
-    try:
-        root = ElementTree.fromstring(data)
-    except ElementTree.ParseError as error:
-        raise SourceError(f"{name} is no whole XML file ({error}); download {_REPORTS} again") from error
-    identity = root.find("uId")
-    if identity is None or not identity.get("id"):
-        raise SourceError(f"{name} has no uId; it is no report of Open-i")
-    parts = (root.find(f".//AbstractText[@Label='{label}']") for label in ("INDICATION", "FINDINGS"))
-    indication, findings = ("" if part is None else "".join(part.itertext()) for part in parts)
-    images = [image.get("id", "") for image in root.iter("parentImage")]
-    return {"id": identity.get("id"), "indication": indication, "findings": findings, "images": images}
-
-
-def _open_i_document(row: SourceRow, _split: str) -> Document:
-    study, findings = row.text("id"), row.text("findings")
-    if not findings.strip():
-        raise UnusableRow("studies without findings", outside=True)
-    if not row.texts("images"):
-        raise UnusableRow("studies with findings and without an image", outside=True)
-    return new_document(REPORT, study, report=findings, image_id=study, indication=row.text("indication"))
-
-
-@contextlib.contextmanager
-def _open_i_images(unpacked: Path, source: Path) -> Iterator[ReadFile]:
-    """Open the images by name; an archive, which has no index, is unpacked into the folder ``unpacked``."""
-    files = {path.name: path.read_bytes for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
-    if archive := find_file(source, [_IMAGES, f"*/{_IMAGES}"]):
-        unpacked.mkdir(parents=True, exist_ok=True)
-        for name, data in _members(archive.path, ".png"):
-            (unpacked / name).write_bytes(data)
-            files.setdefault(name, (unpacked / name).read_bytes)
-    with by_name(files) as read:
-        yield read
 
 
 def _members(archive: Path, ending: str) -> Iterator[tuple[str, bytes]]:

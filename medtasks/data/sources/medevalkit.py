@@ -1,4 +1,4 @@
-"""The sets that MedEvalKit's protocol evaluates: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA, SLAKE and MMMU.
+"""The sets that MedEvalKit's protocol evaluates: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA and SLAKE.
 
 - OmniMedVQA as published: the questions of ``QA_information/Open-access``, one JSON file per part, in the order of
   their names. The published answer is a text; the right option is the first that equals it without outer blanks.
@@ -12,14 +12,8 @@
   Questions end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
 - MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
 - SLAKE in its two languages.
-- MMMU, Health & Medicine (five of 30 subjects, in alphabetical order), with choices and open questions. All images of a
-  question are kept, also those that MedEvalKit does not show. The answers of the test split are with the authors:
-  whatever a file says, documents have none. Yue et al., CVPR 2024.
-- MMMU-Pro, the same subjects: with up to ten or four options, or with all text in a screenshot (``vision``); rows in
-  published order. Yue et al., arXiv 2409.02813.
 """
 
-import ast
 import functools
 import re
 from collections import Counter
@@ -44,7 +38,7 @@ from medtasks.data.prepare.table_files import (
     listed_in,
 )
 from medtasks.data.samples import letter, option_index
-from medtasks.data.sources.gmai_sets import read_questions, with_images
+from medtasks.data.sources.gmai_sets import GmaiFile, with_images
 from medtasks.data.sources.multimedeval import question_sets
 from medtasks.errors import SourceError
 
@@ -122,64 +116,68 @@ def _parts(source: Path) -> list[source_files.SourceFile]:
     return files
 
 
-def _omni_files(source: Path) -> AbstractContextManager[ReadFile]:
-    first = _parts(source)[0]
-    if first.member is None:
-        return source_files.file_reader([first.path.parents[2]], (), ())
-    return source_files.file_reader((), [first.path], (_below(first),))
+class _OmniMedVQA(TableReader):
+    columns = schema.KIT_CHOICE
 
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        first = _parts(source)[0]
+        if first.member is None:
+            return source_files.file_reader([first.path.parents[2]], (), ())
+        return source_files.file_reader((), [first.path], (_below(first),))
 
-def _omni_table(source: Path, _split: str) -> SourceTable:
-    names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
+    def table(self, source: Path, _split: str) -> SourceTable:
+        names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
 
-    def records() -> Iterator[tuple[str, ReadValues]]:
-        seen: Counter[str] = Counter()
-        with _omni_files(source) as read:
-            for name in names:
-                for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
-                    question_id = row.text("question_id")
-                    seen[question_id] += 1
-                    repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
-                    columns = {"doc_id": question_id + repeat, "part": name.removesuffix(".json")}
-                    yield row.place, functools.partial(dict, row.values, **columns)
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            seen: Counter[str] = Counter()
+            with self.files(source) as read:
+                for name in names:
+                    for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                        question_id = row.text("question_id")
+                        seen[question_id] += 1
+                        repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
+                        columns = {"doc_id": question_id + repeat, "part": name.removesuffix(".json")}
+                        yield row.place, functools.partial(dict, row.values, **columns)
 
-    return SourceTable(records)
+        return SourceTable(records)
 
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
+        options = [text for text in published.values() if text is not None]
+        absent = next((name for name, text in published.items() if text is None), "")
+        if absent and _LETTERS.index(absent) < len(options):
+            raise UnusableRow(f"it has no option {absent} and one behind it")
+        if len(options) < 2:
+            raise UnusableRow("it has fewer than two options")
+        gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
+        equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
+        flags = {
+            NULL_OPTION: any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
+            INEXACT_GOLD: bool(equal) and gold not in options,
+            REPEATED_GOLD: len(equal) > 1,
+            NO_MODALITY_TYPE: modality is None,
+        }
+        return kit_choice(
+            row.text("doc_id"),
+            options,
+            [f"{name}. {row.values[f'option_{name}']}" for name in _LETTERS if f"option_{name}" in row.values],
+            gold,
+            answer=letter(equal[0]) if equal else None,
+            flags=[flag for flag, applies in flags.items() if applies],
+            question=row.text("question"),
+            question_type=row.optional_text("question_type"),
+            modality=row.optional_text("modality") if modality is None else modality,
+            part=row.text("part"),
+        )
 
-def _omni_document(row: SourceRow, _split: str) -> schema.Document:
-    published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
-    options = [text for text in published.values() if text is not None]
-    absent = next((name for name, text in published.items() if text is None), "")
-    if absent and _LETTERS.index(absent) < len(options):
-        raise UnusableRow(f"it has no option {absent} and one behind it")
-    if len(options) < 2:
-        raise UnusableRow("it has fewer than two options")
-    gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
-    equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
-    flags = {
-        NULL_OPTION: any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
-        INEXACT_GOLD: bool(equal) and gold not in options,
-        REPEATED_GOLD: len(equal) > 1,
-        NO_MODALITY_TYPE: modality is None,
-    }
-    return kit_choice(
-        row.text("doc_id"),
-        options,
-        [f"{name}. {row.values[f'option_{name}']}" for name in _LETTERS if f"option_{name}" in row.values],
-        gold,
-        answer=letter(equal[0]) if equal else None,
-        flags=[flag for flag, applies in flags.items() if applies],
-        question=row.text("question"),
-        question_type=row.optional_text("question_type"),
-        modality=row.optional_text("modality") if modality is None else modality,
-        part=row.text("part"),
-    )
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("image_path")]
 
 
 def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
     for part, path in files.items():
-        for row in with_images(read_questions(path, images, schema.GROUPED_CHOICE)):
+        for row in with_images(GmaiFile(path, schema.GROUPED_CHOICE).questions(images)):
             if row.document is None:
                 yield row
                 continue
@@ -190,7 +188,6 @@ def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             yield replace(row, document=document)
 
 
-_OMNI = TableReader(schema.KIT_CHOICE, _omni_table, _omni_document, lambda row: [row.text("image_path")], _omni_files)
 _OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
 
 
@@ -214,188 +211,123 @@ def without_letter(cell: str) -> str:
     return _LETTER.sub("", cell, count=1).strip() if _LETTER.match(cell) else cell.strip()
 
 
-def _pmc_vqa(table: str, gold: str, folder: str, archive: str, text: str | None = None) -> SourceRecipe:
-    """Return the recipe of a test set; ``gold`` is the column of the right letter, ``text`` that of the right text."""
-    columns = ("Figure_path", "Question", *_CHOICES, gold, *([text] if text else []))
+class _PmcVqa(TableReader):
+    columns = schema.KIT_CHOICE
 
-    def document(row: SourceRow, _split: str) -> schema.Document:
+    def __init__(self, name: str, gold: str, folder: str, archive: str, text: str | None = None) -> None:
+        self.name, self.gold, self.text = name, gold, text  # the table; columns of the right letter and the right text
+        self.folder, self.archive = folder, archive
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
+        return csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
         *lines, question = cells
         options = [without_letter(line) for line in lines]
-        doc_id = f"{table.removesuffix('.csv')}/{row.index}"
-        made = kit_choice(doc_id, options, lines, row.text(gold), question=question)
-        if text and made["answer"] is not None and row.text(text).strip() != options[option_index(made["answer"])]:
+        doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
+        made = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
+        if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:
             made["flags"].append(OTHER_ANSWER_TEXT)
         return made
 
-    reader = TableReader(
-        schema.KIT_CHOICE,
-        lambda source, _split: csv_table(source_files.required_file(source, [table]), columns, missing=None),
-        document,
-        lambda row: [row.text("Figure_path")],
-        lambda source: source_files.unpacked_or_archived(source, [folder], archive, (f"{folder}/", "")),
-    )
-    return kit_recipe(reader, f"{table} and {archive}, or the folder {folder} unpacked from it", table, archive)
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("Figure_path")]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return source_files.unpacked_or_archived(source, [self.folder], self.archive, (f"{self.folder}/", ""))
+
+    def kit_recipe(self) -> SourceRecipe:
+        layout = f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it"
+        return kit_recipe(self, layout, self.name, self.archive)
 
 
-def _expert_table(config: str, source: Path, split: str) -> SourceTable:
-    name = f"medxpertqa_{config.lower()}_input.jsonl"
-    places = [f"{config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
-    columns = (*_EXPERT_COLUMNS, "images") if config == "MM" else _EXPERT_COLUMNS
-    return json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+class _MedXpertQA(TableReader):
+    columns = schema.KIT_CHOICE
+
+    def __init__(self, config: str) -> None:
+        self.config = config  # ``MM`` or ``Text``
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        name = f"medxpertqa_{self.config.lower()}_input.jsonl"
+        places = [f"{self.config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
+        columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
+        return json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        _, options = question_sets.keyed_options(row, "letter", "content")
+        groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
+        label: Any = row.values["label"]
+        gold = label[0] if isinstance(label, list) and len(label) == 1 else label
+        if not isinstance(gold, str):
+            raise row.error("label is neither a letter nor a list of one")
+        lines = lettered(options, "{}. {}")
+        return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the files' names, a list of texts on the Hub and of objects where the authors publish them."""
+        if self.config != "MM":
+            return ()
+        images: Any = row.values["images"]
+        names: list[Any] = [item.get("image_path") if isinstance(item, dict) else item for item in images or ()]
+        if not isinstance(images, list) or not all(isinstance(name, str) for name in names):
+            raise row.error("images are neither a list of names nor one of objects with 'image_path'")
+        return names
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        if self.config != "MM":
+            return super().files(source)
+        return source_files.unpacked_or_archived(source, ["images"], "images.zip", ("images/", ""))
 
 
-def _expert_document(row: SourceRow, _split: str) -> schema.Document:
-    _, options = question_sets.keyed_options(row, "letter", "content")
-    groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
-    label: Any = row.values["label"]
-    gold = label[0] if isinstance(label, list) and len(label) == 1 else label
-    if not isinstance(gold, str):
-        raise row.error("label is neither a letter nor a list of one")
-    lines = lettered(options, "{}. {}")
-    return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
+class _MedFrameQA(TableReader):
+    columns = schema.KIT_CHOICE
+    embedded = _FRAMES
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        files = source_files.required_shards(source, [_FRAME_FILES, "test-*.parquet"])
+        return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        options = row.texts("options")
+        if len(options) < 2:
+            raise row.error("options are fewer than two")
+        modality, system = row.optional_text("modality"), row.optional_text("system")
+        groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
+        lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
+        return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
 
 
-def _expert_images(row: SourceRow) -> Sequence[str]:
-    """Return the files' names, a list of texts on the Hub and of objects where the authors publish them."""
-    images: Any = row.values["images"]
-    names: list[Any] = [item.get("image_path") if isinstance(item, dict) else item for item in images or ()]
-    if not isinstance(images, list) or not all(isinstance(name, str) for name in names):
-        raise row.error("images are neither a list of names nor one of objects with 'image_path'")
-    return names
+class _Slake(question_sets.Slake):
+    columns = schema.KIT_QUESTION
+    language = None
+
+    def document(self, row: SourceRow, split: str) -> schema.Document:
+        if "answer_type" not in row.values:
+            raise row.error("answer_type is missing")
+        groups = {column: row.optional_text(column) for column in ("modality", "location")}
+        kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
+        return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
 
 
-def _frame_table(source: Path, _split: str) -> SourceTable:
-    files = source_files.required_shards(source, [_FRAME_FILES, "test-*.parquet"])
-    return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
-
-
-def _frame_document(row: SourceRow, _split: str) -> schema.Document:
-    options = row.texts("options")
-    if len(options) < 2:
-        raise row.error("options are fewer than two")
-    modality, system = row.optional_text("modality"), row.optional_text("system")
-    groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
-    lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
-    return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
-
-
-def _slake_document(row: SourceRow, _split: str) -> schema.Document:
-    if "answer_type" not in row.values:
-        raise row.error("answer_type is missing")
-    groups = {column: row.optional_text(column) for column in ("modality", "location")}
-    kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
-    return {**question_sets.slake_question(row), "answer_type": kind, "language": row.text("q_lang"), **groups}
-
-
-_MM = TableReader(
-    schema.KIT_CHOICE,
-    functools.partial(_expert_table, "MM"),
-    _expert_document,
-    _expert_images,
-    lambda source: source_files.unpacked_or_archived(source, ["images"], "images.zip", ("images/", "")),
-)
-_SLAKE = question_sets.slake_reader(schema.KIT_QUESTION, _slake_document)
-_TEXT = TableReader(schema.KIT_CHOICE, functools.partial(_expert_table, "Text"), _expert_document)
 _MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and images.zip or the folder images unpacked from it"
 
 
-SUBJECTS = (
-    "Basic_Medical_Science",
-    "Clinical_Medicine",
-    "Diagnostics_and_Laboratory_Medicine",
-    "Pharmacy",
-    "Public_Health",
-)
-_CLOSED, _OPEN = "multiple-choice", "open"
-_MMMU_COLUMNS = ("id", "question", "options", "answer", "question_type", "image_1")
-_PRO_COLUMNS = ("id", "options", "answer", "subject")
-_MMMU_IMAGES = tuple(f"image_{number}" for number in range(1, 8))
-_NAMED_IMAGE = re.compile(r"<image (\d)>")
-
-
-def _literal_options(row: SourceRow) -> list[str]:
-    """Return options that are the text of a Python list, which is parsed as a literal and never run."""
-    try:
-        options = ast.literal_eval(row.text("options").strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise row.error("options is not the text of a list") from error
-    if not isinstance(options, list) or not all(isinstance(option, str) for option in options) or len(options) < 2:
-        raise row.error("options is not the text of a list of at least two texts")
-    return options
-
-
-def _mmmu_table(source: Path, split: str) -> SourceTable:
-    patterns = {subject: [f"{subject}/{split}-*.parquet", f"{subject}/{split}.parquet"] for subject in SUBJECTS}
-    files = {subject: source_files.required_shards(source, places) for subject, places in patterns.items()}
-
-    def records() -> Iterator[tuple[str, ReadValues]]:
-        for subject, shards in files.items():
-            for row in ParquetTable(shards, _MMMU_COLUMNS, _MMMU_IMAGES[1:]).rows():
-                yield f"{subject}/{row.place}", functools.partial(dict, row.values, subject=subject)
-
-    return SourceTable(records)
-
-
-def _mmmu_document(row: SourceRow, split: str) -> schema.Document:
-    kind = row.one_of("question_type", (_CLOSED, _OPEN), "question_type is none of")
-    options = _literal_options(row) if kind == _CLOSED else []
-    gold = row.text("answer") if split != "test" else None
-    columns = {"question": row.text("question"), "question_type": kind, "subject": row.text("subject")}
-    return kit_choice(row.text("id"), options, lettered(options, "({}) {}"), gold, **columns)
-
-
-def _pro_table(config: str, source: Path, split: str) -> SourceTable:
-    files = source_files.required_shards(source, [f"{config}/{split}-*.parquet"])
-    subjects = ParquetTable(files, ("subject",)).rows()
-    medical = {row.index for row in subjects if row.text("subject") in SUBJECTS}
-    columns = ("image",) if config == "vision" else ("question", _MMMU_IMAGES[0])
-    table = ParquetTable(files, (*_PRO_COLUMNS, *columns), _MMMU_IMAGES[1:])
-    return SourceTable(lambda: ((row.place, functools.partial(dict, row.values)) for row in table.rows(medical)))
-
-
-def _pro_document(row: SourceRow, _split: str) -> schema.Document:
-    options, question = _literal_options(row), row.optional_text("question") or ""
-    named = max(map(int, _NAMED_IMAGE.findall("\n".join([question, *options]))), default=0)
-    if "question" in row.values and any(row.values.get(image) is None for image in _MMMU_IMAGES[:named]):
-        raise UnusableRow(f"its text names <image {named}> and it holds fewer images")
-    letters = [letter(index) for index in range(len(options))]
-    answer = letters.index(row.one_of("answer", letters, "answer is none of"))
-    return schema.choice_document(row.text("id"), question, options, answer, subject=row.text("subject"))
-
-
-def _mmmu_recipe(split: str) -> SourceRecipe:
-    layout = f"the Hub's parquet files {SUBJECTS[0]}/{split}-*.parquet, and so on for five subjects"
-    reader = TableReader(schema.KIT_CHOICE, _mmmu_table, _mmmu_document, embedded=_MMMU_IMAGES)
-    return kit_recipe(reader, layout, *(f"{subject}/{split}-*.parquet" for subject in SUBJECTS), split=split)
-
-
-def _pro_recipe(config: str) -> SourceRecipe:
-    images = ("image",) if config == "vision" else _MMMU_IMAGES
-    reader = TableReader(schema.CHOICE, functools.partial(_pro_table, config), _pro_document, embedded=images)
-    return reader.recipe(f"the Hub's parquet files {config}/test-*.parquet", ("test",), [f"{config}/test-*.parquet"])
-
-
 _RECIPES: Mapping[str, SourceRecipe] = {
-    "omnimedvqa": kit_recipe(_OMNI, _OMNI_LAYOUT, "OmniMedVQA.zip"),
+    "omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
     "omnimedvqa_vlmevalkit": SourceRecipe(
         schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
     ),
-    "pmc_vqa": _pmc_vqa("test_2.csv", "Answer", "figures", "images_2.zip"),
-    "pmc_vqa_clean": _pmc_vqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer"),
-    "medxpertqa_mm": kit_recipe(_MM, _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
-    "medxpertqa_text": kit_recipe(_TEXT, _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
+    "pmc_vqa": _PmcVqa("test_2.csv", "Answer", "figures", "images_2.zip").kit_recipe(),
+    "pmc_vqa_clean": _PmcVqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer").kit_recipe(),
+    "medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
+    "medxpertqa_text": kit_recipe(_MedXpertQA("Text"), _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
     "medframeqa": kit_recipe(
-        TableReader(schema.KIT_CHOICE, _frame_table, _frame_document, embedded=_FRAMES),
+        _MedFrameQA(),
         f"the Hub's parquet files {_FRAME_FILES}",
         _FRAME_FILES,
     ),
-    "slake": _SLAKE.recipe(question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)),
-    "mmmu_med_val": _mmmu_recipe("validation"),
-    "mmmu_med_test": _mmmu_recipe("test"),
+    "slake": _Slake().recipe(question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)),
 }
-RECIPES = {f"medevalkit_{name}": recipe for name, recipe in _RECIPES.items()} | {
-    "mmmu_pro_med_standard_10": _pro_recipe("standard (10 options)"),
-    "mmmu_pro_med_standard_4": _pro_recipe("standard (4 options)"),
-    "mmmu_pro_med_vision": _pro_recipe("vision"),
-}
+RECIPES = {f"medevalkit_{name}": recipe for name, recipe in _RECIPES.items()}

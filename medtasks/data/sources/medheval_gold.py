@@ -149,11 +149,8 @@ def option_said(text: str, options: Sequence[str]) -> int | None:
     if not affirmed:  # options that begin with the whole text, or are the bare word that opens it
         words = normalised(text)
         opening = {words.partition(" ")[0]} & _BARE_WORDS
-        affirmed = {
-            index
-            for index, option in enumerate(plain)
-            if (words and option.startswith(f"{words} ")) or option in opening
-        }
+        begun = [words and option.startswith(f"{words} ") for option in plain]
+        affirmed = {index for index, option in enumerate(plain) if begun[index] or option in opening}
     return affirmed.pop() if len(affirmed) == 1 else None
 
 
@@ -294,8 +291,7 @@ def bare_letters(choices: str) -> list[str]:
 def _texts_at_labels(choices: str, mark: str) -> list[str]:
     """Cut a text at its labels A, B, C, ..., each at the first position after the one before."""
     texts: list[str] = []
-    start = -1
-    position = 0
+    start, position = -1, 0
     for letter in ascii_uppercase:
         before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
         label = re.compile(before + letter + mark)

@@ -72,7 +72,7 @@ def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
-    from medtasks.data.sources.multimedeval.mammography import read_dicom
+    from medtasks.data.sources.multimedeval.x_rays import read_dicom
 
     from ...dicom_files import noise, put_dicom
 

@@ -70,7 +70,7 @@ from medtasks.data.prepare.source_files import (
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
 from medtasks.data.schema import REPORT, new_document
-from medtasks.data.sources.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
+from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
 _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
