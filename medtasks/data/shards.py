@@ -69,7 +69,11 @@ class Shard:
             ([0, 1, 2], [0, 2, 3, 5])
         """
         total, places = len(clusters), cut_places(clusters)
-        cuts = [_nearest(places, total * part, self.count) for part in range(self.count + 1)]
+        cuts = []
+        for part in range(self.count + 1):  # the nearest place to each share; of two that are equally near the first
+            after = bisect_left(places, total * part, key=lambda place: place * self.count)
+            around = places[max(after - 1, 0) : after + 1]
+            cuts.append(min(around, key=lambda place: abs(place * self.count - total * part)))
         sizes = [stop - start for start, stop in pairwise(cuts)]
         largest = max(Counter(clusters).values(), default=0)
         if all(abs(size * self.count - total) <= largest * self.count for size in sizes):
@@ -87,13 +91,6 @@ def cut_places(clusters: Sequence[Hashable]) -> list[int]:
         if reach == row:
             places.append(row)
     return places
-
-
-def _nearest(places: Sequence[int], numerator: int, denominator: int) -> int:
-    """Return the place nearest to a fraction, of two that are equally near the first."""
-    after = bisect_left(places, numerator, key=lambda place: place * denominator)
-    around = places[max(after - 1, 0) : after + 1]
-    return min(around, key=lambda place: abs(place * denominator - numerator))
 
 
 def _dealt(clusters: Sequence[Hashable], count: int) -> list[set[Hashable]]:

@@ -65,7 +65,7 @@ def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | No
         OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
-    depths = _significant_bits(source) if image.format == "PNG" else ()
+    depths = significant_bits(source) if image.format == "PNG" else ()
     if value_range is not None:
         (low, high), done = (
             value_range,
@@ -179,7 +179,7 @@ def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
     return bits if 0 < bits < full and int(values.max()) < 2**bits else full
 
 
-def _significant_bits(source: Source) -> tuple[int, ...]:
+def significant_bits(source: Source) -> tuple[int, ...]:
     """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
     if isinstance(source, Path):
         data = source.read_bytes()
@@ -266,27 +266,21 @@ def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> 
     if all(dataset.get(name) not in (None, "") for name in ("WindowCenter", "WindowWidth")):
         return _in_window(values, dataset), "DICOM window applied"
     if int(dataset.get("BitsStored", 64)) <= _READY_BITS and not dataset.PixelRepresentation:
-        ends = np.array([0, 2**dataset.BitsStored - 1], stored.dtype)
-        low, high = sorted(map(float, pixels.apply_modality_lut(ends, dataset)))
+        bounds = np.array([0, 2**dataset.BitsStored - 1], stored.dtype)
+        low, high = sorted(map(float, pixels.apply_modality_lut(bounds, dataset)))
         return to_unit(values, low, high), f"DICOM without a window scaled from the {dataset.BitsStored} bits stored"
-    visible = values[~_is_padding(stored, dataset)]
+    visible, padding = values, dataset.get("PixelPaddingValue")
+    if padding is not None and stored.dtype.kind in "iu":
+        limit = dataset.get("PixelPaddingRangeLimit")
+        # PS3.3 C.7.5.1.1.2; some files write a negative padding as an unsigned number.
+        ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
+        visible = values[(stored < ends.min()) | (stored > ends.max())]
     if not visible.size:
         raise UnreadableImage("all of its pixels are padding")
     low, high = float(visible.min()), float(visible.max())
     if low == high:
         raise UnclearRange(f"it has no window, and all its values are {low:g}", (low, high))
     return to_unit(values, low, high), "DICOM without a window scaled from its least to its largest value"
-
-
-def _is_padding(stored: Any, dataset: Any) -> Any:
-    """Return a mask of the stored values that only fill the image up (DICOM PS3.3 C.7.5.1.1.2)."""
-    padding = dataset.get("PixelPaddingValue")
-    if padding is None or stored.dtype.kind not in "iu":
-        return np.zeros(stored.shape, bool)
-    limit = dataset.get("PixelPaddingRangeLimit")
-    # Some files write a negative padding as an unsigned number.
-    ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
-    return (stored >= ends.min()) & (stored <= ends.max())
 
 
 def _in_table(values: Any, dataset: Any) -> Any:

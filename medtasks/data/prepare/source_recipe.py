@@ -86,8 +86,6 @@ def images_row(
 
 
 Reader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
-Tables = Callable[[Path, str], SourceTable]
-ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[PublishedRow]]
 
 
 @dataclass(frozen=True)
@@ -109,18 +107,6 @@ class SourceRecipe:
     obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
     # writes what else belongs into the dataset's folder, which is not in its final location yet
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
-
-    @classmethod
-    def of_splits(
-        cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
-    ) -> "SourceRecipe":
-        """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
-
-        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
-            table = tables(source, splits[position])
-            return rows(table.spread() if position else table.rows(), splits[position], source, images)
-
-        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
 
     def of(self, info: DatasetInfo) -> "SourceRecipe":
         """Return the same recipe with what fetches its files from the Hub, if it names any."""
@@ -320,5 +306,10 @@ class TableReader:
         self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
     ) -> SourceRecipe:
         """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
-        recipe = SourceRecipe.of_splits(self.columns, self.table, self.rows, layout, splits)
-        return dataclasses.replace(recipe, hub_files=hub_files)
+
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+            table = self.table(source, splits[position])
+            return self.rows(table.spread() if position else table.rows(), splits[position], source, images)
+
+        examples = functools.partial(read, 1) if splits[1:] else None
+        return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)

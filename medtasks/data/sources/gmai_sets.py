@@ -9,6 +9,7 @@ the n-th mask and the n-th contour question with the same texts, answer and grou
 """
 
 import binascii
+import contextlib
 import csv
 import functools
 import hashlib
@@ -45,53 +46,6 @@ _GROUPS = {
 _FAULT, _BROKEN, _SHOWN = "fault of the row", "fault of the image", "row of the image"  # no names of columns
 
 
-def _table(path: Path) -> SourceTable:
-    """Return the rows of a TSV file: texts by normalised column, without empty ones, and ``image`` as bytes.
-
-    ``None`` and ``NA`` stay words. What is wrong with a row is a value, too, so that the other rows can be read.
-    """
-
-    def records() -> Iterator[tuple[str, ReadValues]]:
-        csv.field_size_limit(sys.maxsize)  # images are fields of megabytes
-        name, line = path.name, ""
-        with (
-            path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
-            tqdm(
-                desc=f"Reading {name}", total=path.stat().st_size, unit="B", unit_scale=True, leave=False, disable=None
-            ) as bar,
-        ):
-
-            def lines() -> Iterator[str]:
-                nonlocal line
-                for line in stream:
-                    bar.update(len(line))
-                    yield line
-
-            reader = csv.reader(lines(), delimiter="\t", strict=True)
-            try:
-                header = next(reader, [])
-            except csv.Error:
-                header = []
-            columns = _columns(path, header)
-            for number in itertools.count(1):
-                try:
-                    fields = next(reader, None)
-                except csv.Error:
-                    values = {_FAULT: "it has an open quotation"}
-                else:
-                    if fields is None:
-                        return
-                    values = {column: text for column, text in zip(columns, fields, strict=False) if text}
-                    if len(fields) != len(columns):
-                        values = {_FAULT: f"it has {len(fields)} of {len(columns)} fields"}
-                if _FAULT in values and not line.endswith("\n"):
-                    values[_FAULT] += " and no line end, the file seems to be cut there"
-                index = f" (index {values['index']})" if "index" in values else ""
-                yield f"{name} row {number}{index}", functools.partial(_values, values)
-
-    return SourceTable(records)
-
-
 def _columns(path: Path, header: Sequence[str]) -> list[str]:
     """Return normalised column names: lower case, but for the capitals that name options."""
     names = [name.strip() for name in header]
@@ -103,20 +57,6 @@ def _columns(path: Path, header: Sequence[str]) -> list[str]:
     return columns
 
 
-def _values(values: dict[str, str]) -> Mapping[str, Any]:
-    image = values.pop("image", "")
-    try:
-        "".join(values.values()).encode()
-    except UnicodeEncodeError:
-        return {_FAULT: "its text is not UTF-8"}
-    if len(image) <= _POINTER:
-        return {**values, _SHOWN: image} if image else values
-    try:
-        return {**values, _SHOWN: "", "image": binascii.a2b_base64(image, strict_mode=True)}
-    except ValueError:
-        return {**values, _SHOWN: "", _BROKEN: "its image is broken (it is no base64)"}
-
-
 class GmaiFile(TableReader):
     """Reading of one file; only ``keyed`` rows have an answer."""
 
@@ -125,9 +65,65 @@ class GmaiFile(TableReader):
     def __init__(self, path: Path, columns: Columns, *, keyed: bool = True) -> None:
         self.path, self.columns, self.keyed, self.several = path, columns, keyed, "answers" in columns
 
-    def table(self, _source: Path, _split: str) -> SourceTable:
-        """Return the rows of the file."""
-        return _table(self.path)
+    def table(self, _source: Path | None = None, _split: str = "") -> SourceTable:
+        """Return the rows of a TSV file: texts by normalised column, without empty ones, and ``image`` as bytes.
+
+        ``None`` and ``NA`` stay words. What is wrong with a row is a value, too, so that the other rows can be read.
+        """
+        path = self.path
+
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            name, size, line = path.name, path.stat().st_size, ""
+            with (
+                contextlib.ExitStack() as undo,
+                path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream,
+                tqdm(desc=f"Reading {name}", total=size, unit="B", unit_scale=True, leave=False, disable=None) as bar,
+            ):
+                undo.callback(csv.field_size_limit, csv.field_size_limit(sys.maxsize))  # images are fields of megabytes
+
+                def lines() -> Iterator[str]:
+                    nonlocal line
+                    for line in stream:
+                        bar.update(len(line))
+                        yield line
+
+                reader = csv.reader(lines(), delimiter="\t", strict=True)
+                try:
+                    header = next(reader, [])
+                except csv.Error:
+                    header = []
+                columns = _columns(path, header)
+                for number in itertools.count(1):
+                    try:
+                        fields = next(reader, None)
+                    except csv.Error:
+                        values = {_FAULT: "it has an open quotation"}
+                    else:
+                        if fields is None:
+                            return
+                        values = {column: text for column, text in zip(columns, fields, strict=False) if text}
+                        if len(fields) != len(columns):
+                            values = {_FAULT: f"it has {len(fields)} of {len(columns)} fields"}
+                    if _FAULT in values and not line.endswith("\n"):
+                        values[_FAULT] += " and no line end, the file seems to be cut there"
+                    index = f" (index {values['index']})" if "index" in values else ""
+                    yield f"{name} row {number}{index}", functools.partial(self.values, values)
+
+        return SourceTable(records)
+
+    def values(self, values: dict[str, str]) -> Mapping[str, Any]:
+        """Return the values of a row with its image decoded, or their fault."""
+        image = values.pop("image", "")
+        try:
+            "".join(values.values()).encode()
+        except UnicodeEncodeError:
+            return {_FAULT: "its text is not UTF-8"}
+        if len(image) <= _POINTER:
+            return {**values, _SHOWN: image} if image else values
+        try:
+            return {**values, _SHOWN: "", "image": binascii.a2b_base64(image, strict_mode=True)}
+        except ValueError:
+            return {**values, _SHOWN: "", _BROKEN: "its image is broken (it is no base64)"}
 
     def document(self, row: SourceRow, _split: str) -> Document:
         """Return a document whose ``image_id`` is the index of the row with its image; empty for its own row."""
@@ -163,11 +159,11 @@ class GmaiFile(TableReader):
 
     def questions(self, images: ImageStore) -> list[PublishedRow]:
         """Read all rows and store their images; one that shows another row's image has none yet."""
-        return list(self.rows(_table(self.path).rows(), "", self.path, images))
+        return list(self.rows(self.table().rows(), "", self.path, images))
 
     def first_fault(self) -> str:
         """Describe the first unusable row; empty if there is none."""
-        for row in _table(self.path).rows():
+        for row in self.table().rows():
             try:
                 self.document(row, "")
             except UnusableRow as fault:

@@ -50,7 +50,7 @@ the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrah
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -220,10 +220,11 @@ def _plain(text: str) -> str:
     return plain
 
 
-def _places_by_id(source: Path) -> dict[str, str]:
-    places = {}
-    file = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
-    table = csv_table(file, ("ids",)) if file else hub_table(source / "split", "test", "default", ("ids",))
+def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the notes of the test ids, group after group."""
+    places: dict[str, str] = {}
+    listed = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
+    table = csv_table(listed, ("ids",)) if listed else hub_table(source / "split", "test", "default", ("ids",))
     if table is None:
         raise not_found(
             source, f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
@@ -233,11 +234,6 @@ def _places_by_id(source: Path) -> dict[str, str]:
         if not note.isdecimal():
             raise row.error("ids is no whole number")
         places[note] = row.place
-    return places
-
-
-def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
-    places = _places_by_id(source)
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in groups().findings}
@@ -274,8 +270,8 @@ _CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
 _CT_FOLDERS = ("valid", "valid_fixed")
 
 
-def _studies(source: Path) -> Iterable[list[SourceRow]]:
-    """Return the images of each study of the test split, in order."""
+def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the studies of the test split."""
     studies: dict[str, list[SourceRow]] = {}
     for row in split_rows(source, "test"):
         rows = studies.setdefault(row.text("study_id"), [])
@@ -283,17 +279,13 @@ def _studies(source: Path) -> Iterable[list[SourceRow]]:
         if any(before.text("dicom_id") == image or before.text("subject_id") != patient for before in rows):
             raise row.error("its image stands in an earlier row, or its study belongs to two patients")
         rows.append(row)
-    return studies.values()
-
-
-def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     split = mimic_cxr_file(source, "split")
     roots = [(root, below) for root in dict.fromkeys([split.path.parent, source]) for below in _PLACES]
     patterns = [(root, below + tree) for root, below in roots for tree in ("files", f"{_UNPACKED}/files")]
     folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
     archives = [path for root, below in roots for path in sorted(root.glob(below + _ARCHIVE))]
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
-        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in _studies(source))
+        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in studies.values())
 
 
 def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> PublishedRow:
@@ -327,7 +319,8 @@ def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes],
     return images_row(location, adding.items(), document)
 
 
-def _ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the volumes of the validation split."""
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
     for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
@@ -356,8 +349,8 @@ _MIMIC_CXR_LAYOUT = (
 _CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 RECIPES: Mapping[str, SourceRecipe] = {
-    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(_notes, "paper"), _NOTES_LAYOUT),
-    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(_notes, "head"), _NOTES_LAYOUT),
-    "mimic_cxr_report": SourceRecipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
-    "ct_rate_report": SourceRecipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
+    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),
+    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT),
+    "mimic_cxr_report": SourceRecipe(REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT),
+    "ct_rate_report": SourceRecipe(REPORT, ct_rate, _CT_RATE_LAYOUT),
 }

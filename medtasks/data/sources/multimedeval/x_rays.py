@@ -155,36 +155,38 @@ class _MimicCxr(TableReader):
         return file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
 
 
-def _questions(source: Path, split: str) -> SourceTable:
-    file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
-    return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
+class _DiffVqa(TableReader):
+    columns = OPEN_QUESTION
 
+    def table(self, source: Path, split: str) -> SourceTable:
+        file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+        return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
-def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
-    if files is None:
-        raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
+    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
+        if files is None:
+            raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
 
-    # A study has many questions, one after the other.
-    @functools.lru_cache(maxsize=64)
-    def of_study(folder: Path) -> list[StoredImage] | str:
-        paths = sorted(folder.glob("*.jpg"))
-        try:
-            return [images.add_file(path) for path in paths] or f"its study {folder.name} has no images"
-        except UnreadableImage as error:
-            return f"an image of its study {folder.name} is broken ({error})"
+        # A study has many questions, one after the other.
+        @functools.lru_cache(maxsize=64)
+        def of_study(folder: Path) -> list[StoredImage] | str:
+            paths = sorted(folder.glob("*.jpg"))
+            try:
+                return [images.add_file(path) for path in paths] or f"its study {folder.name} has no images"
+            except UnreadableImage as error:
+                return f"an image of its study {folder.name} is broken ({error})"
 
-    for row in rows:
-        stored = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
-        if isinstance(stored, str):
-            yield PublishedRow(row.place, None, cause=stored)
-        else:
-            empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
-            if empty:
-                raise row.error(f"{empty} is empty")
-            ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
-            document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
-            yield PublishedRow(row.place, document, stored)
+        for row in rows:
+            stored = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
+            if isinstance(stored, str):
+                yield PublishedRow(row.place, None, cause=stored)
+            else:
+                empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
+                if empty:
+                    raise row.error(f"{empty} is empty")
+                ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
+                document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
+                yield PublishedRow(row.place, document, stored)
 
 
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
@@ -231,36 +233,38 @@ def _annotations(source: Path) -> SourceFile:
     return physionet_file(source, "vindr-mammo", "1.0.0", ("finding_annotations.csv",))
 
 
-def _graded(source: Path, split: str) -> SourceTable:
-    graded = {"test": "test", "train": "training"}[split]
-    belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
-    return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+class _VinDrMammo(TableReader):
+    columns = CLASSIFICATION
 
+    def table(self, source: Path, split: str) -> SourceTable:
+        graded = {"test": "test", "train": "training"}[split]
+        belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
+        return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
-def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    folder = _annotations(source).path.parent / "images"
+    def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        folder = _annotations(source).path.parent / "images"
 
-    @functools.cache
-    def add(name: str) -> StoredImage:
-        for path in (folder / f"{name}{ending}" for ending in (*_DICOM, *_COPIES)):
-            if path.is_file() and path.suffix in _DICOM:
-                return images.add_pixels(read_dicom(path), _STRETCHED)
-            if path.is_file():
-                _require_8_bits(path)
-                return images.add_file(path)
-        raise FileNotFoundError(name)
+        @functools.cache
+        def add(name: str) -> StoredImage:
+            for path in (folder / f"{name}{ending}" for ending in (*_DICOM, *_COPIES)):
+                if path.is_file() and path.suffix in _DICOM:
+                    return images.add_pixels(read_dicom(path), _STRETCHED)
+                if path.is_file():
+                    _require_8_bits(path)
+                    return images.add_file(path)
+            raise FileNotFoundError(name)
 
-    findings: Counter[str] = Counter()  # of each image, from 1
-    for row in rows:
-        study, image = row.text("study_id"), row.text("image_id")
-        findings[image] += 1
-        grade = row.text("finding_birads")[-1:]
-        if grade not in _GRADES:
-            raise row.error("finding_birads does not end in a grade from 1 to 5")
-        columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
-        document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
-        adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
-        yield images_row(row.place, adding.items(), document)
+        findings: Counter[str] = Counter()  # of each image, from 1
+        for row in rows:
+            study, image = row.text("study_id"), row.text("image_id")
+            findings[image] += 1
+            grade = row.text("finding_birads")[-1:]
+            if grade not in _GRADES:
+                raise row.error("finding_birads does not end in a grade from 1 to 5")
+            columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
+            document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
+            adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
+            yield images_row(row.place, adding.items(), document)
 
 
 def _require_8_bits(path: Path) -> None:
@@ -274,35 +278,41 @@ def _require_8_bits(path: Path) -> None:
         raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
 
 
-def _kaggle_table(name: str, columns: Sequence[str], source: Path, split: str = "") -> SourceTable:
-    file = f"{name.format(split)}.csv"
-    return csv_table(required_file(source, [f"csv/{file}", file]), columns)
+def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
+    return csv_table(required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
 
 
-def _with_pathologies(
-    rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore
-) -> Iterator[PublishedRow]:
-    # The path of the JPEG to show for each series; of several images in a series the last one counts.
-    by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
-    for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
-        parts = row.text("image_path").split("/")
-        if len(parts) < 4:
-            raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
-        if row.text("SeriesDescription") in by_description:
-            by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
-    images_of_series = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
-    for row in rows:
-        label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
-        parts = row.text("cropped image file path").strip().split("/")
-        if len(parts) < 3:
-            raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
-        columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
-        name = images_of_series.get(parts[2])
-        if name is None:
-            yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
-        else:
-            adding = {name: functools.partial(images.add_file, source / name)}
-            yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **columns))
+class _CbisDdsm(TableReader):
+    columns = CLASSIFICATION
+
+    def __init__(self, cases: str) -> None:
+        self.cases = cases  # name of the table, with a gap for the split
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        return _kaggle_table(self.cases.format(split), _CASE_COLUMNS, source)
+
+    def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        # The path of the JPEG to show for each series; of several images in a series the last one counts.
+        by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
+        for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
+            parts = row.text("image_path").split("/")
+            if len(parts) < 4:
+                raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
+            if row.text("SeriesDescription") in by_description:
+                by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
+        images_of_series = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
+        for row in rows:
+            label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
+            parts = row.text("cropped image file path").strip().split("/")
+            if len(parts) < 3:
+                raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
+            columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
+            name = images_of_series.get(parts[2])
+            if name is None:
+                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
+            else:
+                adding = {name: functools.partial(images.add_file, source / name)}
+                yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **columns))
 
 
 _VINDR_LAYOUT = (
@@ -313,12 +323,7 @@ _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 RECIPES: Mapping[str, SourceRecipe] = {
     "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
     "mimic_cxr_classification": _MimicCxr().recipe(_MIMIC_LAYOUT),
-    "diff_vqa": SourceRecipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
-    "vindr_mammo": SourceRecipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
-    **{
-        name: SourceRecipe.of_splits(
-            CLASSIFICATION, functools.partial(_kaggle_table, table, _CASE_COLUMNS), _with_pathologies, _CBIS_LAYOUT
-        )
-        for name, table in _TABLES.items()
-    },
+    "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
+    "vindr_mammo": _VinDrMammo().recipe(_VINDR_LAYOUT),
+    **{name: _CbisDdsm(cases).recipe(_CBIS_LAYOUT) for name, cases in _TABLES.items()},
 }
