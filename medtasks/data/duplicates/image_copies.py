@@ -281,7 +281,19 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         if concern is not None:
             kind = _exactness(first, second) if number == twin else CopyKind.NEAR
             within.append(DuplicatePair(first, second, kind, concern, resemblance))
-    outside = _outside(images, looks, other, distance) if other else []
+    outside = []
+    if other:
+        others = [image for image in other.images if image.known.views]
+        by_pixels = {image.known.pixels_sha256: image for image in others}
+        for image in images:
+            match = by_pixels.get(image.known.pixels_sha256)
+            if match and image.questions:
+                outside.append(DuplicatePair(image, match, _exactness(image, match), None, _EXACT))
+        close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
+        for (number, twin), resemblance in close.items():
+            first, second = images[number], others[twin]
+            if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
+                outside.append(DuplicatePair(first, second, CopyKind.NEAR, None, resemblance))
     return Duplicates(
         shown=dataset,
         other=other,
@@ -292,22 +304,6 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
         left_out=_left_out(dataset.documents, within, outside),
     )
-
-
-def _outside(images: Sequence[DistinctImage], looks: Looks, other: OtherImages, distance: int) -> list[DuplicatePair]:
-    others = [image for image in other.images if image.known.views]
-    by_pixels = {image.known.pixels_sha256: image for image in others}
-    findings = []
-    for image in images:
-        twin = by_pixels.get(image.known.pixels_sha256)
-        if twin and image.questions:
-            findings.append(DuplicatePair(image, twin, _exactness(image, twin), None, _EXACT))
-    close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
-    for (number, other_number), alike in close.items():
-        first, second = images[number], others[other_number]
-        if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
-            findings.append(DuplicatePair(first, second, CopyKind.NEAR, None, alike))
-    return findings
 
 
 def _exactness(first: DistinctImage, second: DistinctImage) -> CopyKind:

@@ -17,7 +17,7 @@ import itertools
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -174,7 +174,8 @@ class GmaiFile(TableReader):
 def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
     """Give rows without an image that of the row they name, and each row the id of the case it shows."""
     by_id = {row.document["doc_id"]: row for row in rows if row.document}
-    images = [_image(row, by_id) if row.document else row.cause for row in rows]
+    broken = {row.place.partition(" (index ")[2].removesuffix(")") for row in rows if row.cause.startswith("its image")}
+    images = [_image(row, by_id, broken) if row.document else row.cause for row in rows]
     for row, image, case in zip(rows, images, _cases(rows, images), strict=True):
         if row.document is None or isinstance(image, str):
             yield PublishedRow(row.place, None, cause=str(image))
@@ -183,15 +184,17 @@ def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
             yield PublishedRow(row.place, {**document, "image_id": case}, [image])
 
 
-def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow]) -> StoredImage | str:
+def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
     followed = set()
     target: PublishedRow | None = row
     while target and target.document and not target.images:
         index = target.document["image_id"]
         followed.add(target.document["doc_id"])
         target = by_id.get(index)
+        if target is None and index in broken:
+            return "the row whose image it shows has a broken one"
         if target is None or index in followed:
-            return f"its image is that of row index {index}, which {'has none' if target else 'is not there or broken'}"
+            return f"its image is that of row index {index}, which {'has none' if target else 'is not there'}"
     assert target is not None
     return target.images[0]
 

@@ -118,7 +118,15 @@ def report_sections(report: str) -> list[ReportSection]:
         >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
         ['preamble', 'findings']
     """
-    named = [replace(section, name=_common_name(section.name)) for section in split_at_headers(report)]
+
+    def common_name(header: str) -> str:
+        name = header.strip()
+        if name in _CANONICAL:
+            return _CANONICAL[name]
+        view = "findings" if any(view in name for view in _KNOWN["views"]) else name
+        return next((main for main in _MAIN if main in name), view)
+
+    named = [replace(section, name=common_name(section.name)) for section in split_at_headers(report)]
     sections = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
     if any(section.name in _ESSENTIAL for section in sections):
         return sections
@@ -133,16 +141,6 @@ def report_sections(report: str) -> list[ReportSection]:
 def first_text(sections: list[ReportSection], name: str) -> str | None:
     """Return the text of the first section of that name, or None."""
     return next((section.text for section in sections if section.name == name), None)
-
-
-def _common_name(header: str) -> str:
-    name = header.strip()
-    if name in _CANONICAL:
-        return _CANONICAL[name]
-    contained = next((main for main in _MAIN if main in name), None)
-    if contained is not None:
-        return contained
-    return "findings" if any(view in name for view in _KNOWN["views"]) else name
 
 
 Protocol = Literal["paper", "head"]
