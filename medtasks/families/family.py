@@ -25,7 +25,7 @@ from medtasks.extract.failure import (
 )
 from medtasks.extract.labels.labeler import NAME as CHEXBERT_LABELS
 from medtasks.extract.labels.labeler import Labels, label_replies
-from medtasks.extract.published.behind_reasoning import Reasoned, behind_reasoning
+from medtasks.extract.reading.reply_text import Reasoned, split_reasoning
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.text_metrics import text_values
@@ -142,7 +142,7 @@ def without_its_reasoning(reply: Reply) -> Reply:
 
 
 def _two_parts(reply: Reply) -> Reasoned:
-    return behind_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
+    return split_reasoning(reply.text or "", cut=reply.cut, reasoning=reply.reasoning)
 
 
 def needs_labeler(row: Row) -> bool:

@@ -11,7 +11,7 @@ variant          what is different
 
 The first is the short name because it alone asks to reason: a model without a switch does so by the prompt alone.
 Both have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the answer behind the
-reasoning (:mod:`medtasks.extract.published.behind_reasoning`) by the task's own rules. Rows ``reference*`` reproduce
+reasoning (:mod:`medtasks.extract.reading.reply_text`) by the task's own rules. Rows ``reference*`` reproduce
 published code, which reads no such reply; they are left out.
 """
 

@@ -35,7 +35,7 @@ from medtasks.extract.reading.option_numbers import (
     only_numbers,
     without_scale,
 )
-from medtasks.extract.reading.reply_text import declared, own_words, refuses
+from medtasks.extract.reading.reply_text import declared, refuses, spaced_words
 
 NO_OPTION = -1
 _FILLER = re.compile(
@@ -48,7 +48,7 @@ _SIGN = re.compile(
 _ALSO = re.compile(
     r"[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?", re.IGNORECASE
 )
-_NUMBER_BEHIND = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
+_NUMBER_AFTER = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
 _NUMBER_ENDS = re.compile(r"[)\]\"']*(?:\s*[:.)\],]|\s+[-–—]\s|\s*$|\s*\n|\s*\(|\s+(?:because|since|due)\b)")
 _NAME_ENDS = re.compile(
     r"[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)", re.IGNORECASE
@@ -123,7 +123,7 @@ class ClassChoices:
         denied = stance(clause, 0, min(end - begin, len(clause))) is Stance.DENIED
         if denied or (leading and not _NAME_ENDS.match(near, end)):
             return set()
-        number = _NUMBER_BEHIND.match(near, end)
+        number = _NUMBER_AFTER.match(near, end)
         return named | {self.position(int(number[1]))} if number else named
 
     def without_echo(self, text: str) -> str:
@@ -172,10 +172,8 @@ _BOTH_SIDES = re.compile(
 )
 
 
-@extractor(
-    "robust_class", AnswerKind.CHOICE, "option numbers, grades and class names as a careful reader would", version=2
-)
-def robust_class(reply: str | None, sample: Sample) -> Answer:
+@extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", spaced_words, version=2)
+def robust_class(reply: str, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
 
     Example:
@@ -189,11 +187,8 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
         >>> robust_class("BI-RADS category 4", Sample({"options": ["1", "2", "3", "4", "5"]})).value
         'D'
     """
-    text = own_words(reply, split_names=True)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
     classes = class_choices(sample.options or ("", ""))
-    text = classes.without_echo(text)
+    text = classes.without_echo(reply)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
     shifted = classes.shifted and grades_called(text)
