@@ -53,7 +53,7 @@ def extractor(
 ) -> Callable[[Extract], Extract]:
     """Register a function under a unique name; raise the version when its answers change.
 
-    With a ``reader`` the function gets the text that this reads from the raw reply; where there is none, the answer is
+    With a ``reader`` the function gets the text that this reads from the raw reply; without a text, the answer is
     invalid for the reader's reason.
     """
 

@@ -113,7 +113,7 @@ def _groups(match: re.Match[str] | None) -> list[str]:
 
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
-    """Return the letter a reply begins with, or the letters that stand alone on a line."""
+    """Return the letter a reply begins with, or the letters that are alone on a line."""
     group = _class_of(letters)
     stop = rf"(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.|\s*{_SPECIES})|,|\s+[-–—](?=\s)|\s*\n)"
     several = only_letters(text.split("\n")[0], letters)
