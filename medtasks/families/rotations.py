@@ -159,7 +159,10 @@ class RotatedChoice(TaskFamily):
             questions[sample.document["rotation_of"]].append(sample)
         complete = [rotations[0] for rotations in questions.values() if len(rotations) == len(rotations[0].options)]
         published = [sample for sample in samples if sample.document["rotation"] == 0]
-        expected = {"invalid_rate": 0.0, "mean_accuracy": mean([chance(rotations[0]) for rotations in questions.values()])}
+        expected = {
+            "invalid_rate": 0.0,
+            "mean_accuracy": mean([chance(rotations[0]) for rotations in questions.values()]),
+        }
         if published:
             expected["published_order"] = mean([chance(sample) for sample in published])
         if complete:

@@ -14,9 +14,10 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Row
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.published_names import prompt_settings
-from medtasks.tasks.task_file import TWIN_ENDING, task_file_of
+from medtasks.tasks.task_file import task_file_of
 from medtasks.tasks.task_files import main_metrics_first, task_config, task_file, task_files
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
+from medtasks.tasks.task_variants import TWIN_ENDING
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {
