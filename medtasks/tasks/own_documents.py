@@ -109,14 +109,14 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     location = location_of(config)
     table, renamed = under_our_names(table, config, location)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
-    needed = {name for _, columns in needed_columns(config, names) for name in columns}
-    used = needed | {"doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
+    required = {name for _, columns in needed_columns(config, names) for name in columns}
+    used = required | {"doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
     columns = table.select_columns([name for name in table.column_names if name in used - {*renamed}]).to_dict()
     columns |= renamed
     check(config, columns, names, location)
     added = renamed | following(config.get("process_results"), columns, names, len(table))
     of_families = {name for family in families().values() for name in family.columns} - {"question", "dataset"}
-    left_out = {*added, *(of_families - needed if apart else ())}
+    left_out = {*added, *(of_families - required if apart else ())}
     table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in added.items():
         table = table.add_column(name, values)
@@ -292,14 +292,14 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
     ``columns`` has values by column, each of shape (documents,), at least of the needed ones that exist; ``names`` are
     those of all columns.
     """
-    for who, needed in needed_columns(config, names):
-        for name in needed:
+    for who, required in needed_columns(config, names):
+        for name in required:
             if name not in names:
                 raise MedTasksError(
-                    f"{location} has no column '{name}', which {who} needs (it needs {', '.join(needed)}); add it to "
+                    f"{location} has no column '{name}', which {who} needs (it needs {', '.join(required)}); add it to "
                     f"{', '.join(names)}, or say which of these it is: metadata: {{columns: {{{name}: ...}}}}"
                 )
-        for name, kind in needed.items():
+        for name, kind in required.items():
             _check_rows(columns, name, kind, who, location)
     family = family_of(hook_name(config.get("process_results")))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)

@@ -58,8 +58,15 @@ def prepare_own(
     if chosen == TAG:
         raise MedTasksError(f"there is a task or dataset '{TAG}' already; choose another name with --name")
     refuse_taken(chosen, chosen, _COMMAND, "--name")
-    if not again:
-        _refuse_another_folder(chosen, folder)
+    source = None
+    if not again and (dataset_folder(chosen) / FILE_NAME).is_file():
+        with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
+            source = Manifest.read(dataset_folder(chosen)).source
+    if source not in (None, str(folder.resolve())):
+        raise MedTasksError(
+            f"'{chosen}' is prepared from {source} already; choose another name with --name, or replace it: "
+            f"medtasks data prepare {chosen} --source {folder}"
+        )
     info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
     manifest = prepare_recipe(info, questions.recipe, Options(folder, allow_incomplete=allow_incomplete))
     write_task_file(chosen, _task_config(chosen, questions), _COMMAND)
@@ -77,18 +84,6 @@ def own_name(text: str) -> str:
     if not slug:
         raise MedTasksError(f"'{text}' gives no task name; choose one of letters and digits with --name")
     return _PREFIX + slug
-
-
-def _refuse_another_folder(name: str, folder: Path) -> None:
-    prepared, source = dataset_folder(name), None
-    if (prepared / FILE_NAME).is_file():
-        with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
-            source = Manifest.read(prepared).source
-    if source not in (None, str(folder.resolve())):
-        raise MedTasksError(
-            f"'{name}' is prepared from {source} already; choose another name with --name, or replace it: "
-            f"medtasks data prepare {name} --source {folder}"
-        )
 
 
 def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
@@ -134,7 +129,10 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
         raise unknown_name("dataset with tasks", dataset, {task.dataset or "" for task in shipped.values()} - {""})
     for new in names.values():
         refuse_taken(new, name, _PART_COMMAND, "--as")
-    _refuse_other_data(name)
+    if name in own_datasets():
+        with contextlib.suppress(SourceError):  # a damaged one may be replaced
+            if Manifest.read(dataset_folder(name)).selected_from is None:
+                raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
     manifest = publish_part(dataset, criteria, name)
     for task, new in names.items():
         description = f"{shipped[task].description}; only {described(manifest.selection)}"
@@ -146,18 +144,6 @@ def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
     models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
     return {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
-
-
-def _refuse_other_data(name: str) -> None:
-    """Refuse the name of a user's own dataset that is not a part; a damaged one may be replaced."""
-    if name not in own_datasets():
-        return
-    try:
-        part = Manifest.read(dataset_folder(name)).selected_from is not None
-    except SourceError:
-        part = True
-    if not part:
-        raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:

@@ -73,7 +73,12 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
         if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
             problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
-    if not problems and (document := _first_document(task, written, download=download)) is not None:
+    document: Mapping[str, Any] | None = None  # the first sample as the harness hands it to hooks
+    if not problems and task.dataset is not None:
+        document = dict(open_documents(task.dataset)[SPLIT][0])
+    elif not problems and (download or written.get("dataset_path") in LOCAL_LOADERS):
+        document = dict(completed(own_table(task.name, written), written)[0])
+    if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
         problems = list(_prompt_problems(config, document, private=private))
@@ -142,15 +147,6 @@ def _filter_problem(function: Any, **arguments: Any) -> str:
         hints = (near_match(name, parameters) for name in arguments if name not in parameters)
         return f"the filter cannot be made ({one_line(error)}){next(filter(None, hints), '; correct its arguments')}"
     return ""
-
-
-def _first_document(task: TaskFile, config: Config, *, download: bool) -> Mapping[str, Any] | None:
-    """Return the first sample as the harness hands it to hooks."""
-    if task.dataset is not None:
-        return dict(open_documents(task.dataset)[SPLIT][0])
-    if not download and config.get("dataset_path") not in LOCAL_LOADERS:
-        return None
-    return dict(completed(own_table(task.name, config), config)[0])
 
 
 def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bool) -> Iterator[str]:

@@ -206,7 +206,12 @@ def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily
     opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
     if not (opened_by_us if dataset is None else has_images(dataset)):
         return ()
-    return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
+    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
+    shows_options = hook == _LETTERED_PROMPT  # its own prompt does
+    if templates_in(settings):
+        names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
+        shows_options = hook.startswith(HOOKS) and bool(names)
+    return VARIANTS if family is not None and family.rotated and shows_options else OF_IMAGES
 
 
 def has_images(dataset: str) -> bool:
@@ -218,13 +223,6 @@ def has_images(dataset: str) -> bool:
         return bool(json.loads((dataset_folder(dataset) / _MANIFEST).read_text(encoding="utf-8"))["images"] != 0)
     except (OSError, ValueError, KeyError, TypeError):
         return True
-
-
-def _shows_options(config: Mapping[str, Any]) -> bool:
-    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
-    if not templates_in(settings):
-        return hook == _LETTERED_PROMPT  # whose own prompt does
-    return hook.startswith(HOOKS) and bool(names_in_templates(settings) & {"options", "option_a", "option_lines"})
 
 
 def templates_in(settings: Mapping[str, Any]) -> list[str]:

@@ -96,18 +96,18 @@ def task_files() -> Mapping[str, TaskFile]:
 class _Tasks(Mapping[str, TaskFile]):
     """Tasks and groups by name; a look-up reads at most one file of ours, only a listing reads them all."""
 
-    def __init__(self, included: Mapping[str, TaskFile], own: Mapping[str, TaskFile]) -> None:
-        self._included, self._own = included, own
+    def __init__(self, included: Mapping[str, TaskFile], users: Mapping[str, TaskFile]) -> None:
+        self._included, self._users = included, users
 
     def __getitem__(self, name: str) -> TaskFile:
-        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._own):
+        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._users):
             if name in tasks:
                 return tasks[name]
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
         shipped = (name for file in _shipped_paths() for name in _shipped(file))
-        return iter(sorted({*self._included, *shipped, *self._own}))
+        return iter(sorted({*self._included, *shipped, *self._users}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -74,8 +74,8 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     if not isinstance(text, Reason):
         answer = without_thoughts(text)
         text = Reason.TRUNCATED if answer is None else _LABEL.sub("", answer).strip()
-    own = "" if isinstance(text, Reason) else text
-    return _answer(text, own, own, own)
+    content = "" if isinstance(text, Reason) else text
+    return _answer(text, content, content, content)
 
 
 def _answer(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:

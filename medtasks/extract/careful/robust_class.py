@@ -191,8 +191,7 @@ def robust_class(reply: str, sample: Sample) -> Answer:
     text = classes.without_echo(reply)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
-    shifted = classes.shifted and grades_called(text)
-    options = set() if shifted else _whole(text, classes) or _opening(text, classes)
+    options = set() if classes.shifted and grades_called(text) else _stated(text, classes)
     if not options and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     options = options or _called(text, classes)
@@ -216,19 +215,16 @@ def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
     return classes.names.told_apart(option, text) and not (sided and _BOTH_SIDES.search(text))
 
 
-def _whole(text: str, classes: ClassChoices) -> set[int]:
+def _stated(text: str, classes: ClassChoices) -> set[int]:
+    """Return the classes that are the whole reply, else those that it declares, else those that it begins with."""
     numbers = only_numbers(text)
     if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
         return classes.positions(numbers)
     mentions = classes.names.mentions(text)
     if len(mentions) == 1 and not re.search(r"\w", text[: mentions[0].start] + text[mentions[0].end :]):
         return {mentions[0].what}
-    begun = classes.names.begun_by(text)
-    return set() if begun is None or mentions else {begun}
-
-
-def _opening(text: str, classes: ClassChoices) -> set[int]:
-    """Return the classes that are declared, else those that the reply begins with."""
+    if not mentions and (begun := classes.names.begun_by(text)) is not None:
+        return {begun}
     stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
     if stated:
         return stated
