@@ -9,7 +9,7 @@ a file's                            becomes
 ==================================  ==================================================================================
 options as a mapping from letters   a list of texts in the order of the letters
 options as JSON text                the list, or the mapping, in the text
-images in the table itself          files, see :mod:`medtasks.data.images.embedded_images`
+images in the table itself          files, see :mod:`medtasks.data.document_store`
 ==================================  ==================================================================================
 
 Columns that follow from others need not be written:
@@ -31,8 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.document_store import without_progress_bars
-from medtasks.data.images.embedded_images import with_image_files
+from medtasks.data.document_store import with_image_files, without_progress_bars
 from medtasks.data.privacy import is_private
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.samples import letter

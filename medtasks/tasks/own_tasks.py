@@ -21,7 +21,7 @@ from medtasks.data.own_datasets import own_dataset_info, own_datasets
 from medtasks.data.prepare.prepare_dataset import publish_part
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.selecting import Criteria, described
-from medtasks.data.sources.multimedeval.own_folder import QA, VQA, OwnQuestions, read_folder
+from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestions
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, written_whole
 from medtasks.tasks.published_names import prompt_settings
@@ -53,7 +53,7 @@ def prepare_own(
     SourceError says that the folder is not of that format or samples cannot be used, another MedTasksError that the
     name is taken or nothing can be written.
     """
-    questions = read_folder(folder)
+    questions = OwnQuestions(folder)
     chosen = own_name(name or folder.resolve().name)
     if chosen == TAG:
         raise MedTasksError(f"there is a task or dataset '{TAG}' already; choose another name with --name")
@@ -68,7 +68,7 @@ def prepare_own(
             f"medtasks data prepare {chosen} --source {folder}"
         )
     info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
-    manifest = prepare_recipe(info, questions.recipe, Options(folder, allow_incomplete=allow_incomplete))
+    manifest = prepare_recipe(info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete))
     write_task_file(chosen, _task_config(chosen, questions), _COMMAND)
     return manifest
 
