@@ -30,7 +30,7 @@ from medtasks.home import packaged_facts
 from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
-from medtasks.tasks.thinking_variants import THINKING
+from medtasks.tasks.task_variants import THINKING
 
 _MODELS = "lmms_eval.models."
 _FACTS = packaged_facts(__package__, "harness_models")

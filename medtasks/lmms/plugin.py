@@ -174,8 +174,7 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
     entries = {}
     variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
-        from medtasks.tasks.task_files import include
-        from medtasks.tasks.variant_files import index_entries
+        from medtasks.tasks.task_files import include, index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
         entries = index_entries(index, sanity=sanity)
@@ -184,7 +183,7 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
 
 def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> list[str]:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
-    from medtasks.tasks.variant_files import VARIANT_OF
+    from medtasks.tasks.task_files import VARIANT_OF
 
     bases = {name: manager.task_index[name].get(VARIANT_OF) for name in found}
     return [
