@@ -67,9 +67,9 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_TEXT].rstrip(": ")
 
 
-def near_match(name: str, known: Iterable[str]) -> str:
+def near_match(name: str, candidates: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, or the shortest that contain it; empty if none."""
-    names = list(known)
+    names = list(candidates)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not close and len(name) >= _SHORTEST_PART:
         close = sorted((each for each in names if name.casefold() in each), key=len)[:_PARTS]
@@ -77,12 +77,12 @@ def near_match(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {quoted}?" if close else ""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownName:
+def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str = "") -> UnknownName:
     """Build the error for an unknown name of a kind, such as ``"task"``.
 
     It lists the known names; if they are many and a command lists them, only the nearest.
     """
-    names = sorted(known)
+    names = sorted(candidates)
     hint = near_match(name, names) or "."
     if len(names) <= _FEW or not listing:
         return UnknownName(f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}")

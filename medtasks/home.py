@@ -51,7 +51,7 @@ def own_tasks_folder() -> Path:
 
 
 def own_tasks_folders() -> list[Path]:
-    """Return that folder in a list, empty if it does not exist.
+    """List :func:`own_tasks_folder`, if it exists.
 
     Raises MedTasksError if another user may have changed something in it: task files can run code. Trusted are this
     user, root, and the owner of the data folder, which a group may share.

@@ -120,8 +120,8 @@ def prepare(
     if own_name is not None or access is not None:
         raise typer.BadParameter("--name and --access are for --from-folder; published datasets have theirs")
     assert name is not None
-    if own := own_datasets().get(name):
-        _prepare_again(own, source, allow_incomplete)
+    if info := own_datasets().get(name):
+        _prepare_again(info, source, allow_incomplete)
         return
     from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.prepare.source_recipe import Options
@@ -148,11 +148,11 @@ def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_in
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
     from medtasks.tasks.own_tasks import prepare_own
 
-    again, whole = preparing_again(info.name), part_of(info.name)
+    command, whole = preparing_again(info.name), part_of(info.name)
     if whole is not None:
-        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{again}'")
+        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{command}'")
     if study_of(info.name) is not None:
-        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{again}'")
+        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{command}'")
     folder = source or Path(info.source)
     if not folder.is_dir():
         raise MedTasksError(
@@ -184,12 +184,21 @@ def verify(
     For a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
     from medtasks.data.prepare.prepare_dataset import verify as run
+    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
     from medtasks.tasks.task_files import task_files
 
     look_into(context, include_path)
     task = task_files().get(name)
     if task is not None and task.kind == "task" and task.dataset is None:
-        _verify_own(task)
+        _check_file(task)
+        documents = task_documents(task)
+        facts = task_provenance(task, documents)
+        _fail(list(unreadable_images(task, documents)), name, "")
+        say(
+            f"{name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
+            f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "
+            f"prepare it, so changes cannot be detected."
+        )
         return
     _fail(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
     if task is not None and not task.is_shipped:
@@ -200,20 +209,6 @@ def verify(
     out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
     if manifest.access == Access.CREDENTIALED and open_to_others(folder):
         say(f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}")
-
-
-def _verify_own(task: "TaskFile") -> None:
-    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
-
-    _check_file(task)
-    documents = task_documents(task)
-    facts = task_provenance(task, documents)
-    _fail(list(unreadable_images(task, documents)), task.name, "")
-    say(
-        f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
-        f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not prepare "
-        f"it, so changes cannot be detected."
-    )
 
 
 def _check_file(task: "TaskFile") -> None:

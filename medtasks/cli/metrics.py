@@ -212,8 +212,8 @@ def _list_metrics() -> None:
     rows = [("metric", "better", "ready", "description")]
     lacking: dict[str, None] = {}
     for info in REPORT_METRICS.values():
-        needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
-        missing = [name for name in needed if weights_trouble(name)]
+        weights = (*info.weights, *([WORDNET] if info.wordnet else ()))
+        missing = [name for name in weights if weights_trouble(name)]
         lacking.update(dict.fromkeys(missing))
         better = "higher" if info.higher_is_better else "lower"
         keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"

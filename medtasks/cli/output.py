@@ -51,7 +51,7 @@ def show(table: Table) -> None:
 
 
 def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
-    """Say which data, by name, are synthetic or incomplete; the name of a single dataset may be empty."""
+    """Name the datasets that are synthetic or incomplete; the name of a single one may be empty."""
     synthetic = [name for name, facts in data.items() if facts["sample"]]
     incomplete = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
     drawn = "synthetic images; these scores say nothing about a model."

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from medtasks.audit.report.contents import RunReport
 from medtasks.cli.output import IncludePath, JsonFile, ModelName, look_into, out, say, write_json, write_text
 from medtasks.errors import RepliesError
 from medtasks.runs.result_files import repeat_folders
@@ -68,6 +69,11 @@ def report(
         write_text(latex, latex_tables(report_tables(content)))
     if json_file:
         write_json(json_file, report_as_dict(content))
+    _print_missing(content)
+    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def _print_missing(content: RunReport) -> None:
     for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
     tasks_by_sentence: dict[str, list[str]] = {}
@@ -76,4 +82,3 @@ def report(
             tasks_by_sentence.setdefault(sentence, []).append(section.name)
     for note in (*(f"{', '.join(names)}: {text}" for text, names in tasks_by_sentence.items()), *content.notes):
         say(f"note: {note}")
-    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")

@@ -132,30 +132,26 @@ def run(
         start = shlex.split(launcher)
     except ValueError as error:
         raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
-    ours: list[str] = []
-    for option in context.command.params:
-        value = context.params.get(str(option.name))
-        if option.name not in ("tasks", "output", "only_failed") and value not in (option.default, None):
-            ours += [option.opts[0]] if value is True else [option.opts[0], str(value)]
-    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *ours, *context.args]
+    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
     expanded, facts = expansion(recipe, backend, read_options(context.args))
     options = read_options([*context.args, *expanded])
     _refuse_unknown(options, [name for param in context.command.params for name in param.opts])
     # Without samples, failed replies could not be found and no reply could be scored again.
     arguments = [*context.args, *expanded, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
-    selection = select(names)
+    selection, variables = select(names), dict[str, str]()
     for task, cause in selection.missing.items():
         out.print(f"[yellow]left out[/] {task}: ", end="")
         say(cause)
     ready = selection.ready or names
-    notices, variables = [*_other_runs(output), *repeat_notices(ready, options, repeats)], {}
+    notices = check(ready, arguments, part)
     if journal:
         # Imported here because it imports the harness, which other commands do not need.
         from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
 
-        notices, variables = [*journal_notices(options), *notices], {JOURNAL_VARIABLE: "true"}
-    notices = [*check(ready, arguments, part), *notices]
+        variables[JOURNAL_VARIABLE] = "true"
+        notices += journal_notices(options)
+    notices += [*_other_runs(output), *repeat_notices(ready, options, repeats)]
     _print_or_raise(notices)
     call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed)
     with stopping_by_signal():
@@ -163,6 +159,16 @@ def run(
             _repeat(call, output, arguments, variables, repeats)
         else:
             call.run(output, arguments, variables)
+
+
+def _settings(context: typer.Context) -> list[str]:
+    """Return the options of this command that differ from their defaults, as on a command line."""
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if option.name not in ("tasks", "output", "only_failed") and value not in (option.default, None):
+            words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return words
 
 
 @dataclass(frozen=True)

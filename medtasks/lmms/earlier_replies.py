@@ -87,20 +87,17 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
     if contradicting:
         warn_once(written_twice(contradicting, samples))
     if withheld:
-        saved = _saved(manifest, name)
+        # The processes of the run saved replies under MEDTASKS_HOME, by document.
+        began = datetime.fromisoformat(manifest.started)
+        ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
+        saved: dict[str, str] = {}
+        for file in sorted(replies_folder(name).glob("*.jsonl")):
+            if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
+                saved |= {line.record["doc_id"]: line.record["reply"] for line in read_lines(file)}
         documents = task.eval_docs_no_media
         for row in dict.fromkeys(withheld):
             if documents[row].get("doc_id") in saved:
                 yield row, [saved[documents[row]["doc_id"]]]
-
-
-def _saved(manifest: RunManifest, name: str) -> dict[str, str]:
-    """Return the replies that the processes of a run saved under ``MEDTASKS_HOME``, by document."""
-    began = datetime.fromisoformat(manifest.started)
-    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-    times = {file: datetime.fromtimestamp(file.stat().st_mtime, UTC) for file in replies_folder(name).glob("*.jsonl")}
-    files = sorted(file for file, time in times.items() if began <= time <= ended)
-    return {line.record["doc_id"]: line.record["reply"] for file in files for line in read_lines(file)}
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:

@@ -54,7 +54,8 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         ours = {name: task for name, task in tasks.items() if _has_our_hook(task)}
         shard = Shard.from_environment()
         refuse_other_parts(shard, evaluate, call.arguments)
-        datasets = _datasets(tasks, ours)
+        datasets = {name for task in tasks.values() if (name := _dataset_in_path(task))}
+        datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
         from medtasks.lmms.private_calls import private_calls
         from medtasks.lmms.remote_models import refuse_remote_model
         from medtasks.lmms.server_journal import journaled
@@ -148,11 +149,6 @@ def _dataset_in_path(task: Any) -> str | None:
     return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
-def _datasets(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
-    datasets = {name for task in tasks.values() if (name := _dataset_in_path(task))}
-    return datasets | {str(name) for task in ours.values() for name in _named(task) if name}
-
-
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     for name, entry in task_dict.items():
         task = entry[1] if isinstance(entry, tuple) else entry
@@ -220,12 +216,11 @@ def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
 
 
 def _sortable(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    metrics = sorted({key.partition(",")[0] for key in row})
-    positions = {metric: position for position, metric in enumerate(main_metrics_first(task, metrics))}
+    metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
     sortable: dict[str, Any] = {}
     for name, value in row.items():
         key = _Key(name)
-        key.position = positions[name.partition(",")[0]]
+        key.position = metrics.index(name.partition(",")[0])
         sortable[key] = value
     return sortable
 
@@ -239,9 +234,14 @@ def _sortable(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict[str, int]]:
     """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
-    chosen = {} if shard is None else {name: frozenset(shard.rows(_clusters(task))) for name, task in tasks.items()}
-    for name, rows in chosen.items():
-        tasks[name].build_all_requests = partial(_build, tasks[name], tasks[name].build_all_requests, rows)
+    chosen: dict[str, frozenset[int]] = {}
+    for name, task in tasks.items():
+        if shard is None:
+            break
+        documents = task.eval_docs_no_media
+        has_clusters = _dataset_in_path(task) is not None or _has_our_hook(task)  # those of others are unknown
+        chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
+        task.build_all_requests = partial(_build, task, task.build_all_requests, chosen[name])
     try:
         yield {name: len(rows) for name, rows in chosen.items()}
     finally:
@@ -262,14 +262,6 @@ def refuse_other_parts(shard: Shard | None, evaluate: Callable[..., Any], argume
         raise MedTasksError(
             f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
         )
-
-
-def _clusters(task: Any) -> list[int]:
-    """Return the cluster of each document of a task of ours or on our data; others have clusters of one."""
-    documents = task.eval_docs_no_media
-    if _dataset_in_path(task) is not None or _has_our_hook(task):
-        return clusters_of(documents)
-    return list(range(len(documents)))
 
 
 def _build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:

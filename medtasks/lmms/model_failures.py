@@ -109,7 +109,7 @@ def _marking(
     def checked(reply: Any, request: Instance) -> Any:
         if request.task_name not in tasks:
             return _with_text(reply, _without_marks)
-        return check(_cut_at_limit(reply, request) if _reasons(request.task_name) else reply)
+        return check(_cut_at_limit(reply, request))
 
     return call
 
@@ -120,7 +120,9 @@ def _reasons(task: str) -> bool:
 
 
 def _cut_at_limit(reply: Any, request: Instance) -> Any:
-    """Mark a reply with as many tokens as allowed: no other sign of unfinished reasoning exists in this process."""
+    """Mark a reply of a thinking task with as many tokens as allowed: nothing else shows unfinished reasoning."""
+    if not _reasons(request.task_name):
+        return reply
     counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
     # The position of the settings differs for chat models.
     settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
@@ -176,16 +178,14 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
+    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
+        return _annotated(await answer, uses_tools)
+
     def annotating(*args: Any, **kwargs: Any) -> Any:
         answer = create(*args, **kwargs)
-        uses_tools = "tools" in kwargs
-        return _annotated_later(answer, uses_tools) if inspect.isawaitable(answer) else _annotated(answer, uses_tools)
+        return (later if inspect.isawaitable(answer) else _annotated)(answer, "tools" in kwargs)
 
     return annotating
-
-
-async def _annotated_later(answer: Awaitable[Any], uses_tools: bool) -> Any:
-    return _annotated(await answer, uses_tools)
 
 
 def _annotated(completion: Any, uses_tools: bool) -> Any:

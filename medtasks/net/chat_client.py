@@ -180,10 +180,10 @@ class ChatClient:
         self._lost.clear()
         self._in_a_row = 0
 
-    def lose(self, cause: str, place: str) -> bool:
-        """Note a request that failed because of the server, each ``place`` once; return whether it is gone now."""
-        self._in_a_row += place not in self._lost
-        self._lost.add(place)
+    def lose(self, cause: str, sample: str) -> bool:
+        """Note a request that failed because of the server, each ``sample`` once; return whether it is gone now."""
+        self._in_a_row += sample not in self._lost
+        self._lost.add(sample)
         if self.gone is not None or self._in_a_row < self.patience:
             return False
         self.give_up(cause)

@@ -59,6 +59,6 @@ def readable(address: str) -> str:
         >>> [readable(text) for text in ("HTTP://127.0.0.1:8000/v1", "localhost:80", "http://127.0.0.1%2eevil.com")]
         ['http://127.0.0.1:8000/v1', 'http://localhost:80', '']
     """
-    scheme, mark, rest = address.strip().partition("://")
-    url = f"{scheme.lower()}://{rest}" if mark else f"http://{scheme}"
+    scheme, mark, path = address.strip().partition("://")
+    url = f"{scheme.lower()}://{path}" if mark else f"http://{scheme}"
     return url if "%" not in url and is_url(url) else ""

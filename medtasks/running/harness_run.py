@@ -81,7 +81,7 @@ def run_tasks(
 
 
 def wanted_tasks(names: Sequence[str]) -> list[str]:
-    """Return the tasks that names stand for, in order; a name that is not ours stands for itself."""
+    """Return the tasks that names stand for, in order; names of others stay as they are."""
     return list(dict.fromkeys(task for name in names for task in tasks_of(name) or [name]))
 
 

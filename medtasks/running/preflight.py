@@ -97,10 +97,7 @@ def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = 
         shard: The part of the rows to ask.
     """
     # Names come last, so that a suggested spelling is the last thing on the screen.
-    rules = (
-        *(_config_file, _row_options, _not_merged, _leaking_options, _remote_model, _cut_rows, _until, _few_shot),
-        *(_system_instruction, _stale_caches, _unknown_tasks, _unknown_model),
-    )
+    rules = (_options, _rows, _private_data, _task_files, _unknown_names)
     try:
         options = read_options(arguments)
         seeds(options)
@@ -111,29 +108,60 @@ def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = 
         return [refuse(str(error))]
 
 
-def _config_file(run: PlannedRun) -> Iterator[Notice]:
-    if run.options.evaluations > 1:
+def _options(run: PlannedRun) -> Iterator[Notice]:
+    """Check ``--config``, ``--system_instruction`` and the harness's caches, which miss changed images and datasets."""
+    options = run.options
+    if options.evaluations > 1:
         yield refuse(
-            f"--config asks for {run.options.evaluations} evaluations, and a manifest describes one; put each into "
-            f"a file of its own and run them one by one"
+            f"--config asks for {options.evaluations} evaluations, and a manifest describes one; put each into a file "
+            f"of its own and run them one by one"
         )
-    ours = sorted(name for name in run.options.environment if name.startswith("MEDTASKS_"))
+    ours = sorted(name for name in options.environment if name.startswith("MEDTASKS_"))
     if ours:
         yield refuse(
             f"--config sets {listed(ours)} under 'env', too late for what medtasks looks up before the harness starts; "
             f"set it in the environment of this command"
         )
+    published = [name for name in run.ours if not included_option(name)]  # with a published prompt
+    if options.text("system_instruction") and published:
+        yield warn(
+            f"--system_instruction goes in front of every prompt of {listed(published)}, but not with chat models, "
+            f"which ignore it; leave it out to compare with published scores"
+        )
+    if options.text("use_cache"):
+        yield warn(
+            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
+            "and it keeps failed replies; leave it out (our models keep a journal that tells images apart), or use a "
+            "new folder for each dataset"
+        )
+    if options.text("cache_requests") in ("true", "True"):
+        yield warn(
+            "--cache_requests true finds prompts by the name of the task, so after a change of data it gives "
+            "the old ones; leave it out, or give --cache_requests refresh"
+        )
 
 
-def _until(run: PlannedRun) -> Iterator[Notice]:
-    if "until" in run.options.pairs("gen_kwargs"):
-        return
+def _task_files(run: PlannedRun) -> Iterator[Notice]:
+    """Check settings of task files that end replies early, or contradict ``--num_fewshot``."""
     model = run.options.text("model") or "hf"
     cut = [task for task, config in run.configs.items() if is_cut_at_blank_lines(config, model)]
-    if cut:
+    if cut and "until" not in run.options.pairs("gen_kwargs"):
         yield warn(
             f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
             f"of a report; write 'until: []' under generation_kwargs in the task's file"
+        )
+    if (run.options.number("num_fewshot") or 0) <= 0:
+        return
+    configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
+    ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
+    if ignoring:
+        twins = [twin for task in ignoring if (twin := f"{task}_5shot") in task_files()]
+        instead = f"choose {listed(twins)} instead" if twins else "leave it out"
+        yield refuse(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
+    if failing := [t for t, config in configs.items() if t not in ignoring and not config.get("fewshot_config")]:
+        yield refuse(
+            f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
+            f"fewshot_config; leave it out"
         )
 
 
@@ -153,94 +181,44 @@ def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
     return "until" not in {**mapping_in(config, "generation_kwargs"), **of_model}
 
 
-def _few_shot(run: PlannedRun) -> Iterator[Notice]:
-    examples = run.options.number("num_fewshot")
-    if not examples or examples < 0:
-        return
-    configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
-    ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
-    if ignoring:
-        twins = [twin for task in ignoring if (twin := f"{task}_5shot") in task_files()]
-        instead = f"choose {listed(twins)} instead" if twins else "leave it out"
-        yield refuse(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
-    if failing := [t for t, config in configs.items() if t not in ignoring and not config.get("fewshot_config")]:
-        yield refuse(
-            f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
-            f"fewshot_config; leave it out"
-        )
-
-
-def _system_instruction(run: PlannedRun) -> Iterator[Notice]:
-    published = [name for name in run.ours if not included_option(name)]  # with a published prompt
-    if run.options.text("system_instruction") and published:
-        yield warn(
-            f"--system_instruction goes in front of every prompt of {listed(published)}, but not with chat models, "
-            f"which ignore it; leave it out to compare with published scores"
-        )
-
-
-def _stale_caches(run: PlannedRun) -> Iterator[Notice]:
-    """Warn of the harness's caches, which do not notice a changed image or dataset."""
-    if run.options.text("use_cache"):
-        yield warn(
-            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
-            "and it keeps failed replies; leave it out (our models keep a journal that tells images apart), or use a "
-            "new folder for each dataset"
-        )
-    if run.options.text("cache_requests") in ("true", "True"):
-        yield warn(
-            "--cache_requests true finds prompts by the name of the task, so after a change of data it gives "
-            "the old ones; leave it out, or give --cache_requests refresh"
-        )
-
-
-# ---- names: the harness takes half a minute to refuse one ----
-
-
-def _not_merged(run: PlannedRun) -> Iterator[Notice]:
-    names = [*_harness_names(run), *(name for name in run.ours if task_file(name).only_harness)] if run.shard else []
-    if foreign := [name for name in names if "*" not in name]:
+def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
+    """Look up tasks and model: the harness takes half a minute to refuse a name."""
+    names = [name for name in run.foreign if not os.path.exists(name)]
+    unmerged = [*names, *(name for name in run.ours if task_file(name).only_harness)] if run.shard else []
+    if foreign := [name for name in unmerged if "*" not in name]:
         yield warn(
             f"'medtasks merge' cannot join shards of {listed(foreign)}, which 'medtasks score' does not score either; "
             f"run such tasks without --shard"
         )
+    index = _harness_index() if names else TaskIndex()
+    tasks = {*our_names(), *index.configs, *index.members} if names else set()
+    folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
+    for name in names:
+        if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
+            hint = near_match(name, tasks) or "; no other name is like it"
+            where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
+            yield refuse(f"there is no task '{name}', {where}{hint}{folder_hint}")
+    name = run.options.text("model")
+    models = [name]
+    with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
+        from lmms_eval.models import MODEL_REGISTRY_V2  # in a tenth of a second
+
+        models = MODEL_REGISTRY_V2.list_model_names()
+    if not name:
+        yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
+    elif name not in models:
+        hint = near_match(name, models) or "; no other name is like it"
+        yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
 
 
-def _unknown_tasks(run: PlannedRun) -> Iterator[Notice]:
-    names = _harness_names(run)
-    if not names:
-        return
+def _harness_index() -> TaskIndex:
+    """Return the tasks of the harness itself and of plug-ins named in ``LMMS_EVAL_PLUGINS``."""
     folders = [folder] if (folder := harness_folder()) else []
     for plugin in filter(None, os.environ.get(_PLUGINS, "").split(",")):
         with contextlib.suppress(ImportError, ValueError):  # the harness reports these
             spec = importlib.util.find_spec(f"{plugin}.tasks")
             folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
-    index = index_tasks(folders)
-    existing = {*our_names(), *index.configs, *index.members}
-    folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
-    for name in names:
-        if name not in existing and not any(fnmatchcase(each, name) for each in existing):
-            hint = near_match(name, existing) or "; no other name is like it"
-            where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
-            yield refuse(f"there is no task '{name}', {where}{hint}{folder_hint}")
-
-
-def _harness_names(run: PlannedRun) -> list[str]:
-    return [name for name in run.foreign if not os.path.exists(name)]
-
-
-def _unknown_model(run: PlannedRun) -> Iterator[Notice]:
-    name = run.options.text("model")
-    existing = [name]
-    with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
-        from lmms_eval.models import MODEL_REGISTRY_V2  # in a tenth of a second
-
-        existing = MODEL_REGISTRY_V2.list_model_names()
-    if not name:
-        yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
-    elif name not in existing:
-        hint = near_match(name, existing) or "; no other name is like it"
-        yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
+    return index_tasks(folders)
 
 
 def our_names() -> Iterator[str]:
@@ -251,15 +229,11 @@ def our_names() -> Iterator[str]:
             yield name + TAG_ENDING
 
 
-# ---- text of patients' records ----
-
-
-def _leaking_options(run: PlannedRun) -> Iterator[Notice]:
-    """Refuse options that print, cache or upload text of credentialed datasets.
+def _private_data(run: PlannedRun) -> Iterator[Notice]:
+    """Refuse to print, cache, upload or send text of credentialed datasets.
 
     The harness's samples file is safe: our hooks overwrite its text (:mod:`medtasks.runs.logged_samples`).
     """
-    private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
     options = run.options
     leaks = {
         "--use_cache": (options.text("use_cache"), "writes replies into a database"),
@@ -275,6 +249,7 @@ def _leaking_options(run: PlannedRun) -> Iterator[Notice]:
             "uploads the results folder with its samples to the Hub",
         ),
     }
+    private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
     for option, (is_set, effect) in leaks.items() if private else ():
         if is_set:
             yield refuse(
@@ -282,19 +257,16 @@ def _leaking_options(run: PlannedRun) -> Iterator[Notice]:
                 f"package controls; leave the option out, or allow it by name with "
                 f"{LOG_TEXT_VARIABLE}={','.join(private)}"
             )
-
-
-def _remote_model(run: PlannedRun) -> Iterator[Notice]:
-    private = credentialed(run.datasets.values())
-    if not private:
+    guarded = credentialed(run.datasets.values())
+    if not guarded:
         return
     environment = dict(os.environ)
-    for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
+    for name, value in options.environment.items():  # the harness replaces variables in the file's values, too
         environment[name] = Template(value).safe_substitute(environment)
-    path = class_path_of(run.options.text("model"), force_simple=run.options.flag("force_simple"))
-    goes_to = planned_destinations(path, run.options.model_arguments(), environment) if path else []
+    path = class_path_of(options.text("model"), force_simple=options.flag("force_simple"))
+    goes_to = planned_destinations(path, options.model_arguments(), environment) if path else []
     try:
-        check_model(path, goes_to, private, environment)
+        check_model(path, goes_to, guarded, environment)
     except ModelRefused as error:
         yield refuse(str(error))
 
@@ -302,42 +274,39 @@ def _remote_model(run: PlannedRun) -> Iterator[Notice]:
 # ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard chooses them itself ----
 
 
-def _row_options(run: PlannedRun) -> Iterator[Notice]:
-    limit, offset = run.options.number("limit"), run.options.number("offset")
-    if limit is not None and limit != -1:
-        if not 0 < limit < math.inf:
-            yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
-        elif limit < 1 and (count := run.count()) > 1:
-            yield refuse(
-                f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
-                f"tasks; run them one by one, or give a number of rows such as --limit 8"
-            )
-        elif limit >= 1 and "." in run.options.text("limit"):
-            yield warn(
-                f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one "
-                f"below 1"
-            )
-    if offset is not None and offset < 0:
+def _rows(run: PlannedRun) -> Iterator[Notice]:
+    """Check the choice of rows; warn of pairs and rotated questions that are cut."""
+    limit, offset = run.options.number("limit"), run.options.number("offset") or 0
+    limit = None if limit == -1 else limit
+    is_empty = limit is not None and not 0 < limit < math.inf
+    if is_empty:
+        yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
+    elif limit is not None and limit < 1 and (count := run.count()) > 1:
+        yield refuse(
+            f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
+            f"tasks; run them one by one, or give a number of rows such as --limit 8"
+        )
+    elif limit is not None and limit >= 1 and "." in run.options.text("limit"):
+        yield warn(
+            f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
+        )
+    if offset < 0:
         yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
-    choosing: dict[str, Any] = {"--limit": limit not in (None, -1), "--offset": offset}
-    choosing["--cache_requests"] = run.options.text("cache_requests")
+    choosing = {
+        "--limit": limit is not None,
+        "--offset": offset,
+        "--cache_requests": run.options.text("cache_requests"),
+    }
     if run.shard is not None and any(choosing.values()):
         names = listed([name for name, is_set in choosing.items() if is_set])
         yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
-
-
-def _cut_rows(run: PlannedRun) -> Iterator[Notice]:
-    """Warn of pairs and rotated questions that are cut; rows are counted as the harness counts them."""
-    limit, offset = run.options.number("limit"), int(run.options.number("offset") or 0)
-    if offset < 0 or (limit is not None and limit != -1 and not 0 < limit < math.inf):
-        return
     setting = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
-    for task, dataset in run.datasets.items() if setting else ():
-        rows = rows_of(task, dataset)
-        count = None if limit is None or limit == -1 else math.ceil(rows.count * limit) if limit < 1 else int(limit)
-        if rows.count and offset >= rows.count:
-            yield warn(f"--offset {offset} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
-        elif rows.units and (units := cut_units(rows.units, offset, count)).cut:
+    for task, dataset in run.datasets.items() if setting and offset >= 0 and not is_empty else ():
+        rows, start = rows_of(task, dataset), int(offset)  # counted as the harness counts them
+        stop = None if limit is None else math.ceil(rows.count * limit) if limit < 1 else int(limit)
+        if rows.count and start >= rows.count:
+            yield warn(f"--offset {start} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
+        elif rows.units and (units := cut_units(rows.units, start, stop)).cut:
             yield warn(
                 f"{setting} cuts {units.cut} of {units.units} {rows.kind} of {task}, which {rows.loss}: it counts "
                 f"consecutive rows of the data, {rows.parts}; give {' or '.join(units.better)}"

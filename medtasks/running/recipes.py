@@ -52,7 +52,7 @@ class RecipeScores(_Data):
 
 
 class Way(_Data):
-    """A way to run a model on one backend, or the reason why there is none."""
+    """Settings of one backend, or the reason why it cannot run the model."""
 
     model: str = _HF_VLM  # of the harness
     args: Mapping[str, JsonValue] = {}  # in addition to those that follow from the facts
@@ -141,7 +141,7 @@ class Recipe(_Data):
 
 
 def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[str], RecipeFacts | None]:
-    """Return the harness's arguments that a recipe stands for, with its facts for the manifest; nothing without a name.
+    """Return the harness's arguments from a recipe, with its facts for the manifest; nothing without a name.
 
     Raises MedTasksError if the recipe or the backend is unknown or does not fit, or the options name a model.
     """

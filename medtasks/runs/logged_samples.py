@@ -89,7 +89,7 @@ def logged(
 
 
 def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
-    """Stand in for ``process_results`` where only replies are collected (``--predict_only``).
+    """Replace ``process_results`` where only replies are collected (``--predict_only``).
 
     Replies to a credentialed dataset are saved under ``MEDTASKS_HOME``, where ``medtasks score`` finds them.
     """

@@ -29,7 +29,7 @@ _OTHER_DATA = "use the data of that run: point MEDTASKS_HOME to them, or name th
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
-    A folder stands for the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file of
+    A folder means the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file of
     lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its row in the dataset counted from 0; an ``id``
     is always the document's own, and occurs once. A samples file holds each reply once per filter; they must agree.
     Damaged lines of a run's samples file are left out with a warning.

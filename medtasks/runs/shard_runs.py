@@ -100,7 +100,12 @@ class ShardRun:
             facts |= {f"version of {name}": part.results.of_task("versions", name)}
             served = mapping_in(part.results.content, SERVED_MODEL)
             facts |= {f"served model's {key}": value for key, value in served.items()}
-            settings = _settings(part.results.config(name))
+            # Settings without the data and without locations on one machine or in its memory.
+            config = part.results.config(name)
+            metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "data"}
+            portable = {key: value for key, value in config.items() if key not in ("dataset_path", "dataset_kwargs")}
+            settings = json.dumps({**portable, "metadata": metadata}, sort_keys=True)
+            settings = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
             facts |= {f"number of rows of {name}": part.total, f"settings of {name}": settings}
         return {name: str(value) for name, value in facts.items()}
 
@@ -211,13 +216,6 @@ def _part(name: str, results: ResultsFile) -> TaskPart:
     if not whole == len(lines) == part.asked:
         raise _Unfinished(f"{part.samples} holds {whole} whole samples of the {part.asked} that were asked")
     return part
-
-
-def _settings(config: Mapping[str, Any]) -> str:
-    """Return a task's configuration without its data and without locations on one machine or in its memory."""
-    metadata = {name: value for name, value in mapping_in(config, "metadata").items() if name != "data"}
-    portable = {name: value for name, value in config.items() if name not in ("dataset_path", "dataset_kwargs")}
-    return _IMAGE_ROOT.sub("", _ADDRESS.sub("", json.dumps({**portable, "metadata": metadata}, sort_keys=True)))
 
 
 def _check_same(first: ShardRun, run: ShardRun) -> None:

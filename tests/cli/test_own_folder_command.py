@@ -70,7 +70,10 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
     assert medtasks("data", "prepare", NAME).code == 0
     assert Manifest.read(dataset_folder(NAME)) == first
     shutil.move(folder, tmp_path / "moved")
-    fails(["data", "prepare", NAME], f"'{NAME}' came from {folder}, which is not there; give its new location with --source")
+    fails(
+        ["data", "prepare", NAME],
+        f"'{NAME}' came from {folder}, which is not there; give its new location with --source",
+    )
     assert medtasks("data", "prepare", NAME, "--source", tmp_path / "moved").code == 0
     assert Manifest.read(dataset_folder(NAME)).source == str(tmp_path / "moved")
 
