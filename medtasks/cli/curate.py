@@ -5,7 +5,6 @@ import enum
 import getpass
 import re
 import signal
-import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +19,7 @@ from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, read_draf
 from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
 from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pairs.categories import categorize, found_categories, given_categories
-from medtasks.curate.pairs.pair_drafts import draft_pairs
+from medtasks.curate.pairs.pair_drafts import categorize, draft_pairs, found_categories, given_categories
 from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
 from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, ReviewerFile, current, opened, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
@@ -114,8 +112,8 @@ def hallucination(
     llm = open_llm(planned, max_requests)
     study = made_study(out, planned, texts)
     images = read_images(out).values()
-    sources = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
-    say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {sources}")
+    prompts = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
+    say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
     draft_and_say(out, study.kind, llm)
@@ -182,41 +180,26 @@ def review(
     reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer. Default: your login name.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
     shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in random order.")] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    spreadsheet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a spreadsheet (.xlsx) to fill in instead of the page.")
-    ] = None,
-    read: Annotated[Path | None, typer.Option(metavar="FILE", help="Read a filled-in spreadsheet back.")] = None,
     agreement: Annotated[bool, typer.Option("--agreement", help="Only print the agreement of reviewers.")] = False,
 ) -> None:
     """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
     Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
-    from medtasks.curate.review.review_sheet import read_sheet, write_sheet
     from medtasks.curate.review.reviewer_agreement import agreements
 
-    if spreadsheet and read:
-        raise MedTasksError("--spreadsheet writes and --read reads; take one of them")
     study = read_study(folder)
     if not agreement:
         try:
             name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
         except (KeyError, OSError):
-            raise MedTasksError("your login name is unknown here; give --reviewer NAME") from None
+            raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
         with opened(folder, name) as file:
-            if spreadsheet:
-                write_sheet(file, spreadsheet)
-                say(f"drafts in {spreadsheet}: {len(file.drafts)}; keep it as safe as the study")
-                say(f"Its reviewer is {file.reviewer}; --reviewer NAME writes one for someone else.")
-            elif read:
-                say(f"drafts changed by {read}: {read_sheet(file, read)}")
-            else:
-                _serve(file, port, shuffle, open_page)
+            _serve(file, port, shuffle)
             say(f"{file.summary()}; {file.path}")
     results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
     if not results and agreement:
-        say("Agreement needs two reviewers of the same drafts; there are none yet.")
+        say("There are fewer than two reviewers, so there is no agreement to compute.")
     for pair in dict.fromkeys(result.reviewers for result in results):
         of_pair = [result for result in results if result.reviewers == pair]
         rows = [(result.what, str(result.questions), *result.figures) for result in of_pair]
@@ -225,16 +208,14 @@ def review(
             say(sentence)
 
 
-def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
-    from medtasks.curate.review.review_server import doorway, listening
+def _serve(file: ReviewerFile, port: int | None, seed: int | None) -> None:
+    from medtasks.curate.review.review_server import listening
 
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-    with listening(file, port, seed) as server, doorway(server) as door, contextlib.suppress(KeyboardInterrupt):
+    with listening(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
         say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
         say("Open it in a browser on this machine; Ctrl-C ends the review.")
-        if open_page:
-            webbrowser.open(door.as_uri())
         server.serve_forever(poll_interval=0.2)
 
 

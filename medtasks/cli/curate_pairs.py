@@ -12,7 +12,7 @@ from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns,
 from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
-from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models, write_gap_figure
+from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.privacy import hidden_id, is_private
@@ -23,10 +23,7 @@ _ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-la
 
 Images = Annotated[
     Path,
-    typer.Argument(
-        metavar="IMAGES",
-        help='Lines of {"id", "image", "caption"}, also "group" and "licence"; or a folder of ROCO, ROCOv2 or PMC-OA.',
-    ),
+    typer.Argument(metavar="IMAGES.jsonl", help='Lines of {"id", "image", "caption"}, also "group" and "licence".'),
 ]
 SampledPairs = Annotated[
     int | None, typer.Option(min=1, help="Number of random pairs to compare, as in the paper.", show_default="all")
@@ -89,8 +86,6 @@ def pairs(
         say(f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered.")
     counts = made.study.made_with["counts"]
     say_columns([(str(count), description) for description, count in counts.items()])
-    if recall := made.study.made_with.get("recall"):
-        say(f"Pairs were found by FAISS: {recall}.")
     say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))
     say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")
@@ -118,34 +113,29 @@ def patterns(
         Path | None, typer.Option("--out", metavar="FILE", help=f"File for the failure modes. Default: STUDY/{FILE}.")
     ] = None,
     max_requests: MaxRequests = None,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --results: figure of errors by gap, .svg or .png.")
-    ] = None,
     top: Annotated[int, typer.Option(min=0, help="With --results: number of pairs to show; --json holds all.")] = 20,
     json_file: JsonFile = None,
 ) -> None:
     """Describe what confuses models: in words by an LLM that reads captions and questions, or by --results in numbers.
 
-    Without --results, the LLM of MEDTASKS_JUDGE_* sees 100 pairs at a time and names failure modes. With --results, a
-    table shows which pairs confuse which models, and whether similarity predicts it.
+    Without --results, the LLM of MEDTASKS_JUDGE_* sees 100 pairs at a time and names failure modes. With --results,
+    tables show which pairs confuse which models, and whether similarity predicts it.
     """
     published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
-    study_pairs = published_pairs(source) if published else pairs_of_study(Path(name))
+    benchmark = published_pairs(source) if published else pairs_of_study(Path(name))
     if not results:
-        if figure or json_file:
-            raise MedTasksError("--figure and --json show results of models; name runs with --results")
+        if json_file:
+            raise MedTasksError("--json shows results of models; name runs with --results")
         path = file or Path(FILE if published else Path(name) / FILE)
-        counts = write_failure_modes(study_pairs, open_llm(study_pairs.study, max_requests), path)
+        counts = write_failure_modes(benchmark, open_llm(benchmark.study, max_requests), path)
         say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
         return
-    pairs = {pair_id: each.pair for pair_id, each in study_pairs.pairs.items()}
-    dataset = published_as or study_pairs.study.name
+    pairs = {pair_id: item.pair for pair_id, item in benchmark.pairs.items()}
+    dataset = published_as or benchmark.study.name
     models, causes = read_models(dataset, pairs, results)
-    result = find_patterns(dataset, pairs, models)
-    write_json(json_file, result.as_dict())
-    if figure is not None:
-        write_gap_figure(figure, result)
-    _print_patterns(result, top)
+    summary = find_patterns(dataset, pairs, models)
+    write_json(json_file, summary.as_dict())
+    _print_patterns(summary, top)
     for task, cause in causes.items():
         say(f"Left out: {task}: {cause}")
 
