@@ -129,9 +129,9 @@ def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
         "1 images malformed reply did not follow the format",
         "4 questions drafted",
         "1 questions rejected it says 'report', which its prompt forbids",
-        "Some requests failed or were not sent; run the same command again to go on.",
+        "Some requests failed or were not sent; run the same command again to continue.",
         "symptom 3 2 1",
-        "surplus of yes: 1 questions, which publishing leaves out to have as many of both",
+        "surplus of yes: 1 questions, which publishing leaves out to balance the answers",
     ):
         assert line in shown, ran.out
     drafts = read_drafts(tmp_path / "ours")

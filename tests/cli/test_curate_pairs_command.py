@@ -99,7 +99,7 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     assert study.made_with["medical_encoder"]["dimension"] == 3
     before = {path.name: path.read_bytes() for path in (folder / "study").iterdir()}
     again = medtasks(*command, "--sim-gen", 0.99, "--device", "cpu")
-    assert "made already" in again.out
+    assert "exists already" in again.out
     assert {path.name: path.read_bytes() for path in (folder / "study").iterdir()} == before
 
 
