@@ -48,7 +48,7 @@ def run_here(command: Sequence[str], folder: Path, **variables: str) -> subproce
         finally:
             include(())
             logger.remove()
-            logger.add(sys.__stderr__)
+            logger.add(sys.__stderr__ or sys.stderr)
     return subprocess.CompletedProcess(list(command), code, out.getvalue(), err.getvalue())
 
 
