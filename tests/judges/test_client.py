@@ -1,3 +1,4 @@
+import asyncio
 import re
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from medtasks.judges.judge_client import (
     verdict_key,
 )
 from medtasks.judges.settings import JudgeSettings
+from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 from medtasks.net.servers import retry_after_s
 
@@ -37,16 +39,25 @@ def ask(judge, user=PROMPT):
 
 
 class Pauses:
-    """Stands in for the pauses of a judge's requests between two tries; notes how long they would be."""
+    """Replaces the pauses between two tries by 300 s, or none if ``ends``, and notes how long they would be."""
 
-    def __init__(self, judge, ends=False):
-        self.seconds, self.begun, self.ends = [], threading.Event(), ends
-        self.pause, judge._client._pause = judge._client._pause, self
+    def __init__(self):
+        self.seconds, self.begun, self.ends = [], threading.Event(), False
 
-    async def __call__(self, seconds):
+    def __getattr__(self, name):
+        return getattr(asyncio, name)
+
+    async def wait_for(self, awaitable, seconds):
         self.seconds.append(seconds)
         self.begun.set()
-        await self.pause(0 if self.ends else 300)
+        await asyncio.wait_for(awaitable, 0 if self.ends else 300)
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    pauses = Pauses()
+    monkeypatch.setattr(chat_client, "asyncio", pauses)
+    return pauses
 
 
 def test_a_verdict_is_asked_once_with_the_settings(endpoint, judge_at, key):
@@ -84,18 +95,18 @@ def test_a_stored_reply_that_no_longer_parses_is_asked_again(endpoint, judge_at)
     assert endpoint.count == 4
 
 
-def test_retry_after_is_honoured(endpoint, judge_at):
+def test_retry_after_is_honoured(endpoint, judge_at, pauses):
     endpoint.script = [endpoint.status(429, Retry_After="0.5"), endpoint.reply("A: 4")]
     judge = judge_at(endpoint.url)
-    pauses = Pauses(judge, ends=True)
+    pauses.ends = True
     assert ask(judge).value == 4
     assert pauses.seconds == [pytest.approx(0.5, abs=0.01)]
 
 
-def test_server_errors_are_retried_with_growing_pauses(endpoint, judge_at):
+def test_server_errors_are_retried_with_growing_pauses(endpoint, judge_at, pauses):
     endpoint.script = [endpoint.status(500), endpoint.status(503), endpoint.status(502), endpoint.reply("A: 4")]
     judge = judge_at(endpoint.url, attempts=4, backoff_s=0.1)
-    pauses = Pauses(judge, ends=True)
+    pauses.ends = True
     assert ask(judge).value == 4
     # Jitter adds up to 0.1 s to the pauses of 0.1, 0.2 and 0.4 s.
     assert all(0 <= pause - least <= 0.1 for pause, least in zip(pauses.seconds, (0.1, 0.2, 0.4), strict=True))
@@ -233,9 +244,8 @@ def test_rate_limits_and_single_rejections_do_not_open_the_breaker(endpoint, jud
     assert len(warnings) == 2, "one for each cause"
 
 
-def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, warnings):
+def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, warnings, pauses):
     patient = judge_at(closed_url, attempts=2)
-    pauses = Pauses(patient)
     waiting = threading.Thread(target=ask, args=(patient, "slow"))
     waiting.start()
     assert pauses.begun.wait(300)
@@ -255,10 +265,9 @@ def test_threads_share_the_limit_on_requests(endpoint, judge_at):
     assert endpoint.peak == 3
 
 
-def test_a_thread_that_backs_off_holds_no_slot(endpoint, judge_at):
+def test_a_thread_that_backs_off_holds_no_slot(endpoint, judge_at, pauses):
     endpoint.script = [endpoint.status(500), endpoint.reply("A: 4")]
     judge = judge_at(endpoint.url, concurrency=1)
-    pauses = Pauses(judge)
     slow = threading.Thread(target=ask, args=(judge, "slow"))
     slow.start()
     assert pauses.begun.wait(300)
