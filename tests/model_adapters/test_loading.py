@@ -14,7 +14,7 @@ from medtasks.model_adapters.checkpoints import reading as published
 from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.checkpoint import read_trained_shape
+from medtasks.model_adapters.med_flamingo.adapter import read_trained_shape
 from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file
 from transformers import MistralConfig, MistralForCausalLM

@@ -21,15 +21,15 @@ from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
+from medtasks.model_adapters.vlm_server.messages import ServedPrompt
 from medtasks.model_adapters.vlm_server.option_scorer import OptionScorer
-from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
-from medtasks.model_adapters.vlm_server.server_arguments import (
+from medtasks.model_adapters.vlm_server.server_client import (
     API_KEY,
+    ServerPool,
     VlmServerArguments,
     check_arguments,
     check_given,
 )
-from medtasks.model_adapters.vlm_server.server_client import ServerPool
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import endpoints
 from medtasks.net.servers import Server
