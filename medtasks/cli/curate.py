@@ -5,7 +5,6 @@ import enum
 import getpass
 import re
 import signal
-import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +19,7 @@ from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, read_draf
 from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
 from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pairs.categories import categorize, found_categories, given_categories
-from medtasks.curate.pairs.pair_drafts import draft_pairs
+from medtasks.curate.pairs.pair_drafts import categorize, draft_pairs, found_categories, given_categories
 from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
 from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, ReviewerFile, current, opened, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
@@ -46,25 +44,25 @@ MaxRequests = Annotated[
 
 
 def show(folder: StudyFolder) -> None:
-    """Show what a study holds, and what became of each request and draft."""
+    """Show the content of a study, and the outcome of each request and draft."""
     study = read_study(folder)
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
     say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
     say_outcomes(folder)
     for review in read_reviews(folder, study):
-        scored = [said for said in current(review, drafts).values() if said.scores is not None]
+        scored = [item for item in current(review, drafts).values() if item.scores is not None]
         say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")
 
 
 def say_outcomes(folder: Path) -> None:
-    """Print what the requests and drafts of a study came to, and why."""
+    """Print the outcomes of the requests and drafts of a study, and why."""
     rows = [(str(number), *about) for about, number in sorted(tally(folder, read_study(folder).kind).items())]
     say_columns([("number", "of", "outcome", "why"), *rows])
 
 
 def say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
-    """Print that likewise after drafting, and what to do about requests that failed; an error where all of them did."""
+    """Print the outcomes after drafting, and what to do about requests that failed; an error if all of them did."""
     say_outcomes(folder)
     check_not_all_failed(folder, counts)
     if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
@@ -114,8 +112,8 @@ def hallucination(
     llm = open_llm(planned, max_requests)
     study = made_study(out, planned, texts)
     images = read_images(out).values()
-    asked = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
-    say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {asked}")
+    prompts = ", ".join(f"{source} ({count})" for source, count in sorted(figures(study.kind, images).items()))
+    say(f"{study.name}: {study.kind}, {study.access}, {len(images)} images; asked by {prompts}")
     for reason, count in study.made_with["counts"].items():
         say(f"{count} left out: {reason}")
     draft_and_say(out, study.kind, llm)
@@ -131,8 +129,8 @@ def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
         decided = dict(yes_no(chosen.items()))
         words = Counter(draft.options[ord(draft.answers[0]) - ord("A")] for draft in decided.values())
         letters = Counter(draft.answers[0] for item, draft in chosen.items() if draft.options and item not in decided)
-        shown = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
-        rows.append((about or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), shown))
+        counted = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
+        rows.append((about or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), counted))
     if any(draft.options for draft in drafts.values()):
         say_columns(rows)
     for reason, count in balanced(drafts)[1].items():
@@ -163,7 +161,7 @@ def draft(
     """
     if no_categories and categories is not None:
         raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
-    own = None if categories in (None, _FIND) else given_categories(str(categories))
+    names = None if categories in (None, _FIND) else given_categories(str(categories))
     study = read_study(folder)
     llm = open_llm(study, max_requests)
     if study.kind is not StudyKind.PAIRS:
@@ -173,7 +171,7 @@ def draft(
         return
     counts = draft_pairs(folder, llm)
     if not no_categories and counts[DraftOutcome.DRAFTED]:
-        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else own)
+        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else names)
     say_drafted(folder, counts)
 
 
@@ -182,60 +180,42 @@ def review(
     reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer; default: your login name.")] = None,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; default: any free one.")] = None,
     shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in a random order.")] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
-    spreadsheet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a spreadsheet (.xlsx) to fill in instead of the page.")
-    ] = None,
-    read: Annotated[Path | None, typer.Option(metavar="FILE", help="Read a filled-in spreadsheet back.")] = None,
     agreement: Annotated[bool, typer.Option("--agreement", help="Only print how far reviewers agree.")] = False,
 ) -> None:
-    """Judge and mend the drafts of a study on a page of this machine: correctness, relevance, language, score 1-10.
+    """Judge and edit the drafts of a study on a page of this machine: correctness, relevance, language, score 1-10.
 
     Nothing leaves the machine. Each reviewer has a file of their own, written after every key.
     """
-    from medtasks.curate.drafts import read_drafts
-    from medtasks.curate.review.review_sheet import read_sheet, write_sheet
     from medtasks.curate.review.reviewer_agreement import agreements
 
-    if spreadsheet and read:
-        raise MedTasksError("--spreadsheet writes and --read reads; take one of them")
     study = read_study(folder)
     if not agreement:
         try:
             name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
         except (KeyError, OSError):
-            raise MedTasksError("your login name is not known here; say with --reviewer whose file it is") from None
+            raise MedTasksError("your login name is unknown here; name the reviewer with --reviewer") from None
         with opened(folder, name) as file:
-            if spreadsheet:
-                write_sheet(file, spreadsheet)
-                say(f"drafts in {spreadsheet}: {len(file.drafts)}; keep it as safe as the study")
-                say(f"Its reviewer is {file.reviewer}; --reviewer NAME writes one for somebody else.")
-            elif read:
-                say(f"drafts changed by {read}: {read_sheet(file, read)}")
-            else:
-                _serve(file, port, shuffle, open_page)
+            _serve(file, port, shuffle)
             say(f"{file.summary()}; {file.path}")
-    found = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
-    if not found and agreement:
-        say("There are no two reviewers yet whose agreement could be told.")
-    for pair in dict.fromkeys(one.reviewers for one in found):
-        of_pair = [one for one in found if one.reviewers == pair]
-        rows = [(one.what, str(one.questions), *one.figures) for one in of_pair]
+    results = agreements(read_reviews(folder, study), read_drafts(folder), read_images(folder))
+    if not results and agreement:
+        say("There are fewer than two reviewers, so there is no agreement to compute.")
+    for pair in dict.fromkeys(result.reviewers for result in results):
+        of_pair = [result for result in results if result.reviewers == pair]
+        rows = [(result.what, str(result.questions), *result.figures) for result in of_pair]
         print_table(number_table("", (" and ".join(pair), "questions", "equal", "kappa", "95 % interval"), rows))
-        for sentence in dict.fromkeys(one.remark for one in of_pair if one.remark):
+        for sentence in dict.fromkeys(result.remark for result in of_pair if result.remark):
             say(sentence)
 
 
-def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
-    from medtasks.curate.review.review_server import doorway, listening
+def _serve(file: ReviewerFile, port: int | None, seed: int | None) -> None:
+    from medtasks.curate.review.review_server import listening
 
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)  # as Ctrl-C does
-    with listening(file, port, seed) as server, doorway(server) as door, contextlib.suppress(KeyboardInterrupt):
+    with listening(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
         say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
         say("Open it in a browser on this machine; Ctrl-C ends the review.")
-        if open_page:
-            webbrowser.open(door.as_uri())
         server.serve_forever(poll_interval=0.2)
 
 

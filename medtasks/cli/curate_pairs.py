@@ -12,7 +12,7 @@ from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns,
 from medtasks.curate.drafts import DraftOutcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
-from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models, write_gap_figure
+from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.privacy import hidden_id, is_private
@@ -23,10 +23,7 @@ _ENCODER = "hub id or folder (open_clip, transformers), hf_vlm:ID of a vision-la
 
 Images = Annotated[
     Path,
-    typer.Argument(
-        metavar="IMAGES",
-        help='Lines of {"id", "image", "caption"}, also "group" and "licence"; or a folder of ROCO, ROCOv2 or PMC-OA.',
-    ),
+    typer.Argument(metavar="IMAGES.jsonl", help='Lines of {"id", "image", "caption"}, also "group" and "licence".'),
 ]
 SampledPairs = Annotated[
     int | None, typer.Option(min=1, help="Compare so many pairs drawn at random, as the paper did.", show_default="all")
@@ -51,7 +48,7 @@ def pairs(
     sim_med: Annotated[float, typer.Option(min=-1, max=1, help="Least similarity to the medical encoder.")] = 0.9,
     sim_gen: Annotated[float, typer.Option(min=-1, max=1, help="Largest similarity to the vision-only one.")] = 0.75,
     sample: SampledPairs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for --sample.")] = 0,
     per_image: PairsPerImage = None,
     keep_near_duplicates: Annotated[
         bool, typer.Option("--keep-near-duplicates", help="Do not look for pairs that show the same image twice.")
@@ -61,7 +58,7 @@ def pairs(
         str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default="a GPU where there is one")
     ] = None,
 ) -> None:
-    """Find pairs of images that confuse: alike to a medical encoder, and not alike to a vision-only one.
+    """Find confusing pairs of images: alike to a medical encoder, and not alike to a vision-only one.
 
     Two images of one group (patient, study, article) are never a pair. Embeddings are kept: a run that was interrupted
     goes on where it stopped.
@@ -83,8 +80,6 @@ def pairs(
         say(f"There are more than {MOST_PAIRS:,} confusing pairs; those with the largest gaps were looked at further.")
     counts = made.study.made_with["counts"]
     say_columns([(str(count), what) for what, count in counts.items()])
-    if recall := made.study.made_with.get("recall"):
-        say(f"Pairs were found by FAISS: {recall}.")
     say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))
     say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")
@@ -111,57 +106,52 @@ def patterns(
         Path | None, typer.Option("--out", metavar="FILE", help=f"Where failure modes go. Default: STUDY/{FILE}.")
     ] = None,
     max_requests: MaxRequests = None,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --results: error by gap, as .svg or .png.")
-    ] = None,
     top: Annotated[int, typer.Option(min=0, help="With --results: how many pairs to show; --json holds all.")] = 20,
     json_file: JsonFile = None,
 ) -> None:
-    """Say what confuses models: in words, by an LLM that reads captions and questions; or by --results, in numbers.
+    """Name failure modes of models by an LLM that reads captions and questions; or count them, with --results.
 
-    Without --results, the LLM that MEDTASKS_JUDGE_* name sees 100 pairs at a time and names failure modes. With them, a
-    table tells which pairs confuse which models, and whether similarity predicts it.
+    Without --results, the LLM that MEDTASKS_JUDGE_* name sees 100 pairs at a time and names failure modes. With it,
+    tables show which pairs confuse which models, and whether similarity predicts it.
     """
     published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
-    known = published_pairs(source) if published else pairs_of_study(Path(name))
+    benchmark = published_pairs(source) if published else pairs_of_study(Path(name))
     if not results:
-        if figure or json_file:
-            raise MedTasksError("--figure and --json show results of models; name runs with --results")
+        if json_file:
+            raise MedTasksError("--json shows results of models; name runs with --results")
         path = file or Path(FILE if published else Path(name) / FILE)
-        counts = write_failure_modes(known, open_llm(known.study, max_requests), path)
+        counts = write_failure_modes(benchmark, open_llm(benchmark.study, max_requests), path)
         say(f"{path}: {counts[DraftOutcome.DRAFTED]} of {counts.total()} requests answered")
         return
-    pairs = {pair_id: one.pair for pair_id, one in known.pairs.items()}
-    dataset = published_as or known.study.name
+    pairs = {pair_id: item.pair for pair_id, item in benchmark.pairs.items()}
+    dataset = published_as or benchmark.study.name
     models, causes = read_models(dataset, pairs, results)
-    found = find_patterns(dataset, pairs, models)
-    write_json(json_file, found.as_dict())
-    if figure is not None:
-        write_gap_figure(figure, found)
-    _show(found, top)
+    summary = find_patterns(dataset, pairs, models)
+    write_json(json_file, summary.as_dict())
+    _show(summary, top)
     for task, cause in causes.items():
         say(f"Left out: {task}: {cause}")
 
 
-def _show(found: Patterns, top: int) -> None:
-    models, counts = found.models, found.counts
-    for letter, one in models.items():
-        say(f"{letter}: {one.model}, {one.task} ({one.rule}), {one.run}")
+def _show(summary: Patterns, top: int) -> None:
+    models, counts = summary.models, summary.counts
+    for letter, model in models.items():
+        say(f"{letter}: {model.model}, {model.task} ({model.rule}), {model.run}")
     say("")
-    say_columns([("pairs", *models), *((state, *(str(counts[one][state]) for one in models)) for state in PairState)])
-    if first := list(found.pairs)[:top]:
-        say(f"\nMost confusing {len(first)} of {len(found.pairs)} pairs:")
+    say_columns([("pairs", *models), *((state, *(str(counts[name][state]) for name in models)) for state in PairState)])
+    if first := list(summary.pairs)[:top]:
+        say(f"\nMost confusing {len(first)} of {len(summary.pairs)} pairs:")
         rows: list[tuple[str, ...]] = [("pair", "gap", *models)]
         for pair_id in first:
-            shown = hidden_id("pair", pair_id) if is_private(found.name) else pair_id
+            name = hidden_id("pair", pair_id) if is_private(summary.name) else pair_id
             states = (model.states[pair_id] for model in models.values())
-            rows.append((shown, f"{found.pairs[pair_id].gap:.3f}", *states))
+            rows.append((name, f"{summary.pairs[pair_id].gap:.3f}", *states))
         say_columns(rows)
-    say("\nRank correlation with similarity, 95 % interval; above 0: the more, the higher it is")
+    say("\nRank correlation with similarity, 95 % interval; above 0: errors rise with it")
     rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
-    for each in found.associations:
+    for each in summary.associations:
         ends = NOT_DEFINED if math.isnan(each.low) else f"{each.low:+.2f} to {each.high:+.2f}"
         value = NOT_DEFINED if math.isnan(each.correlation) else f"{each.correlation:+.2f}"
         rows.append((each.model, each.outcome, each.by, str(each.pairs), str(each.clusters), value, ends))
     say_columns(rows)
-    print_state_of_data({found.name: provenance(found.name)})
+    print_state_of_data({summary.name: provenance(summary.name)})

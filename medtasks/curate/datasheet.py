@@ -1,16 +1,15 @@
-"""The datasheet of a published study: what made it and what of it was left out, without a word of a question.
+"""The datasheet of a published study: how it was made and what was left out, without a word of a question.
 
 It lies in the dataset's folder and in the study's, as ``datasheet.json`` and, for people, as ``datasheet.md``.
 """
 
-import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.report.contents import as_json
 from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, tally
 from medtasks.curate.review.reviewer_agreement import agreements, clusters_of
 from medtasks.curate.review.reviews import Review, current
@@ -21,10 +20,11 @@ from medtasks.data.own_datasets import OPTIONS
 MARKDOWN = "datasheet.md"
 VERSION = 1
 _UNSTATED = "not stated"
+_SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
 _CAVEATS = (
     "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
     "only the reviewers named here what they say.",
-    "Answers follow what the texts say; nobody has confirmed them on the images beyond the review.",
+    "Answers follow what the texts say; no one has confirmed them on the images beyond the review.",
     "Scores on this set are not comparable with published scores of the benchmark whose protocol it follows.",
     "The images were chosen, not sampled from a clinic: a score is no measure of safety or of use for patients.",
 )
@@ -45,7 +45,7 @@ class Settings:
 
     name: str  # of the dataset
     min_score: int
-    wording: str | None  # the reviewer whose words count where reviewers differ
+    wording: str | None  # the reviewer whose words count if reviewers differ
     balance: bool  # whether labels have to be even (hallucination studies)
 
     @property
@@ -61,7 +61,7 @@ class Publication:
     """The published and the other drafts of a study."""
 
     settings: Settings
-    kept: Mapping[str, Draft]  # in the words of reviewers
+    published: Mapping[str, Draft]  # in the words of reviewers
     left_out: Mapping[str, int]  # drafts by reason
     drafts: Mapping[str, Draft]  # all that were to be reviewed
     reviews: Sequence[Review]
@@ -72,20 +72,15 @@ def datasheet(
 ) -> dict[str, Any]:
     """Return the datasheet as JSON types."""
     sent = [line for line in read_drafted(folder).values() if line.outcome is not DraftOutcome.SKIPPED]
-    shown = [images[image_id] for image_id in {name for draft in about.kept.values() for name in draft.images}]
-    clusters = len(set(clusters_of(about.kept, images).values()))
-    licences = Counter(image.licence or _UNSTATED for image in shown)
+    used = [images[image_id] for image_id in {name for draft in about.published.values() for name in draft.images}]
+    clusters = len(set(clusters_of(about.published, images).values()))
     of_pairs = study.kind is StudyKind.PAIRS
     labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
-    for draft in about.kept.values():
+    for draft in about.published.values():
         is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
         for answer in draft.answers if draft.options else ():
             labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
-    caveats = (*_CAVEATS, *((_OF_PAIRS, shared_by_pairs(study.kind, len(about.kept), clusters)) if of_pairs else ()))
-    agreement = json.loads(
-        json.dumps([dataclasses.asdict(one) for one in agreements(about.reviews, about.drafts, images)]),
-        parse_constant=lambda _: None,  # NaN, which JSON does not have
-    )
+    shared = shared_by_pairs(study.kind, len(about.published), clusters)
     return {
         "schema_version": VERSION,
         "name": about.settings.name,
@@ -97,8 +92,8 @@ def datasheet(
         "images": manifest.images,
         "clusters": clusters,
         "complete": manifest.complete,
-        "licences": dict(sorted(licences.items())),
-        "made_with": json.loads(json.dumps(study.made_with)),
+        "licences": dict(sorted(Counter(image.licence or _UNSTATED for image in used).items())),
+        "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),
         "requests": [
@@ -110,58 +105,54 @@ def datasheet(
         "balance": None if of_pairs else about.settings.balance,
         OPTIONS: about.settings.options,
         "drafts": len(about.drafts),
-        "published": len(about.kept),
+        "published": len(about.published),
         "left_out": dict(sorted(about.left_out.items())),
         "labels": dict(sorted(labels.items())),
         "reviewers": [_reviewer(review, about) for review in about.reviews],
-        "agreement": agreement,
-        "caveats": list(filter(None, caveats)),
+        "agreement": as_json(agreements(about.reviews, about.drafts, images)),
+        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *([shared] if shared else [])],
     }
 
 
 def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
-    """Return the effect on standard errors of pairs that share images or patients; empty if none do."""
+    """Describe the effect on standard errors of pairs that share images or patients; empty if none do."""
     return _SHARED.format(published, clusters) if kind == StudyKind.PAIRS and clusters < published else ""
 
 
 def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
     """Return the record of one reviewer; the mean is over questions, the share over drafts."""
-    scored = [(item, scores) for item, one in current(review, about.drafts).items() if (scores := one.scores)]
-    values = [score for _, scores in scored for score in scores]
-    passing = sum(min(scores) >= about.settings.min_score for _, scores in scored)
+    scored = {item: scores for item, review_of in current(review, about.drafts).items() if (scores := review_of.scores)}
+    values = [score for scores in scored.values() for score in scores]
+    passing = sum(min(scores) >= about.settings.min_score for scores in scored.values())
     return {
         "reviewer": review.reviewer,
         "drafts_scored": len(scored),
         "mean_score": sum(values) / len(values) if values else None,
         "share_reaching_the_score": passing / len(scored) if scored else None,
-        "share_published": sum(item in about.kept for item, _ in scored) / len(scored) if scored else None,
+        "share_published": sum(item in about.published for item in scored) / len(scored) if scored else None,
     }
 
 
 def as_markdown(sheet: Mapping[str, Any]) -> str:
-    """Return a datasheet for people."""
-    plain = ("kind", "access", "fingerprint", "study", "questions", "images", "clusters", "complete", "llm", "prompts")
-    parts = [
-        f"# Datasheet of {sheet['name']}",
-        _table(("what", "value"), [(name, _said(sheet[name])) for name in plain]),
-        "## What the study was made with",
-        _table(("setting", "value"), list(_flat(sheet["made_with"])) or [("", _UNSTATED)]),
-        "## What was asked of the language model",
-        _rows_of(sheet["requests"]),
-        "## Review",
-        f"Of {sheet['drafts']} drafts {sheet['published']} are published: those with {sheet['min_score']} of 10 or "
-        f"more on every question by every reviewer who scored them, less what is left out below."
-        + (f" Where reviewers differ in words, those of {sheet['wording']} count." if sheet["wording"] else ""),
-        _table(("left out because", "drafts"), list(sheet["left_out"].items()) or [("nothing was left out", 0)]),
-        _rows_of(sheet["reviewers"]),
-        _rows_of(sheet["agreement"]) or "Fewer than two reviewers: nothing tells how far experts agree.",
-        "## What is in it",
-        _table(("right answer", "questions"), list(sheet["labels"].items()) or [("free text", sheet["questions"])]),
-        _table(("licence", "images"), list(sheet["licences"].items())),
-        "## What it is not",
-        "\n".join(f"- {sentence}" for sentence in sheet["caveats"]),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
+    sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
+    plain = [(_words(name), _text(value)) for name, value in sheet.items() if name not in sections]
+    parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
+    for name, value in sections.items():
+        parts.append(f"## {_words(name).capitalize()}")
+        if not value:
+            parts.append("None.")
+        elif isinstance(value, Mapping):
+            parts.append(_table(("", "value"), list(_flat(value))))
+        elif name == "caveats":
+            parts.append("\n".join(f"- {sentence}" for sentence in value))
+        else:
+            parts.append(_table([_words(key) for key in value[0]], [list(record.values()) for record in value]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
@@ -169,23 +160,17 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, s
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{name}: ")
         else:
-            yield f"{above}{name}", _said(value)
+            yield f"{above}{name}", _text(value)
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_said, value)) or "-"
+        return ", ".join(map(_text, value)) or "-"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _rows_of(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return records of the same keys as a table; empty for none."""
-    rows = [list(one.values()) for one in records]
-    return _table([name.replace("_", " ") for name in records[0]], rows) if records else ""
-
-
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    cells = [[_said(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
+    cells = [[_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

@@ -1,7 +1,7 @@
-"""Journal of what the LLM drafted, written as it comes, so that nothing is asked for twice.
+"""Journal of the LLM's drafts, written as they come, so that no request is sent twice.
 
 A *request* is for one image or pair: it ends with questions, or with the reason why there are none. Requests that the
-LLM answered are final; those that the endpoint failed are sent again by the next run.
+LLM answered are final; those that failed at the endpoint are sent again by the next run.
 """
 
 import enum
@@ -28,7 +28,7 @@ class DraftOutcome(enum.StrEnum):
     """Outcome of a request or of one draft."""
 
     DRAFTED = "drafted"
-    REJECTED = "rejected"  # a rule says that the draft is no question for a benchmark
+    REJECTED = "rejected"  # the draft breaks a rule for questions of a benchmark
     REFUSED = "refused"  # the LLM would not
     MALFORMED = "malformed"  # no reply could be read, also when asked again
     FAILED = "failed"  # the endpoint did not answer; asked again by the next run
@@ -46,7 +46,7 @@ class Draft(Record):
     answers: tuple[str, ...]  # one per image: letter of an option, or a text
     outcome: DraftOutcome = DraftOutcome.DRAFTED  # DRAFTED or REJECTED
     reason: str = ""  # why it was rejected, one phrase without text of the draft
-    categories: tuple[tuple[str, ...], ...] = ()  # per image; empty where nobody asked
+    categories: tuple[tuple[str, ...], ...] = ()  # per image; empty without a request for them
     hallucination: str | None = None  # anatomy, measurement, symptom or technique
     components: Mapping[str, tuple[str, ...]] | None = None  # of the report, by aspect
 
@@ -60,17 +60,17 @@ class Drafted(Record):
     """Result of one request: a line of the journal."""
 
     request: str  # id of the image or pair
-    asked: str  # digest of what decides about the reply: prompts, model
+    asked: str  # digest of prompts and model
     outcome: DraftOutcome
     reason: str = ""  # one phrase without sample text
     llm: str = ""  # model and temperature
     prompt: str = ""  # name and version of the prompt
-    categories: tuple[str, ...] = ()  # of an image, where that was what was asked
+    categories: tuple[str, ...] = ()  # of an image, if the request was for them
     drafts: tuple[Draft, ...] = ()
 
 
 Job = tuple[str, Callable[[], Drafted]]
-"""Digest of what decides about the reply to a request, and the call that sends it."""
+"""Digest of prompts and model of a request, and the call that sends it."""
 
 
 def read_drafted(folder: Path) -> dict[str, Drafted]:
@@ -99,8 +99,8 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     """Do the jobs that the journal of a study does not hold yet, several at a time, and count all outcomes.
 
     Drafts of another LLM or prompt stay, with a warning: reviews may rest on them. At the end the journal is in the
-    order of the jobs, so that the same study is read and published the same. An error in a job is raised once those
-    under way are on disk; a MedTasksError says that the journal cannot be written or that another process drafts.
+    order of the jobs, so that equal studies are read and published equally. An error in a job is raised once those
+    under way are on disk. MedTasksError: the journal cannot be written, or another process drafts.
     """
     path = folder / DRAFTS
     counts: Counter[DraftOutcome] = Counter()
@@ -109,14 +109,12 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
         with filelock.FileLock(folder / ".drafts.lock", mode=0o600, blocking=False):
             if path.is_file() and not (written := path.read_bytes()).endswith(b"\n"):
                 os.truncate(path, written.rfind(b"\n") + 1)  # a torn line would make the next one unreadable
-            known = read_drafted(folder)
-            for request, (asked, job) in jobs.items():
-                line = known.get(request)
-                if line is not None and (
-                    line.drafts or (line.asked == asked and line.outcome is not DraftOutcome.FAILED)
-                ):
+            lines = read_drafted(folder)
+            for request, (digest, job) in jobs.items():
+                line = lines.get(request)
+                if line and (line.drafts or (line.asked == digest and line.outcome is not DraftOutcome.FAILED)):
                     counts[line.outcome] += 1
-                    others += line.asked != asked
+                    others += line.asked != digest
                 else:
                     todo[request] = job
             if others:
@@ -143,9 +141,10 @@ def _run(folder: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, 
         running = [workers.submit(job) for job in jobs.values()]
         try:
             for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
-                counts[done.result().outcome] += 1
-                if done.result().outcome is not DraftOutcome.NOT_ASKED:
-                    append_line(folder, done.result())
+                line = done.result()
+                counts[line.outcome] += 1
+                if line.outcome is not DraftOutcome.NOT_ASKED:
+                    append_line(folder, line)
         except KeyboardInterrupt:
             logger.warning("Finishing the requests that are under way; their replies are kept.")
             raise
@@ -166,13 +165,13 @@ def append_line(folder: Path, line: Drafted) -> None:
 
 
 def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
-    """Count what the pairs or images, questions and categories of a study came to: by these, outcome and reason.
+    """Count the pairs or images, questions and categories of a study by these, outcome and reason.
 
     The counts of pairs (or of images, where each is one request) add up to all that the study has.
     """
-    pairs = kind is StudyKind.PAIRS
-    requests = {pair.pair_id for pair in read_pairs(folder)} if pairs else set(read_images(folder))
-    of, lines = "pairs" if pairs else "images", read_drafted(folder)
+    is_pairs = kind is StudyKind.PAIRS
+    requests = {pair.pair_id for pair in read_pairs(folder)} if is_pairs else set(read_images(folder))
+    of, lines = "pairs" if is_pairs else "images", read_drafted(folder)
     counts = Counter({(of, str(DraftOutcome.NOT_ASKED), ""): len(requests - lines.keys())})
     for line in lines.values():
         counts[of if line.request in requests else "categories", line.outcome, line.reason] += 1
@@ -182,11 +181,7 @@ def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
 
 def check_not_all_failed(folder: Path, counts: Counter[DraftOutcome]) -> None:
     """Raise a MedTasksError with the first cause if every request that was sent failed."""
-    if not counts[DraftOutcome.FAILED] or counts.keys() - {
-        DraftOutcome.FAILED,
-        DraftOutcome.NOT_ASKED,
-        DraftOutcome.SKIPPED,
-    }:
-        return
-    cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
-    raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")
+    others = counts.keys() - {DraftOutcome.FAILED, DraftOutcome.NOT_ASKED, DraftOutcome.SKIPPED}
+    if counts[DraftOutcome.FAILED] and not others:
+        cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
+        raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")

@@ -1,4 +1,4 @@
-"""Asking an LLM for drafts: prompts, captions and the endpoint, which ``MEDTASKS_JUDGE_*`` name as they do judges.
+"""Requests to an LLM for drafts: prompts, captions and the endpoint, named by ``MEDTASKS_JUDGE_*`` as for judges.
 
 The prompts are in TOML files of this package: those of the papers letter by letter, and corrected wordings, with the
 marks of the paper (``**CAPTION OF IMAGE 1**``, ``{report}``) for the texts of an image or pair.
@@ -47,7 +47,7 @@ class DraftingPrompt:
 
     name: str
     version: int  # raised when the texts change
-    source: str  # where it is published
+    source: str  # publication
     system: str
     user: str
     block: str = ""  # repeated for each of several images or pairs
@@ -58,7 +58,7 @@ class DraftingPrompt:
         return f"{self.name} v{self.version}"
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Return the user's part with the value of each mark; KeyError for a mark that the prompt does not have."""
+        """Fill the marks of the user's part; KeyError for a mark that the prompt does not have."""
         return _filled(self.user, values)
 
     def with_blocks(self, blocks: Sequence[Mapping[str, str]]) -> str:
@@ -85,16 +85,16 @@ def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
 
 
 def one_line(text: str) -> str:
-    """Return a caption in one line, as prompts show it and rules count it."""
+    """Join a caption into one line, as prompts show it and rules count it."""
     return " ".join(text.split())
 
 
 def why_not_sent(text: str) -> str:
-    """Return the reason to draft no question from a caption; empty if there is none."""
-    shown = one_line(text)
-    if len(shown) < SHORTEST:
+    """Return the reason to draft no question from a caption, or an empty text."""
+    caption = one_line(text)
+    if len(caption) < SHORTEST:
         return f"a caption is shorter than {SHORTEST} characters"
-    if addresses_judge(shown) or _LIKE_A_DRAFT.search(shown):
+    if addresses_judge(caption) or _LIKE_A_DRAFT.search(caption):
         return "a caption seems to address the LLM"
     return ""
 
@@ -111,7 +111,7 @@ def free_text(reply: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Asked(Generic[T]):
+class LlmAnswer(Generic[T]):
     """Result of one request."""
 
     value: T | None  # read from the reply; not None exactly if the outcome is DRAFTED
@@ -119,7 +119,7 @@ class Asked(Generic[T]):
     reason: str = ""  # for no value: one phrase or sentence without sample text
 
 
-def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]) -> Asked[T]:
+def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]) -> LlmAnswer[T]:
     """Ask for a reply that ``read`` can read, again if it cannot and it is no refusal; nothing raises.
 
     ``user`` is the prompt's user part with its marks filled.
@@ -135,13 +135,11 @@ def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T |
     )
     if verdict.value is not None:
         (value,) = verdict.value
-        return (
-            Asked(None, DraftOutcome.REFUSED, "the LLM would not")
-            if value is None
-            else Asked(value, DraftOutcome.DRAFTED)
-        )
+        if value is None:
+            return LlmAnswer(None, DraftOutcome.REFUSED, "the LLM would not")
+        return LlmAnswer(value, DraftOutcome.DRAFTED)
     outcome = DraftOutcome.MALFORMED if verdict.failure == BAD_FORMAT else DraftOutcome.FAILED
-    return Asked(None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or "")
+    return LlmAnswer(None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or "")
 
 
 def job_of(
@@ -151,14 +149,14 @@ def job_of(
     values: Mapping[str, str],
     read: Callable[[str], Mapping[str, Any] | None],
 ) -> Job:
-    """Return the job that sends a prompt; ``read`` returns the fields of its journal line that a reply decides."""
-    label = llm_label(llm)
+    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line."""
+    label = llm.settings.label
     digest = prompt.asked(values, label)
 
     def job() -> Drafted:
-        asked = ask(llm, prompt, prompt.filled(values), read)
+        answer = ask(llm, prompt, prompt.filled(values), read)
         about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
-        return Drafted(outcome=asked.outcome, reason=asked.reason, **about, **(asked.value or {}))
+        return Drafted(outcome=answer.outcome, reason=answer.reason, **about, **(answer.value or {}))
 
     return digest, job
 
@@ -174,8 +172,3 @@ def open_llm(study: Study, max_requests: int | None = None) -> Judge:
     if max_requests is not None:
         settings = replace(settings, max_requests=max_requests)
     return Judge(settings, VerdictCache(default_cache_folder()), role=_DRAFTING)
-
-
-def llm_label(llm: Judge) -> str:
-    """Return model and temperature, as a journal records them."""
-    return f"{llm.settings.model}, temperature {llm.settings.temperature:g}"

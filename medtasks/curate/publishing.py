@@ -62,7 +62,7 @@ class Form:
 
     about: str  # its questions, in a few words
     columns: Columns
-    tasks: Mapping[str, str]  # published task that each runs like, by what stands behind the dataset's name
+    tasks: Mapping[str, str]  # published task that each runs like, by the ending after the dataset's name
     group: str | None = None  # published group that aggregates them
     grouped: tuple[str, ...] = ()  # which of them are in it
 
@@ -110,41 +110,41 @@ def publish_study(
 ) -> PublishedStudy:
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
 
-    ``wording`` is the reviewer whose words count where reviewers differ; ``balance`` leaves out the surplus of one
-    label (hallucination studies). MedTasksError: nothing is reviewed or good enough, the name is taken, a review is of
+    ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
+    (hallucination studies). MedTasksError: nothing is reviewed or good enough, the name is taken, a review is of
     another study, or an image has changed.
     """
     study = read_study(folder)
     chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
     tasks = {chosen + ending: model for ending, model in form.tasks.items()}
     groups = {f"{chosen}_all": form.group} if form.group else {}
-    for one in (*tasks, *groups):
-        refuse_taken(one, chosen, _COMMAND, _OPTION)
+    for task in (*tasks, *groups):
+        refuse_taken(task, chosen, _COMMAND, _OPTION)
     with contextlib.suppress(FileNotFoundError, SourceError):  # a damaged one may be replaced
-        there = Manifest.read(dataset_folder(chosen))
-        own = there.selected_from is None and study.digest == there.revision
-        if not own and there.source != str(folder.resolve()):
+        existing = Manifest.read(dataset_folder(chosen))
+        is_this_study = existing.selected_from is None and study.digest == existing.revision
+        if not is_this_study and existing.source != str(folder.resolve()):
             raise MedTasksError(
-                f"there is a dataset '{chosen}' from {there.source} already; choose another name with {_OPTION}, or "
+                f"there is a dataset '{chosen}' from {existing.source} already; choose another name with {_OPTION}, or "
                 f"delete {dataset_folder(chosen)}"
             )
     about = _reviewed(folder, study, Settings(chosen, min_score, wording, balance))
     manifest, sheet = _prepare(folder, study, about, allow_incomplete)
-    for one, model in tasks.items():
-        config = task_copy(model, one, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
-        # Not of the paper's own questions and images, with which Med-Flamingo's solved examples come.
+    for task, model in tasks.items():
+        config = task_copy(model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
+        # Without settings for the paper's own images, with which Med-Flamingo's solved examples come.
         metadata = {key: value for key, value in config["metadata"].items() if key != "checked_against"}
-        settings = {family: own for family, own in config[SETTINGS].items() if "demonstrations" not in own}
-        write_task_file(one, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
-    for one, model in groups.items():
+        settings = {name: values for name, values in config[SETTINGS].items() if "demonstrations" not in values}
+        write_task_file(task, {**config, "metadata": metadata, SETTINGS: settings}, _COMMAND)
+    for group, model in groups.items():
         description = f"{form.about} of a study of your own in their modes side by side, aggregated as {model}"
-        copy = group_copy(model, one, [chosen + ending for ending in form.grouped], description)
-        write_task_file(one, copy, _COMMAND)
+        copy = group_copy(model, group, [chosen + ending for ending in form.grouped], description)
+        write_task_file(group, copy, _COMMAND)
     return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
 
 
 def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
-    """Return the questions to publish; MedTasksError if there are none, with the reason."""
+    """Return the questions to publish; MedTasksError with the reason if none can be."""
     drafts, reviews = read_drafts(folder), read_reviews(folder, study)
     if settings.wording is not None and settings.wording not in {review.reviewer for review in reviews}:
         raise MedTasksError(f"'{settings.wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
@@ -157,21 +157,21 @@ def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
             f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
             f"not list; bring these files back, or make the study again in another folder"
         )
-    kept, left_out = accepted(drafts, reviews, settings.min_score, settings.wording)
+    published, left_out = accepted(drafts, reviews, settings.min_score, settings.wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
         raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
-    if kept and settings.balance and not of_pairs:
-        even, surplus = balanced(kept)
-        kept = {item: draft for item, draft in kept.items() if item in even}
+    if published and settings.balance and not of_pairs:
+        even, surplus = balanced(published)
+        published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
-    if not kept:
+    if not published:
         why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
         raise MedTasksError(
             f"nothing of '{study.name}' reaches {settings.min_score} and can be published ({why}); score more drafts, "
             f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
-    return Publication(settings, kept, left_out, drafts, reviews)
+    return Publication(settings, published, left_out, drafts, reviews)
 
 
 def _prepare(
@@ -181,19 +181,20 @@ def _prepare(
     sheet: dict[str, Any] = {}
     files: dict[str, str] = {}
     lost: list[str] = []
-    known = read_images(folder)
+    study_images = read_images(folder)
 
     def enclose(work: Path, manifest: Manifest) -> None:
-        kept = {item: draft for item, draft in about.kept.items() if item not in lost}
-        left_out = Counter({**about.left_out, _NO_IMAGE: len(lost)})
-        sheet.update(datasheet(folder, study, replace(about, kept=kept, left_out=+left_out), manifest, known))
+        published = {item: draft for item, draft in about.published.items() if item not in lost}
+        left_out = +Counter({**about.left_out, _NO_IMAGE: len(lost)})
+        outcome = replace(about, published=published, left_out=left_out)
+        sheet.update(datasheet(folder, study, outcome, manifest, study_images))
         files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", MARKDOWN: as_markdown(sheet)})
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
     recipe = SourceRecipe(
         columns=FORMS[study.kind].columns,
-        test=lambda _, images: _rows(folder, study, about.kept, known, images, lost),
+        test=lambda _, images: _rows(folder, study, about.published, study_images, images, lost),
         layout="a study",
         revision=lambda _: study.digest,
         decoding=LINEAR,
@@ -209,44 +210,44 @@ def _prepare(
 def _rows(
     folder: Path,
     study: Study,
-    kept: Mapping[str, Draft],
-    known: Mapping[str, StudyImage],
+    published: Mapping[str, Draft],
+    study_images: Mapping[str, StudyImage],
     images: ImageStore,
     lost: list[str],
 ) -> Iterator[PublishedRow]:
-    """Yield the documents in the order of the study's pairs or images, and add drafts without an image to ``lost``."""
+    """Yield the documents in the order of the study's pairs or images; drafts without an image go to ``lost``."""
     pairs = {pair.pair_id: pair for pair in read_pairs(folder)}
-    lines = {image_id: line for line, image_id in enumerate(known, 1)}
-    places = {name: place for place, name in enumerate(pairs if study.kind is StudyKind.PAIRS else known)}
+    lines = {image_id: line for line, image_id in enumerate(study_images, 1)}
+    ranks = {name: rank for rank, name in enumerate(pairs if study.kind is StudyKind.PAIRS else study_images)}
 
     @functools.cache
     def stored(image_id: str) -> StoredImage | str:
         try:
-            return images.add_bytes(known[image_id].read())
+            return images.add_bytes(study_images[image_id].read())
         except UnreadableImage as error:
-            # By its line: an id may tell who a patient is.
+            # The line instead of the id, which may tell who a patient is.
             return f"the image in line {lines[image_id]} of {IMAGES} cannot be used: {error}"
 
-    def place(draft: Draft) -> tuple[int, int, str]:
+    def order(draft: Draft) -> tuple[int, int, str]:
         number = draft.item_id.rpartition("/")[2]
-        return places[draft.item_id if study.kind is StudyKind.PAIRS else draft.images[0]], len(number), number
+        return ranks[draft.item_id if study.kind is StudyKind.PAIRS else draft.images[0]], len(number), number
 
-    for draft in sorted(kept.values(), key=place):
-        shown = [stored(image_id) for image_id in draft.images]
-        if cause := next((image for image in shown if isinstance(image, str)), None):
+    for draft in sorted(published.values(), key=order):
+        of_draft = [stored(image_id) for image_id in draft.images]
+        if cause := next((image for image in of_draft if isinstance(image, str)), None):
             lost.append(draft.item_id)
             yield PublishedRow("", None, cause=cause)
             continue
-        for position, image in enumerate(image for image in shown if isinstance(image, StoredImage)):
-            about = known[draft.images[position]]
+        for position, image in enumerate(image for image in of_draft if isinstance(image, StoredImage)):
+            about = study_images[draft.images[position]]
             yield PublishedRow(IMAGES, document(study, draft, position, about, pairs.get(draft.item_id)), [image])
 
 
 def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:
     """Return the columns of one question but for dataset and image file.
 
-    ``position`` is that of the image in the draft, from 0; ``pair`` that of a study of pairs. Options are listed as
-    most of the published ones are.
+    ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs. Options
+    are listed as most published ones are.
     """
     if pair is not None:
         return new_document(

@@ -33,7 +33,7 @@ from medtasks.home import written_whole
 from medtasks.net.journal import digest_of
 
 STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"
-_OPTIONS = {  # by their keys in a study's record, if they are called otherwise
+_OPTIONS = {  # options by their keys in a study's record, if these differ
     "list": "list of images",
     "medical_encoder": "--encoder",
     "near_duplicates": "--keep-near-duplicates",
@@ -61,7 +61,7 @@ class Record(BaseModel):
 
 
 class StudyImage(Record):
-    """One image with what is known of it."""
+    """One image with its text."""
 
     image_id: str
     file: str  # absolute path
@@ -69,10 +69,10 @@ class StudyImage(Record):
     text: str  # caption or report
     group: str | None = None  # patient, study or article; two images of one group are never a pair
     licence: str | None = None
-    context: Mapping[str, Any] = {}  # what a prompt shows besides: notes, metadata, bounding boxes, question pairs
+    context: Mapping[str, Any] = {}  # further parts of a prompt: notes, metadata, bounding boxes, question pairs
 
     def read(self) -> bytes:
-        """Return the bytes of the file; UnreadableImage, which names no file, if it is not that of the study."""
+        """Return the bytes of the file; UnreadableImage, which names no file, if it is missing or has changed."""
         try:
             data = Path(self.file).read_bytes()
         except OSError as error:
@@ -87,7 +87,7 @@ class StudyImage(Record):
 
 
 class ImagePair(Record):
-    """Two images that one encoder takes for alike and another does not."""
+    """Two images that one encoder finds alike and another does not."""
 
     pair_id: str
     images: tuple[str, str]  # ids, the smaller first
@@ -108,7 +108,7 @@ class Study(Record):
     kind: StudyKind
     access: Access = Access.CREDENTIALED
     source: str  # file or folder its images were listed in
-    made_with: Mapping[str, Any] = {}  # all that decided: thresholds, encoders and their digests, seed, counts left out
+    made_with: Mapping[str, Any] = {}  # thresholds, encoders and their digests, seed, counts left out
 
     @property
     def digest(self) -> str:
@@ -116,12 +116,12 @@ class Study(Record):
         return digest_of(self.model_dump(mode="json"))[:16]
 
     def write(self, folder: Path) -> None:
-        """Write it into its folder, which is made."""
+        """Write it into its folder, creating that."""
         write_private(folder / STUDY, self.model_dump_json(indent=2) + "\n")
 
 
 def read_study(folder: Path, *kinds: StudyKind) -> Study:
-    """Return the study in a folder; a MedTasksError where there is none, or none of these ``kinds`` if any is given."""
+    """Return the study in a folder; MedTasksError if there is no study, or one of other than these ``kinds``."""
     path = folder / STUDY
     try:
         study = Study.model_validate_json(path.read_text(encoding="utf-8"))
@@ -148,9 +148,9 @@ def read_pairs(folder: Path) -> list[ImagePair]:
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
-    """Return one record per line of a file; none where there is no file, SourceError with the damaged line's number.
+    """Return one record per line of a file, none without a file; SourceError with the number of a damaged line.
 
-    A last line without an end was being written when the process was killed: it is no line.
+    A last line without an end was being written when the process was killed, and is ignored.
     """
     if not path.is_file():
         return []
@@ -171,7 +171,7 @@ def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, all or nothing; a MedTasksError says that it cannot be written."""
+    """Write a file that only its owner may read, all or nothing; MedTasksError if it cannot be written."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_whole(path) as partial:
@@ -192,13 +192,13 @@ def checked_name(text: str, option: str = "--name") -> str:
 
 
 def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
-    """Yield the rows of a user's JSONL file; SourceError for a line without ``columns``, or that UTF-8 cannot hold.
+    """Yield the rows of a user's JSONL file, of which ``id`` is one of the ``columns``.
 
-    If ``id`` is among the columns, each row needs one of its own.
+    SourceError: a line lacks a column, repeats an id, or holds text that UTF-8 cannot.
     """
     places: dict[str, str] = {"": ""}
     for row in json_lines(SourceFile(path), columns).rows():
-        name = row.name("id") if "id" in columns else row.place
+        name = row.name("id")
         if name in places:
             raise row.error(f"it has the id of {places[name]}; ids are unique" if name else "its id is empty")
         places[name] = row.place
@@ -212,7 +212,7 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 def begun(folder: Path, planned: Study) -> Study | None:
     """Return the study in a folder, None for a new one; MedTasksError if it was not made as ``planned``.
 
-    Facts that are known only once it is made, such as counts, are not compared.
+    Only settings are compared, not results such as counts.
     """
     if not (folder / STUDY).exists():
         return None
@@ -223,28 +223,27 @@ def begun(folder: Path, planned: Study) -> Study | None:
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             before = {part: before.get(part) for part in now}
         if before != now:
-            shown = [
+            old, new = (
                 f"{value['name']}, {value['digest'][:8]}" if isinstance(value, Mapping) else str(value)
                 for value in (before, now)
-            ]
+            )
             raise MedTasksError(
-                f"{folder} was made with another {_OPTIONS.get(key, '--' + key.replace('_', '-'))} ({shown[0]}, now "
-                f"{shown[1]}), and a study is not changed once it is made; give --out a new folder, what was computed "
-                f"is kept"
+                f"{folder} was made with another {_OPTIONS.get(key, '--' + key.replace('_', '-'))} ({old}, now {new}), "
+                f"and a study is not changed once it is made; give --out a new folder, what was computed is kept"
             )
     return study
 
 
 def check_own_folder(folder: Path, source: Path) -> None:
-    """Refuse a folder for a new study that holds ``source`` or other files: a study's would take their places."""
-    there = [one for one in folder.iterdir() if not one.name.startswith(".")] if folder.is_dir() else []
-    others = [one for one in there if one.name not in (IMAGES, PAIRS) and one.suffix != ".part"]  # of a killed run
+    """Refuse a folder for a new study that holds ``source`` or other files: a study could overwrite them."""
+    files = [file for file in folder.iterdir() if not file.name.startswith(".")] if folder.is_dir() else []
+    others = [file for file in files if file.name not in (IMAGES, PAIRS) and file.suffix != ".part"]  # of a killed run
     if others or source.resolve().parent == folder.resolve():
         raise MedTasksError(f"{folder} holds other files, and a study needs a folder of its own; take another --out")
 
 
 def problem_of(error: ValueError) -> str:
-    """Describe an error without the text it is about, which may be a patient's."""
+    """Describe an error without the text that caused it, which may be a patient's."""
     if not isinstance(error, ValidationError):
         return type(error).__name__
     problem = error.errors(include_input=False, include_url=False)[0]

@@ -1,8 +1,8 @@
-"""Replies that speak to their judge: a prompt in which they cannot be taken for instructions, and a sign that they try.
+"""Replies that address their judge: a prompt that marks them as quotations, and a sign of the attempt.
 
-A published prompt quotes the reply as it is, and is kept to the letter under ``reference``. Under ``fenced`` the reply
-stands between two marks that its author could not know, and the judge is told that what is between them is no
-instruction. The marks depend on the reply and on a secret of this data folder, so that verdicts can be found on disk.
+A published prompt quotes the reply unchanged, and ``reference`` keeps it to the letter. Under ``fenced`` the reply is
+between two marks that its author could not know, and a note says that the text between them is no instruction. The
+marks depend on the reply and on a secret of this data folder, so that verdicts can be found on disk.
 """
 
 import contextlib
@@ -38,12 +38,12 @@ _TO_A_JUDGE = re.compile(
 
 
 def addresses_judge(reply: str) -> bool:
-    """Return whether a reply seems to speak to a judge; a sign to look at it, no proof."""
+    """Return whether a reply seems to address a judge; a reason to look at it, no proof."""
     return _TO_A_JUDGE.search(reply) is not None
 
 
 def shown_to_judge(reply: str, *, fenced: bool) -> tuple[str, str]:
-    """Return a reply as it is and no note to the judge; or, ``fenced``, between two marks and a note on them."""
+    """Return a reply and the note to the judge: unchanged and empty, or, ``fenced``, between two marks with a note."""
     if not fenced:
         return reply, ""
     digest = hmac.new(_secret(default_cache_folder()), reply.encode("utf-8", "surrogatepass"), hashlib.sha256)
@@ -53,7 +53,7 @@ def shown_to_judge(reply: str, *, fenced: bool) -> tuple[str, str]:
 
 @cache
 def _secret(folder: Path) -> bytes:
-    """Return the secret of a data folder, made at first use; one of this process alone where it cannot be kept."""
+    """Return the secret of a data folder, made at first use; one of this process alone if it cannot be stored."""
     path, made = folder / _SECRET_FILE, secrets.token_bytes(32)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def _secret(folder: Path) -> bytes:
             partial.flush()
             with contextlib.suppress(FileExistsError):  # another process was first: then all use its secret
                 os.link(partial.name, path)
-        found = path.read_bytes()
+        stored = path.read_bytes()
     except OSError:
         return made
-    return found if len(found) >= len(made) else made
+    return stored if len(stored) >= len(made) else made

@@ -1,12 +1,12 @@
-"""GMAI-MMBench's judge: matches a reply in which no rule finds an option to one of the options.
+"""GMAI-MMBench's judge: matches a reply from which no option can be extracted to one of the options.
 
-Source: ``build_prompt`` and ``extract_answer_from_item`` of https://github.com/open-compass/VLMEvalKit at 2cf2a36. What
-the judge says is read by the same rule as the model's reply. The judge sees question, options and reply, and neither
-the image nor the right option.
+Source: ``build_prompt`` and ``extract_answer_from_item`` of https://github.com/open-compass/VLMEvalKit at 2cf2a36. The
+judge's reply is read by the same rule as the model's. The judge sees question, options and reply, and neither the image
+nor the right option.
 
 Differences: a reply of white space is not sent; after three of the judge's replies without an option there is no
-verdict, where the reference draws an option at random; a judge that has to be asked again is told so. The temperature
-is that of ``JudgeSettings``.
+verdict, where the reference draws an option at random; a further request corrects the judge. The temperature is that of
+``JudgeSettings``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
 
-# Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
+# One per rule: on disk, a reply that only one rule can read must not replace a reply read by the other one.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
 """Version of the prompt by the rule that reads the judge's reply."""
 
@@ -32,20 +32,20 @@ INSTRUCTION: str = packaged_facts(__package__, "prompts")["gmai"]["instruction"]
 
 @dataclass(frozen=True)
 class Matched:
-    """What a reply came to."""
+    """Option of a reply."""
 
-    answer: Answer  # the option; ``JUDGE_FAILED`` where the judge gave no verdict, and otherwise why there is none
+    answer: Answer  # the option, or why there is none; ``JUDGE_FAILED`` without a verdict of the judge
     asked: bool  # whether the judge was needed
 
 
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
     """Return the user message for one reply, character for character as the reference sends it unless it is fenced."""
-    shown, note = shown_to_judge(reply, fenced=fenced)
+    quoted, note = shown_to_judge(reply, fenced=fenced)
     note = f"{note}\n" if note else ""
     listed = "".join(f"{letter(index)}. {option}\n" for index, option in enumerate(options))
     return (
         f"{INSTRUCTION}Question: {question}?\nOptions: There are several options: \n{listed}\n"
-        f"Answer: {shown}\n{note}Your output: "
+        f"Answer: {quoted}\n{note}Your output: "
     )
 
 
@@ -63,11 +63,11 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
 def match_reply(
     judge: Judge, rule: str, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
 ) -> Matched:
-    """Read one reply by rule, and have it matched where the rule finds nothing; never raises for what either says.
+    """Extract the option of a reply by rule, or else by the judge; never raises for the text of either.
 
     The reply is the model's raw one, or the marker of a sample the adapter could not run. An empty reply, a refusal,
-    the letter Z and an adapter's failure are no option without asking, as is whatever the judge calls Z. A rule that is
-    not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
+    the letter Z and an adapter's failure are no option without asking, as is a reply that the judge calls Z. A rule
+    that is not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
     """
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
@@ -76,8 +76,8 @@ def match_reply(
         return Matched(answer, asked=False)
     parse = partial(parse_choice, options=options, rule=rule)
     prompt = judge_prompt(question, options, reply, fenced=fenced)
-    said = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
-    return Matched(Answer.invalid(Reason.JUDGE_FAILED) if said is None else said, asked=True)
+    verdict = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
+    return Matched(Answer.invalid(Reason.JUDGE_FAILED) if verdict is None else verdict, asked=True)
 
 
 def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:

@@ -1,6 +1,6 @@
-"""Asks an OpenAI-compatible endpoint for verdicts, patiently but not for ever.
+"""Client that asks an OpenAI-compatible endpoint for verdicts, with limits on patience and requests.
 
-Every cause of trouble at the endpoint is one sentence without prompt text and without the key.
+Every failure at the endpoint is one sentence without prompt text and without the key.
 """
 
 import asyncio
@@ -44,27 +44,27 @@ def default_cache_folder() -> Path:
 
 
 def verdict_key(base_url: str, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
-    """Return the address of a verdict: 64 hexadecimal digits that change with every argument.
+    """Return the key of a verdict: 64 hexadecimal digits that change with every argument.
 
-    Another endpoint may serve another model under the same name, so that its address counts, too.
+    The endpoint's address is one of them, because another one may serve another model under the same name.
     """
     content = json.dumps([base_url.rstrip("/"), model, float(temperature), system, user, prompt_version])
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
 class VerdictCache(SqliteCache):
-    """Judge replies by the address of their verdict. The prompt, which may be credentialed, is not stored."""
+    """Judge replies by the key of their verdict. The prompt, which may be credentialed, is not stored."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
 
     def reply(self, key: str) -> str | None:
-        """Return the raw judge reply kept under ``key``, None if there is none."""
-        kept = self.get([bytes.fromhex(key)])
-        return next((reply.decode("utf-8", "surrogatepass") for reply in kept.values()), None)
+        """Return the raw judge reply stored under ``key``, or None."""
+        replies = self.get([bytes.fromhex(key)])
+        return next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
 
     def keep(self, key: str, reply: str) -> None:
-        """Keep a raw judge reply under ``key``."""
+        """Store a raw judge reply under ``key``."""
         self.put({bytes.fromhex(key): reply.encode("utf-8", "surrogatepass")})
 
 
@@ -75,7 +75,7 @@ CORRECTION = (
     "Your reply did not follow the required format. "
     "Answer again in exactly the format requested above, starting with its first line."
 )
-_IN_A_ROW = 3  # asks that failed for the endpoint's sake, after which it is asked no more
+_IN_A_ROW = 3  # requests in a row that fail at the endpoint, after which none is sent
 _LONGEST_QUOTE = 2000
 _MISSING = (
     f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
@@ -93,12 +93,11 @@ _building = threading.Lock()
 class JudgeVerdict(Generic[T]):
     """Result of one ask."""
 
-    value: T | None  # what ``parse`` read from the reply, or ``None`` when there is no verdict
-    # why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one
-    failure: str | None
+    value: T | None  # result of ``parse``, or ``None`` without a verdict
+    failure: str | None  # why there is no verdict, as one sentence without sample text; ``None`` with a verdict
     cached: bool  # whether the verdict came from disk, without a request
-    text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
-    sent: bool = True  # False if the limit of requests, or an outage noticed before, kept it from being sent
+    text: str  # the judge's last raw reply, or empty. May quote the sample: treat it like the data
+    sent: bool = True  # False if the limit of requests, or an earlier outage, kept it from being sent
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,8 @@ class JudgeRole:
 
     name: str
     no_reply: str  # with a place for the cause
-    given_up: str  # with places for how many asks failed in a row, and for the cause
-    limit: str = MAX_REQUESTS  # what its limit of requests is set by
+    given_up: str  # with places for the number of failures in a row, and for the cause
+    limit: str = MAX_REQUESTS  # setting of its limit of requests
 
 
 JUDGING = JudgeRole(
@@ -149,10 +148,10 @@ class Judge:
     ) -> JudgeVerdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before.
 
-        Trouble at the remote end is a ``failure`` of the verdict, never an exception. No system message is sent if it
-        is empty. ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that
-        parses is kept on disk. ``prompt_version`` is a part of the cache key, to be raised when verdicts under the same
-        texts must not be reused.
+        Trouble at the endpoint is a ``failure`` of the verdict, never an exception. An empty system message is not
+        sent. ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that
+        parses is stored. ``prompt_version`` is part of the cache key, to be raised when verdicts under the same texts
+        must not be reused.
         """
         settings = self.settings
         system, user = _sendable(system), _sendable(user)
@@ -161,7 +160,7 @@ class Judge:
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
             return JudgeVerdict(value, None, True, stored)
-        # All requests are sent by one thread, which is why nothing below is locked.
+        # All requests are sent by one thread: nothing below needs a lock.
         asking = self._ask_endpoint(system, user, parse, key)
         verdict = asyncio.run_coroutine_threadsafe(asking, background_loop()).result()
         if verdict.value is not None:
@@ -190,7 +189,7 @@ class Judge:
             value = parse(text)
             if value is not None:
                 return JudgeVerdict(value, None, False, text)
-            # At temperature 0 the same messages would bring the same reply, so the conversation must move on.
+            # At temperature 0 the same messages would bring the same reply.
             quoted = _sendable(text[:_LONGEST_QUOTE]) or "(empty reply)"
             messages.append({"role": "assistant", "content": quoted})
             messages.append({"role": "user", "content": CORRECTION})
@@ -210,7 +209,7 @@ class Judge:
         return await self._client.post(CHAT, body, content)
 
     def _count(self) -> None:
-        """Count a request that is about to be sent; RemoteTrouble: no more may be."""
+        """Count a request before it is sent; NotSent if it exceeds the limit."""
         limit = self.settings.max_requests
         if limit is not None and self._sent >= limit:
             cause = f"the limit of {limit} requests is used up; raise {self._role.limit} and run it again"
@@ -225,8 +224,8 @@ def judge_for(dataset: str | None) -> Judge:
     """Return the judge that the environment configures, cleared for one dataset.
 
     Cheap enough to call per sample. Equal settings give the same judge, so that its limit on concurrent requests and
-    its circuit breaker hold over all tasks and threads; every process (rank) has a judge of its own. Errors are those
-    of :func:`settings_from_environment` and :func:`check_access`.
+    its circuit breaker hold over all tasks and threads of a process (rank). Errors are those of
+    :func:`settings_from_environment` and :func:`check_access`.
     """
     settings = settings_from_environment()
     check_access(settings, str(access_of(dataset)), str(dataset))
@@ -235,7 +234,7 @@ def judge_for(dataset: str | None) -> Judge:
 
 
 def judge_if_there(dataset: str | None) -> Judge | None:
-    """Return the judge for one dataset, or None with one warning where the environment names no judge at all.
+    """Return the judge for one dataset, or None with one warning if the environment names none.
 
     For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`.
     """
@@ -246,7 +245,7 @@ def judge_if_there(dataset: str | None) -> Judge | None:
 
 
 def scoring_judge(dataset: str | None) -> Judge | None:
-    """Return the same once replies are there: whatever is wrong with a judge is one warning per cause, and None."""
+    """Return the judge for one dataset once there are replies: every error is one warning per cause, and None."""
     try:
         return judge_if_there(dataset)
     except MedTasksError as error:
@@ -260,7 +259,7 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
 
 
 def server_of(settings: JudgeSettings, role: str = JUDGING.name) -> Server:
-    """Return a judge's server, with the variables that fix it."""
+    """Return a judge's server, whose messages name the variables that fix it."""
     return Server(settings.base_url, role, settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
 
 

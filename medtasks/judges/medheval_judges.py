@@ -1,7 +1,7 @@
 """MedHEval's three judges of open answers, one model per call, in two wordings.
 
 Each gets a JSON object in which the model under test is ``model_1``, and must answer with a JSON object of exactly the
-asked-for fields. Where the reference's parser gives a missing field the best score, here a reply that lacks a field,
+requested fields. Where the reference's parser gives a missing field the best score, here a reply that lacks a field,
 has another one, names one twice, or holds anything but a plain integer in range is no verdict: the judge is asked
 again, and in the end the sample is ``judge_failed``. The reference leaves its judge's temperature to the endpoint; ours
 follows ``JudgeSettings.temperature``, which defaults to 0.
@@ -34,7 +34,7 @@ ASPECTS = ("anatomy", "symptom", "measurement")
 WORST_SEVERITY = 5
 """The end of the repository's scale: entirely incorrect."""
 _PLACE = "{input_pairs}"
-# Chat models like to fence JSON, which changes nothing about their answer.
+# Chat models often fence JSON, which does not change the answer.
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*)```", re.DOTALL | re.IGNORECASE)
 # In this order they take every mention of further models out of a text.
 _ONE_MODEL = {
@@ -63,22 +63,17 @@ class JudgePrompt:
     template: str  # the user message, with ``{input_pairs}`` where the JSON goes
 
     @property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that change with every text."""
-        content = json.dumps([self.system, self.template])
-        return hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
-
-    @property
     def label(self) -> str:
-        """Name, version and fingerprint, as records and task metadata show them."""
-        return f"{self.name} v{self.version} {self.fingerprint}"
+        """Name, version and 16 digits of a hash of the texts, as records and task metadata show them."""
+        content = json.dumps([self.system, self.template])
+        return f"{self.name} v{self.version} {hashlib.sha256(content.encode('ascii')).hexdigest()[:16]}"
 
     def ask(
         self, judge: Judge, pairs: Mapping[str, Any], answer: str, parse: Callable[[str], T | None], *, fenced: bool
     ) -> JudgeVerdict[T]:
         """Have one answer judged, which is not empty; ``pairs`` are the other fields of the JSON object."""
-        shown, note = shown_to_judge(answer, fenced=fenced)
-        content = json.dumps({**pairs, "models": {"model_1": shown}}, ensure_ascii=False)
+        quoted, note = shown_to_judge(answer, fenced=fenced)
+        content = json.dumps({**pairs, "models": {"model_1": quoted}}, ensure_ascii=False)
         user = self.template.replace(_PLACE, content)
         return judge.ask(self.system, f"{user}\n\n{note}" if note else user, parse, prompt_version=self.version)
 
@@ -88,16 +83,16 @@ class Wording:
     """The three prompts of one wording."""
 
     components: JudgePrompt  # counts components of a report, right and wrong ones by aspect (paper, figure 11)
-    correctness: JudgePrompt  # says whether an answer is right, 1 or 0 (paper, figure 12)
-    severity: JudgePrompt  # says how severely an answer hallucinates, 0 to 5 (repository)
+    correctness: JudgePrompt  # right or wrong, 1 or 0 (paper, figure 12)
+    severity: JudgePrompt  # severity of hallucinations, 0 to 5 (repository)
 
     @classmethod
     def of(cls, name: str, replaced: Mapping[str, str]) -> "Wording":
         """Return the published prompts with some words replaced, in their order."""
 
         def worded(text: str) -> str:
-            for published, own in replaced.items():
-                text = text.replace(published, own)
+            for published, ours in replaced.items():
+                text = text.replace(published, ours)
             return text
 
         return cls(
@@ -110,7 +105,7 @@ class Wording:
 
 WORDINGS: Mapping[str, Wording] = {"single": Wording.of("single", _ONE_MODEL), "eleven": Wording.of("eleven", {})}
 
-# For ``metadata`` of task YAML: what the harness copies into its results.
+# For ``metadata`` of task YAML, which the harness copies into its results.
 COMPONENTS_SINGLE = [WORDINGS["single"].components.label]
 COMPONENTS_ELEVEN = [WORDINGS["eleven"].components.label]
 KNOWLEDGE_SINGLE = [WORDINGS["single"].correctness.label, WORDINGS["single"].severity.label]
@@ -147,7 +142,7 @@ def judge_severity(
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
     """Read right and wrong components by aspect from the judge's reply; ``None`` for any other form.
 
-    ``most`` is the largest count to believe: sums over the corpus must not depend on one number without sense.
+    ``most`` is the largest plausible count: sums over the corpus must not depend on one absurd number.
     """
     counts = _of_model_1(text)
     if not isinstance(counts, dict) or set(counts) != set(ASPECTS):

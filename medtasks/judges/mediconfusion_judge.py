@@ -1,4 +1,4 @@
-"""MediConfusion's free-form protocol: a judge scores how close a reply is to each of the two options.
+"""MediConfusion's free-form protocol: a judge scores the similarity of a reply to each of the two options.
 
 Source: https://github.com/AIF4S/MediConfusion at a3045b0, ``configs/prompts/answering.json`` and
 ``utils/answering.py``. The judge sees neither the image nor the right option.
@@ -32,20 +32,20 @@ def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: b
     """
     if len(options) != 2:
         raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
-    shown, note = shown_to_judge(reply, fenced=fenced)
+    quoted, note = shown_to_judge(reply, fenced=fenced)
     return (
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
-        f"[AI Assistant]\n{shown}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n{note}"
+        f"[AI Assistant]\n{quoted}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n{note}"
     )
 
 
 def parse_scores(text: str) -> tuple[int, int] | None:
-    r"""Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` where it is malformed.
+    r"""Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` if it is malformed.
 
     As in the reference, double newlines are collapsed, line 1 minus ``A: `` and line 2 minus ``B: `` are the scores,
-    and what follows is the explanation. Three differences: white space around the reply is dropped; a score outside
-    1..10, or written in anything but plain digits, is no score; and a malformed reply has the judge asked again, where
-    the reference raises and ends the run.
+    and the explanation follows. Three differences: white space around the reply is dropped; a score outside 1..10, or
+    in anything but plain digits, is no score; and after a malformed reply the judge is asked again, where the reference
+    raises and ends the run.
 
     Example:
         >>> parse_scores("A: 9\nB: 2\nYour explanation: it names the left side.")
@@ -63,8 +63,7 @@ def parse_scores(text: str) -> tuple[int, int] | None:
 def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
     """Turn two scores into an option (rule ``gap_of_3``, version 1), ambiguous when they are closer than ``gap``.
 
-    The reference uses a gap of 3. The paper's main text, which picks the higher score whatever the gap, is not what its
-    code does.
+    The reference uses a gap of 3; the paper's main text picks the higher score whatever the gap.
     """
     first, second = scores
     if first >= second + gap:
@@ -75,20 +74,19 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
 
 
 def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
-    """Have one free-form reply judged; never raises for anything the reply or the judge says.
+    """Have one free-form reply judged; never raises for the text of the reply or the judge.
 
     The reply is the model's raw one, or the marker of a sample the adapter could not run, which is ``ADAPTER_FAILED``
-    without asking. A reply of white space alone is ``EMPTY`` without asking: the reference sends it to the judge as it
-    is, which costs money and cannot honestly bring one option ahead by the gap. Without a verdict the answer is
-    ``JUDGE_FAILED``.
+    without asking. A reply of white space alone is ``EMPTY`` without asking, where the reference sends it: that costs
+    money, and no honest verdict could prefer an option. Without a verdict the answer is ``JUDGE_FAILED``.
     """
     if failure_cause(reply) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)
-    # The harness cuts reasoning out of what goes to the published prompt, see the task's YAML.
-    said = without_thoughts(reply) if fenced else reply
-    if said is None or not said.strip():
-        return Answer.invalid(Reason.TRUNCATED if said is None else Reason.EMPTY)
-    prompt = judge_prompt(question, options, said, fenced=fenced)
+    # For the published prompt the harness removes reasoning, see the task's YAML.
+    text = without_thoughts(reply) if fenced else reply
+    if text is None or not text.strip():
+        return Answer.invalid(Reason.TRUNCATED if text is None else Reason.EMPTY)
+    prompt = judge_prompt(question, options, text, fenced=fenced)
     verdict = judge.ask(SYSTEM, prompt, parse_scores, prompt_version=PROMPT_VERSION)
     return Answer.invalid(Reason.JUDGE_FAILED) if verdict.value is None else choose(verdict.value)
 

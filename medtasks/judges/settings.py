@@ -1,4 +1,4 @@
-"""Which judge is asked, how, and whether it may see a dataset at all."""
+"""Settings of the judge, and the guard on credentialed data."""
 
 import math
 import os
@@ -30,7 +30,7 @@ _EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """An OpenAI-compatible chat endpoint and how to use it.
+    """An OpenAI-compatible chat endpoint and its use.
 
     An impossible value is a ``JudgeNotConfigured``: one sentence that names the environment variable.
     """
@@ -40,8 +40,8 @@ class JudgeSettings:
     api_key: str = field(default="", repr=False)  # secret, hidden in ``repr``; empty for an endpoint that needs none
     temperature: float = 0.0  # sampling temperature in [0, 2]
     concurrency: int = 4  # most requests under way at once, over all threads of this process
-    timeout_s: float = 60.0  # seconds without a byte from the endpoint before one try is given up
-    attempts: int = 5  # most tries of one request that meets a passing trouble
+    timeout_s: float = 60.0  # seconds without a byte from the endpoint before a try is given up
+    attempts: int = 5  # most tries of a request that fails for a passing reason
     reasks: int = 2  # most further questions after a reply that breaks the format
     max_requests: int | None = None  # most requests that one process sends, further tries included; None is no limit
 
@@ -71,23 +71,18 @@ class JudgeSettings:
         return f"{self.model}, temperature {self.temperature:g}"
 
     @property
-    def host(self) -> str:
-        """The endpoint's host name or address, lower case, without port and brackets."""
-        return endpoints.host(self.base_url)
-
-    @property
     def origin(self) -> str:
-        """Scheme, host and port of the endpoint: what a user who trusts it has named."""
+        """Scheme, host and port of the endpoint, by which a user trusts it."""
         return endpoints.origin(self.base_url)
 
     @property
     def is_local(self) -> bool:
         """Whether the endpoint's host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``."""
-        return endpoints.is_loopback(self.host)
+        return endpoints.is_loopback(endpoints.host(self.base_url))
 
 
 def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the user has named a judge, if only in part; tasks that can do without one ask this first."""
+    """Return whether the user has named a judge, if only in part."""
     return any(environ.get(name, "").strip() for name in (BASE_URL, MODEL))
 
 
@@ -96,8 +91,8 @@ def settings_from_environment(
 ) -> JudgeSettings:
     """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
-    ``what`` begins the sentence on missing ones. Without base URL, model or a remote endpoint's key, and for a wrong
-    value, it is a ``JudgeNotConfigured``.
+    ``what`` begins the sentence on missing ones. JudgeNotConfigured: base URL, model or a remote endpoint's key is
+    missing, or a value is wrong.
     """
     values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
@@ -130,8 +125,8 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
 
     Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
     names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
-    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ. Otherwise it is
-    a ``JudgeRefused``; and an ``UnknownName`` for an unknown ``access``, so that a misspelt one cannot open the guard.
+    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ. Raises
+    JudgeRefused otherwise, and UnknownName for an unknown ``access``, so that a misspelt one cannot open the guard.
     """
     if access not in list(Access):
         raise unknown_name("access level", access, Access)

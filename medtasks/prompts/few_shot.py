@@ -1,9 +1,8 @@
-"""Prompts that show solved examples first: the demonstrations a dataset was prepared with, in their order.
+"""Prompts with few-shot examples: the demonstrations a dataset was prepared with, in their order.
 
-The harness's own ``--num_fewshot`` never passes on the examples' images and knows no turns; these hooks do both. The
-settings are those of :mod:`medtasks.prompts.template`, and ``example``: how a simple model's prompt shows one
-demonstration, a template with ``question`` and ``answer``. Errors are those of the hooks there and of
-:func:`demonstrations`.
+The harness's own ``--num_fewshot`` passes on no images of examples and knows no turns; these hooks do both. The
+settings are those of :mod:`medtasks.prompts.template`, and ``example``: the template of one demonstration in a simple
+model's prompt, with ``question`` and ``answer``. Errors are those of the hooks there and of :func:`demonstrations`.
 """
 
 import functools
@@ -28,38 +27,33 @@ _EXAMPLE = "{{ question }}\n{{ answer }}\n\n"
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
-    shown = "".join(_shown(example, settings) for example in demonstrations(doc["dataset"]))
-    return shown + zero_shot.prompt(doc, settings)
-
-
-def _shown(example: Mapping[str, Any], settings: Settings) -> str:
-    template = str(settings.get("example", _EXAMPLE))
-    values = {
-        "question": zero_shot.prompt(example, settings),
-        "answer": zero_shot.example_answer(example, settings),
-    }
-    return filled(template, values, values, f"example {template!r} cannot be filled in")
+    template, texts = str(settings.get("example", _EXAMPLE)), []
+    for example in demonstrations(doc["dataset"]):
+        answer = zero_shot.example_answer(example, settings)
+        values = {"question": zero_shot.prompt(example, settings), "answer": answer}
+        texts.append(filled(template, values, values, f"example {template!r} cannot be filled in"))
+    return "".join(texts) + zero_shot.prompt(doc, settings)
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
     """Open the images of the demonstrations and then those of the document."""
-    shown = [image for of_example in _images_of(doc["dataset"]) for image in of_example]
-    return [*shown, *document_images.images(doc, lmms_eval_specific_kwargs)]
+    examples = [image for of_example in _images_of(doc["dataset"]) for image in of_example]
+    return [*examples, *document_images.images(doc, lmms_eval_specific_kwargs)]
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model: question and answer of each example as turns, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     turns: list[Message] = []
-    for example, shown in zip(demonstrations(doc["dataset"]), _images_of(doc["dataset"]), strict=True):
+    for example, opened in zip(demonstrations(doc["dataset"]), _images_of(doc["dataset"]), strict=True):
         answer = zero_shot.example_answer(example, settings)
-        turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), shown))
+        turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), opened))
         turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
     return turns + zero_shot.messages(doc, settings)
 
 
 def demonstrations(name: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the solved examples of a dataset, read once per process; DatasetNotPrepared where it has none."""
+    """Return the solved examples of a dataset, read once per process; DatasetNotPrepared if it has none."""
     return _documents(str(prepared_folder(name)), name)
 
 
@@ -70,15 +64,15 @@ def _images_of(name: str) -> list[list[Image.Image]]:
 
 @functools.cache
 def _documents(folder: str, name: str) -> tuple[Mapping[str, Any], ...]:
-    found = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
-    if not found:
+    examples = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
+    if not examples:
         notes = [note for note in Manifest.read(prepared_folder(name)).left_out if "demonstrations" in note]
         raise DatasetNotPrepared(
             f"dataset '{name}' in {folder} has no demonstrations for few-shot prompts"
             f"{f' ({notes[0]})' if notes else ''}; prepare it again from a source with its training split: "
             f"medtasks data prepare {name} --source DIR"
         )
-    return found
+    return examples
 
 
 # A few datasets at a time: five decoded mammograms are a hundred megabytes.

@@ -30,25 +30,25 @@ Key = tuple[Path, Decoding]
 class OpenedImage(NamedTuple):
     """An image as models saw it."""
 
-    name: str  # the first sample that showed it, and its file unless the data are private
+    name: str  # the first sample with it, and its file unless the data are private
     conversions: tuple[str, ...]  # as of DecodedImage
 
 
 OPENED: dict[Key, OpenedImage] = {}
-"""Images that prompts of this process have shown since the last results."""
+"""Images in prompts of this process since the last results."""
 _LOGGED: set[str] = set()  # conversions
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
-    """Open the images of a document as RGB, after the demonstration images that the model family's prompt shows.
+    """Open the images of a document as RGB, after the demonstration images of the model family's prompt.
 
     A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``
     of the settings, or below the folder of the prepared ``dataset`` it names. ``demonstrations`` of the settings lists
     files of the dataset's folder of demonstrations. ``image_rule`` and ``image_range`` are for documents of no prepared
     dataset, see :mod:`medtasks.data.images.decoding`. Order: :func:`image_order`. Sanity variants change images.
 
-    Raises SourceError where an image is missing, broken, or of an unclear range, and MedTasksError where ``image_rule``
-    or ``image_range`` is impossible.
+    Raises SourceError if an image is missing, broken, or of an unclear range, and MedTasksError for an impossible
+    ``image_rule`` or ``image_range``.
     """
     settings = lmms_eval_specific_kwargs or {}
     decoding = image_decoding(doc, settings)
@@ -56,8 +56,8 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
         prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in settings.get("demonstrations") or ()
     ]
     files = Sample(doc).images
-    own = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
-    opened = [_open(path, doc, decoding) for path in (*shots, *own)]
+    paths = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
+    opened = [_open(path, doc, decoding) for path in (*shots, *paths)]
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
 
 
@@ -67,19 +67,18 @@ def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
 
 
 def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
-    """Return how the images of a document are decoded.
+    """Return the decoding of a document's images.
 
-    Raises SourceError where settings contradict the prepared dataset of the document, MedTasksError for impossible
-    ones.
+    Raises SourceError if settings contradict the prepared dataset of the document, MedTasksError for impossible ones.
     """
-    given = Decoding.of_settings(settings)
+    from_settings = Decoding.of_settings(settings)
     try:
         prepared = manifest_of(prepared_folder(doc["dataset"])).decoding if doc.get("dataset") is not None else None
     except (DatasetNotPrepared, UnknownName):
         prepared = None
     if prepared is None:
-        return given or LINEAR
-    if given is not None and given != prepared:
+        return from_settings or LINEAR
+    if from_settings is not None and from_settings != prepared:
         raise SourceError(
             f"the images of '{doc['dataset']}' were prepared with image_rule {prepared.rule}; leave image_rule and "
             f"image_range out of lmms_eval_specific_kwargs"
@@ -88,10 +87,9 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
 
 
 def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
-    """Return where a file of a document lies, see :func:`images`.
+    """Return the path of a file of a document, see :func:`images`.
 
-    Raises SourceError where nothing says to what the path is relative, DatasetNotPrepared where that dataset is not
-    there.
+    Raises SourceError for a relative path without a folder, DatasetNotPrepared if its dataset is missing.
     """
     if (stored := embedded_path(file)) is not None:
         return stored
@@ -114,7 +112,7 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
         what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
         fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
         if doc.get("dataset") is not None and is_private(str(doc["dataset"])):
-            # Without the cause, which names the file: whoever catches this may log both.
+            # Without the cause, which names the file: the caller may log both.
             raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None
         raise SourceError(f"image {path} of sample {doc.get('doc_id', '?')} {what}{fix}") from error
     if (path, decoding) not in OPENED:
@@ -131,11 +129,11 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
 
 
 def image_keys(task: Any) -> set[Key]:
-    """Return by what :data:`OPENED` knows the images of one of the harness's tasks."""
+    """Return the keys in :data:`OPENED` of the images of one of the harness's tasks."""
     keys: set[Key] = set()
     settings = getattr(task, "lmms_eval_specific_kwargs", None) or {}  # results must not be lost over it
     for doc in task.eval_docs_no_media:
-        with contextlib.suppress(MedTasksError):  # of which the sample failed
+        with contextlib.suppress(MedTasksError):  # then the sample failed, too
             decoding = image_decoding(doc, settings)
             files = [Sample(doc).images[index] for index in image_order(doc, settings)]
             keys |= {(image_path(file, doc, settings), decoding) for file in files}
@@ -148,21 +146,21 @@ def image_keys(task: Any) -> set[Key]:
 def image_order(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> list[int]:
     """Return the indices of a document's images that are shown, in their order.
 
-    ``shown_images`` of the settings is how many, the first ones; all without it. Those that texts of the document name,
-    see :func:`named_images`, are in the order of their names there, after those that none names. With ``image_token``
-    these are left out.
+    ``shown_images`` of the settings is their number, the first ones; all without it. Those named in texts of the
+    document, see :func:`named_images`, follow the others in the order of their names. With ``image_token`` the others
+    are left out.
     """
-    shown = range(len(Sample(doc).images))[: settings.get("shown_images")]
+    first = range(len(Sample(doc).images))[: settings.get("shown_images")]
     named = named_images(doc, settings)
-    unnamed = [] if settings.get("image_token") else [index for index in shown if index not in named]
-    return [*unnamed, *(index for index in named if index in shown)]
+    unnamed = [] if settings.get("image_token") else [index for index in first if index not in named]
+    return [*unnamed, *(index for index in named if index in first)]
 
 
 def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[int, str]:
     """Return the names that images of a document have in its question and options, by index, in order of their places.
 
-    ``image_name`` of the settings is a template with ``number`` (from 1). None for a family without ``image_mark``: its
-    prompts have no places for images, so that names stay what the text calls them by, unless ``image_token`` is given.
+    ``image_name`` of the settings is a template with ``number`` (from 1). Empty for a family with neither
+    ``image_mark`` nor ``image_token``: its prompts have no places for images, and their names stay in the text.
 
     Example:
         >>> document = {"question": "<2> or <1>?", "image_files": ["a.png", "b.png", "c.png"]}
@@ -193,7 +191,7 @@ def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.I
 
 
 def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:
-    """Return the file of a document's volume as its variant shows it; OSError where that cannot be read or written."""
+    """Return the file of a document's volume as its variant shows it; OSError if it cannot be read or written."""
     return blank_volume(path) if doc.get(COLUMN) == BLANK else path
 
 
@@ -207,5 +205,5 @@ def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
         'Two?'
     """
     parts = template.split(_MARK)
-    kept = len(settings.get("demonstrations") or ()) + 1
-    return _MARK.join(parts[:kept]) + "".join(parts[kept:])
+    marks = len(settings.get("demonstrations") or ()) + 1
+    return _MARK.join(parts[:marks]) + "".join(parts[marks:])

@@ -1,11 +1,11 @@
-"""Prompts of tasks whose replies a judge reads: the same as elsewhere, once it is clear that there is a judge.
+"""Prompts of tasks whose replies a judge reads: the ordinary ones, after a check that there is a judge.
 
-The harness asks for a first prompt before it runs the model, so a judge that is missing, or may not see the data, stops
-the task before anything is computed in vain. Tasks of which only some metrics need a judge run without one, and say so;
-once there are replies, nothing about a judge stops anything: its metrics are NaN, and the replies can be judged later.
+The harness builds a first prompt before it runs the model, so a judge that is missing, or may not see the data, stops
+the task before anything is computed. Tasks of which only some metrics need a judge run without one, with a warning;
+once there are replies, errors of a judge stop nothing: its metrics are NaN, and the replies can be judged later.
 
-All raise ``JudgeRefused`` where the judge may not see the dataset, and ``JudgeNotConfigured`` where there is none; or,
-if the task runs without, where one is named in part or wrongly. Other errors are those of the same hooks elsewhere.
+All raise ``JudgeRefused`` if the judge may not see the dataset, and ``JudgeNotConfigured`` if there is none (or, if the
+task runs without one, if it is named in part or wrongly). Other errors are those of the ordinary hooks.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,20 +16,20 @@ from medtasks.prompts import lettered, template
 from medtasks.prompts.template import Settings
 
 Document = Mapping[str, Any]
-Asked = TypeVar("Asked")
+Built = TypeVar("Built")
 
 
 def _after(
-    look_for_judge: Callable[[str | None], object], hook: Callable[[Document, Settings | None], Asked], name: str
-) -> Callable[..., Asked]:
-    """Return the hook of this module under a name, which looks for a judge first."""
+    look_for_judge: Callable[[str | None], object], hook: Callable[[Document, Settings | None], Built], name: str
+) -> Callable[..., Built]:
+    """Return a hook under a name of this module that looks for a judge first."""
 
-    def asked(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Asked:
+    def checked(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Built:
         look_for_judge(doc.get("dataset"))
         return hook(doc, lmms_eval_specific_kwargs)
 
-    asked.__name__ = asked.__qualname__ = name
-    return asked
+    checked.__name__ = checked.__qualname__ = name
+    return checked
 
 
 paired_prompt = _after(judge_for, lettered.prompt, "paired_prompt")

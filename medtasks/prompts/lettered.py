@@ -36,8 +36,8 @@ def target(doc: Mapping[str, Any]) -> str:
 def letters(doc: Mapping[str, Any]) -> list[str]:
     """Return the options' letters, for tasks that compare the likelihood of letters.
 
-    A question without options has two, though no score: the harness needs some, and a single one's likelihood looks
-    like a text in its samples files.
+    A question without options gets two, though no score: the harness needs some, and the likelihood of a single one
+    looks like a text in its samples files.
     """
     return [letter(index) for index in range(len(doc["options"]) or 2)]
 
@@ -50,7 +50,7 @@ def option_texts(doc: Mapping[str, Any]) -> list[str]:
 def closed_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
 
-    Raises MedTasksError where the settings lack the template, or it has an unknown field.
+    Raises MedTasksError if the settings lack the template, or it has an unknown field.
 
     Example:
         >>> templates = {"yes_no_template": "{{ question }} Yes or no?", "options_template": "{{ choices }}"}
@@ -70,7 +70,6 @@ def closed_target(doc: Mapping[str, Any]) -> str:
 def closed_option_texts(doc: Mapping[str, Any]) -> list[str]:
     """Return the options whose likelihoods are compared: Yes and No, or the texts without their labels.
 
-    Where these cannot be told, the published text is the only one: the harness needs one, and the question has no
-    score anyway.
+    A question without known options has no score; its published text is returned because the harness needs one.
     """
     return list(doc["options"]) or [str(doc["choices"])]

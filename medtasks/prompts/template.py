@@ -1,6 +1,6 @@
 """Prompts: a template in the task's YAML, filled for one document, with the images at their places.
 
-The templates stand under ``lmms_eval_specific_kwargs``, one set of settings per model family, in the language of
+The templates are settings under ``lmms_eval_specific_kwargs``, one set per model family, in the language of
 :mod:`medtasks.families.templates`:
 
 =====================  ==============================================================================================
@@ -12,18 +12,18 @@ setting                meaning
                        loop takes one by one), ``option_a`` ..., ``option_lines`` (a list: the document's column, or the
                        options as the next setting says) and ``closed_prefix``
 ``closed_prefix``      text under that name where the published answer is exactly ``yes`` or ``no``, elsewhere empty
-``option``             how one option is written, see :func:`medtasks.families.templates.written_options`
-``options_joined_by``  what stands between two options, a new line if not given
-``images_joined_by``   what stands between two places of ``images``, nothing if not given
-``image_mark``         what a simple model finds an image's place by; without it, images come first in its prompt
-``shown_images``       how many images are shown, the first ones; all if not given
-``image_name``         what texts of the document call an image, by its ``number``, such as ``<image {{ number }}>``; it
-                       is shown where question or ``option_lines`` first name it, in this order, so that a template has
-                       the question first; ``images`` are the others' places
+``option``             form of one option, see :func:`medtasks.families.templates.written_options`
+``options_joined_by``  text between two options, by default a new line
+``images_joined_by``   text between two places of ``images``, by default nothing
+``image_mark``         mark of an image's place for a simple model; without it, images come first in its prompt
+``shown_images``       number of images that are shown, the first ones; by default all
+``image_name``         name of an image in texts of the document, by its ``number``, such as ``<image {{ number }}>``;
+                       it is shown where question or ``option_lines`` first name it, in this order, so that a template
+                       has the question first; ``images`` are the others' places
 ``image_token``        text that replaces each ``image_name``; the images so named, and no others, are then shown at
                        ``images``, in the order of their names
-``example_answer``     answer that a demonstration shows, see :func:`example_answer`
-any other text         what a template may name, in place of the document's column of this name if there is one
+``example_answer``     answer in a demonstration, see :func:`example_answer`
+any other text         a name for templates, in place of the document's column of this name if there is one
 =====================  ==============================================================================================
 """
 
@@ -38,7 +38,7 @@ from medtasks.prompts.images import image_order, images, is_blind, named_images,
 
 Settings = Mapping[str, Any]
 Message = dict[str, Any]
-_PLACE = f"<image {uuid.uuid4()}>"  # what no document holds
+_PLACE = f"<image {uuid.uuid4()}>"  # in no document
 _CUT = f"<cut {uuid.uuid4()}>"
 _TEMPLATE = "template"
 _MAY_LACK = ("question", "context", "details", "indication")
@@ -48,9 +48,9 @@ _FIELDS = (*_MAY_LACK, "hint", "options", "closed_prefix", IMAGE, "images")
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, which gets text and images apart.
 
-    The family's ``image_mark`` stands in the images' places; without one, a place is removed with the blank behind it.
-    Raises MedTasksError where the settings lack a template, or it has an unknown field, and SourceError where it has
-    another number of places than the document images.
+    The family's ``image_mark`` marks the images' places; without one, a place is removed with the blank after it.
+    Raises MedTasksError if the settings lack a template, or it has an unknown field, and SourceError if it has another
+    number of places than the document has images.
 
     Example:
         >>> document = {"question": "Where?", "image_files": ["a.png"]}
@@ -70,13 +70,13 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
     return [user_turn(question_parts(doc, settings), images(doc, settings))]
 
 
-def user_turn(parts: Sequence[str], shown: Sequence[Any]) -> Message:
-    """Return a turn in which the images stand between the parts of the text; with a single part they come first."""
-    before = [""] * (len(shown) + 1 - len(parts))
+def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
+    """Return a turn with the images between the parts of the text; with a single part they come first."""
+    before = [""] * (len(opened) + 1 - len(parts))
     content: list[dict[str, Any]] = []
     for position, part in enumerate([*before, *parts]):
         if position:
-            content.append({"type": "image", "url": shown[position - 1]})
+            content.append({"type": "image", "url": opened[position - 1]})
         if part:
             content.append({"type": "text", "text": part})
     return {"role": "user", "content": content}
@@ -85,7 +85,7 @@ def user_turn(parts: Sequence[str], shown: Sequence[Any]) -> Message:
 def target(doc: Mapping[str, Any]) -> str:
     """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report.
 
-    Where an answer with options is none of them, it is as published in ``gold``.
+    An answer that is none of its options is as published in ``gold``.
     """
     if "report" in doc:
         return str(doc["report"])
@@ -97,15 +97,15 @@ def target(doc: Mapping[str, Any]) -> str:
 
 
 def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
-    """Fill the template and cut it where the images stand; errors are those of :func:`prompt`.
+    """Fill the template and cut it at the places of images; errors are those of :func:`prompt`.
 
-    There is one part more than there are images; a single part if the template has no place for images, or the document
-    is one whose images are left out.
+    There is one part more than images; a single part if the template has no place for images, or the document's images
+    are left out.
     """
-    parts, shown = filled_parts(doc, settings, _FIELDS), len(image_order(doc, settings))
-    if len(parts) > 1 and len(parts) - 1 != shown:
+    parts, count = filled_parts(doc, settings, _FIELDS), len(image_order(doc, settings))
+    if len(parts) > 1 and len(parts) - 1 != count:
         raise SourceError(
-            f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "
+            f"sample {doc.get('doc_id', '?')} has {count} images and its prompt {len(parts) - 1} places for them; "
             f"write {{{{ images }}}} into the template, a place for each"
         )
     return parts
@@ -123,10 +123,10 @@ class _Options(list[str]):
 def filled_parts(
     doc: Mapping[str, Any], settings: Settings, fields: Collection[str], name: str = _TEMPLATE
 ) -> list[str]:
-    """Fill the template that the settings have under a name, and cut it at its places for images, however many.
+    """Fill the template that the settings have under a name, and cut it at its places for images.
 
-    Of a document whose images are left out the places are removed, with the blank behind them. ``fields`` are the
-    names that messages list. Raises MedTasksError where there is none, or it has an unknown field.
+    If the document's images are left out, the places are removed, with the blank after them. ``fields`` are the names
+    that messages list. Raises MedTasksError if the template is missing or has an unknown field.
     """
     if name not in settings:
         raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
@@ -157,7 +157,7 @@ def filled_parts(
 
 
 def _with_places(doc: Mapping[str, Any], settings: Settings, lines: Sequence[str]) -> tuple[str, Sequence[str], int]:
-    """Return question and option lines with places where they first name images, and how many images they do not."""
+    """Return question and option lines with places where they first name images, and the number of other images."""
     named, order = named_images(doc, settings), image_order(doc, settings)
     token = settings.get("image_token")
     text = _CUT.join([str(doc.get("question") or ""), *lines])
@@ -168,18 +168,17 @@ def _with_places(doc: Mapping[str, Any], settings: Settings, lines: Sequence[str
 
 
 def marked(parts: Sequence[str], settings: Settings) -> str:
-    """Return parts as one text with the family's ``image_mark`` between them, or without the blanks at the cuts."""
+    """Join parts with the family's ``image_mark`` between them, or without the blanks at the cuts."""
     mark = settings.get("image_mark", "")
     return parts[0] + "".join(mark + part if mark else part.removeprefix(" ") for part in parts[1:])
 
 
 def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
-    """Return the answer a demonstration shows.
+    """Return the answer in a demonstration.
 
     ``example_answer`` of the settings is a template with ``text`` (the right option, the published answer, or the names
     of all findings in alphabetical order), ``lower_text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and
-    ``acronym`` (what the text has in brackets at its end), and no other; ``findings_joined_by`` and ``no_finding`` say
-    how findings are listed.
+    ``acronym`` (in brackets at the end of the text) alone; ``findings_joined_by`` and ``no_finding`` are for findings.
 
     Example:
         >>> document = {"options": ["Nevus (NEV)"], "label": 0}
@@ -201,9 +200,9 @@ def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
 
 def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> str:
     if "labels" in doc:
-        found = sorted(name for name, present in zip(doc["options"], doc["labels"], strict=True) if present)
-        how = settings or {}
-        return str(how.get("findings_joined_by", ", ")).join(found) or str(how.get("no_finding", ""))
+        findings = sorted(name for name, present in zip(doc["options"], doc["labels"], strict=True) if present)
+        form = settings or {}
+        return str(form.get("findings_joined_by", ", ")).join(findings) or str(form.get("no_finding", ""))
     if "label" in doc:
         return str(doc["options"][doc["label"]])
     if "options" in doc:

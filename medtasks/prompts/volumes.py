@@ -1,12 +1,12 @@
-"""Prompts about volumes, for models that read volumes and for those that only look at pictures.
+"""Prompts about volumes, for models that read volumes and for those that see only images.
 
 The settings are those of :mod:`medtasks.prompts.template`, and
 
 ==========  =========================================================================================================
 setting     meaning
 ==========  =========================================================================================================
-``slices``  how many axial slices stand for a volume, evenly spread from feet to head; 0: the model reads its file.
-            Every slice is an image of its own, with its own place in the prompt
+``slices``  number of axial slices that represent a volume, evenly spaced from feet to head; 0: the model reads its
+            file. Every slice is an image of its own, with its own place in the prompt
 ==========  =========================================================================================================
 """
 
@@ -19,7 +19,7 @@ from PIL import Image
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.images.volume_files import axial_slices
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.prompts import template as pictures
+from medtasks.prompts import template as image_prompts
 from medtasks.prompts.images import shown, shown_volume
 from medtasks.prompts.template import Message, Settings
 
@@ -29,7 +29,7 @@ _SLICES = 8
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, see :func:`medtasks.prompts.template.prompt`."""
     settings = lmms_eval_specific_kwargs or {}
-    return pictures.prompt(_with_slices(doc, settings), settings)
+    return image_prompts.prompt(_with_slices(doc, settings), settings)
 
 
 def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
@@ -39,22 +39,22 @@ def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None =
     """
     count = _count(lmms_eval_specific_kwargs or {})
     folder = prepared_folder(doc["dataset"])
-    return [shown for file in doc["image_files"] for shown in _shown(folder / file, count, doc)]
+    return [part for file in doc["image_files"] for part in _parts(folder / file, count, doc)]
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model, which gets slices, see :func:`volumes`.
 
-    Raises MedTasksError where the settings ask for files.
+    Raises MedTasksError if the settings ask for files.
     """
     settings = lmms_eval_specific_kwargs or {}
     if not _count(settings):
         raise MedTasksError("chat models take no files of volumes; set slices under lmms_eval_specific_kwargs")
-    parts = pictures.question_parts(_with_slices(doc, settings), settings)
-    return [pictures.user_turn(parts, volumes(doc, settings))]
+    parts = image_prompts.question_parts(_with_slices(doc, settings), settings)
+    return [image_prompts.user_turn(parts, volumes(doc, settings))]
 
 
-def _shown(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Image.Image]:
+def _parts(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Image.Image]:
     try:
         if count:
             return shown(doc, axial_slices(path, count))

@@ -1,16 +1,19 @@
-"""Standard errors of statistics without a formula, by resampling the units that were sampled."""
+"""Standard errors and intervals of statistics without a formula, by resampling the units that were sampled."""
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from medtasks.stats.intervals import LEVEL
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Statistic = Callable[[Integers], Floats]
 
 RESAMPLES = 1000
-"""Draws per standard error: the error's own relative error is then about 2 % (``1 / sqrt(2 * RESAMPLES)``)."""
+"""Draws per standard error, whose own relative error is then about 2 % (``1 / sqrt(2 * RESAMPLES)``)."""
 
 SEED = 20250109  # fixed, so that scoring the same replies twice prints the same digits
 _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
@@ -19,7 +22,7 @@ _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
 def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
     """Add up the contributions of samples that share a unit, such as the images of one patient.
 
-    From shape (samples, cells) to (distinct units, cells), in the order in which units first appear.
+    Turns shape (samples, cells) into (distinct units, cells), in the order in which units first appear.
     """
     if len(contributions) != len(units):
         raise ValueError(f"expected one unit per sample, but got {len(units)} for {len(contributions)}")
@@ -38,14 +41,14 @@ def bootstrap_standard_errors(
     """Return the bootstrap standard errors of statistics of summed counts, shape (metrics,).
 
     Source: Efron (1979), with whole units drawn (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
-    section 3.8). Units with equal contributions need not be told apart: how often each kind is drawn is multinomial,
-    so the cost depends on the number of kinds. Kinds are sorted first, and the seed is fixed: the result depends on the
-    multiset of contributions alone, not on the order of samples or ranks.
+    section 3.8). Units with equal contributions are one kind, drawn a multinomial number of times, so that the cost
+    depends on the number of kinds. Kinds are sorted first, and the seed is fixed: the result depends on the multiset of
+    contributions alone, not on the order of samples or ranks.
 
-    ``contributions`` are what each unit adds to each count, shape (units, cells); ``statistic`` makes values, shape
-    (n, metrics), of counts, shape (n, cells), NaN where a metric is not defined. Of ``resamples`` draws, at least 2,
-    each has as many units as there are. The error is the standard deviation (n - 1) over the draws in which the metric
-    is defined; NaN for fewer than two units or such draws, and where the metric of all units is not defined.
+    ``contributions`` of each unit to each count have shape (units, cells); ``statistic`` maps counts, shape (n, cells),
+    to values, shape (n, metrics), NaN if undefined. Each of ``resamples`` draws, at least 2, has as many units as there
+    are. The error is the standard deviation (n - 1) over the draws in which the metric is defined; NaN for fewer than
+    two units or such draws, and for a metric of all units that is undefined.
 
     Example:
         >>> answers = np.array([[1, 0]] * 60 + [[0, 1]] * 40)  # 60 right, 40 wrong
@@ -61,7 +64,12 @@ def bootstrap_standard_errors(
     if len(contributions) < 2:
         return np.full(whole.shape, np.nan)
     values = np.concatenate([statistic(counts) for counts in _resampled(contributions, resamples, seed)])
-    return _deviations(values - whole)  # without this, equal values would have a deviation of a rounding error
+    values = values - whole  # otherwise equal values would have a deviation of a rounding error
+    defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
+    number = defined.sum(axis=0)
+    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
+    squares = np.where(defined, values - mean, 0.0) ** 2
+    return np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
 
 
 def values_with_errors(
@@ -70,11 +78,11 @@ def values_with_errors(
     metrics: Callable[[Integers], Mapping[str, Floats]],
     resamples: int = RESAMPLES,
 ) -> dict[str, float]:
-    """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``, in whatever order.
+    """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``; empty without samples.
 
-    ``contributions`` are what each sample adds to each count, shape (samples, cells); ``units`` what was sampled, such
-    as the patient, shape (samples,); ``metrics`` makes values, shape (...), of summed counts, shape (..., cells).
-    Nothing for no samples. NaN where a metric is not defined; the error also for fewer than two units.
+    ``contributions`` of each sample to each count have shape (samples, cells); ``units``, such as patients, shape
+    (samples,); ``metrics`` maps summed counts, shape (..., cells), to values, shape (...). Undefined metrics are NaN,
+    errors also for fewer than two units.
     """
     if not len(contributions):
         return {}
@@ -99,9 +107,60 @@ def _resampled(contributions: Integers, resamples: int, seed: int) -> Iterator[I
         yield (drawn.astype(np.float64) @ table).astype(np.int64)
 
 
-def _deviations(values: Floats) -> Floats:
-    defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
-    number = defined.sum(axis=0)
-    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
-    squares = np.where(defined, values - mean, 0.0) ** 2
-    return np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
+def rank_correlation(first: Sequence[float] | Floats, second: Sequence[float] | Floats) -> float:
+    """Return Spearman's rank correlation of two sequences of shape (units,); NaN where one of them is constant.
+
+    Equal values have their mean rank. Source: Spearman (1904).
+
+    Example:
+        >>> rank_correlation([1, 2, 3, 4], [10, 20, 40, 80]), rank_correlation([1, 2], [3, 3])
+        (1.0, nan)
+    """
+    if len(first) != len(second):
+        raise ValueError(f"expected as many values in both sequences, but got {len(first)} and {len(second)}")
+    if len(first) < 2:
+        return math.nan
+    before, after = _centred_ranks(first), _centred_ranks(second)
+    spread = float(np.sqrt((before @ before) * (after @ after)))
+    return round(float(before @ after) / spread, 12) if spread else math.nan
+
+
+def rank_correlation_interval(
+    first: Sequence[float],
+    second: Sequence[float],
+    clusters: Sequence[Hashable],
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the rank correlation over draws of whole clusters with replacement.
+
+    All arguments have shape (units,); the draws depend on the order in which clusters first appear. Draws in which a
+    sequence is constant do not count. NaN for fewer than two clusters, and if less than half of the draws count.
+    Source: Davison and Hinkley, "Bootstrap Methods and their Application" (1997), sections 3.8 and 5.3.
+    """
+    if not len(first) == len(second) == len(clusters):
+        raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(first)} and {len(second)}")
+    members: dict[Hashable, list[int]] = {}
+    for position, cluster in enumerate(clusters):
+        members.setdefault(cluster, []).append(position)
+    if len(members) < 2:
+        return math.nan, math.nan
+    groups = [np.asarray(positions) for positions in members.values()]
+    x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    random = np.random.default_rng(seed)
+    values = np.empty(resamples)
+    for draw in range(resamples):
+        drawn = np.concatenate([groups[number] for number in random.integers(len(groups), size=len(groups))])
+        values[draw] = rank_correlation(x[drawn], y[drawn])
+    defined = values[~np.isnan(values)]
+    if 2 * len(defined) < resamples:
+        return math.nan, math.nan
+    low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def _centred_ranks(values: Sequence[float] | Floats) -> Floats:
+    """Return ranks with a mean of 0, equal values with their mean rank."""
+    _, places, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(ranks[places] - (len(places) + 1) / 2, dtype=np.float64)

@@ -1,32 +1,31 @@
-"""Do a model's likelihoods say how often it is right?
+"""Calibration of a model's likelihoods: whether its confidence matches its accuracy.
 
-Confidence is the largest probability. Options that share it are not told apart: the answer counts as the expected one
-of a random choice among them, so that no order of options helps. ``Calibration.accuracy`` therefore differs from the
-accuracy of a rule that takes the first, the last or none of tied options, and only by these ties.
+Confidence is the largest probability. If options share it, the answer counts as the expected one of a random choice
+among them, so that no order of options helps. ``Calibration.accuracy`` therefore differs from the accuracy of a rule
+that takes the first, the last or none of tied options, and only by these ties.
 
 - *Expected calibration error*: mean distance between confidence and accuracy in 15 bins of equal width, weighted by
   their samples (Guo et al., 2017, "On Calibration of Modern Neural Networks", equation 3). A value of 0 means that
-  confidences are right on average, not that they are useful. The *debiased* value takes off what noise alone would
-  give, as squares: ``sqrt(ece^2 - noise^2)``, 0 at least, where ``noise`` is the mean error of bootstrap draws whose
-  true error is 0. Of 352 calibrated answers to 4 options 0.015 is left of 0.058 (simulated; the bootstrap's own
-  correction, ``2 ece - mean of draws``, leaves 0.034), and of large errors nothing is taken.
+  confidences are right on average, not that they are useful. The *debiased* value subtracts the effect of noise, as
+  squares: ``sqrt(ece^2 - noise^2)``, 0 at least, where ``noise`` is the mean error of bootstrap draws whose true error
+  is 0. For 352 calibrated answers to 4 options it is 0.015 instead of 0.058 (simulated; the bootstrap's own correction,
+  ``2 ece - mean of draws``, gives 0.034), and large errors stay as they are.
 - *Brier score*: squared distance between the probabilities of all options and the target, summed over options (Brier,
   1950): 0 at best, 2 at worst, ``1 - 1 / k`` for k equal probabilities. With two options it is twice scikit-learn's.
 - *AURC*, area under the risk-coverage curve: mean over samples of the share of wrong answers among those of at least
   the same confidence (Geifman, Uziel and El-Yaniv, 2019); 0 at best, smaller is better. Equal confidences enter
   together.
 - *AUROC of correctness*: probability that a right answer has a larger confidence than a wrong one
-  (:mod:`medtasks.stats.auroc`); 0.5 for confidences that say nothing.
+  (:mod:`medtasks.stats.auroc`); 0.5 for uninformative confidences.
 
 Scores that are no probabilities, as of texts of different length, have accuracy and the last two only: in the mean per
 token, perfectly calibrated likelihoods of whole texts have an ECE of 0.09 (2 tokens) to 0.32 (16).
 
-Intervals are over units such as patients or pairs. That of accuracy is the one of scores
-(:mod:`medtasks.stats.intervals`), those of Brier score and AURC are the middle 95 % of bootstrap draws. The calibration
-error of few samples is too large: a perfectly calibrated model with 352 answers has about 0.06 where 0 is true, and
-bootstrap draws are larger still, see :func:`error_interval` for what is done. Units are drawn whole, with replacement
-(Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8). They are sorted by what they hold
-first, and the seed is fixed: the result depends on the multiset of units alone, not on the order of samples or ranks.
+Intervals are over units such as patients or pairs: for accuracy that of scores (:mod:`medtasks.stats.intervals`), for
+Brier score and AURC the middle 95 % of bootstrap draws, for the calibration error see :func:`error_interval`. Units are
+drawn whole, with replacement (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8). They
+are sorted by content first, and the seed is fixed: the result depends on the multiset of units alone, not on the order
+of samples or ranks.
 """
 
 import math
@@ -41,14 +40,14 @@ from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_error
 
-Sample = tuple[float, float, float]  # confidence, how right the answer is (0 to 1), and its Brier score
+Sample = tuple[float, float, float]  # confidence, correctness of the answer (0 to 1), and its Brier score
 
 BINS = 15
 _LARGEST_DRAW = 2_000_000  # weights held at once: 16 MB
 _ON_AN_EDGE = 1e-9  # in widths of a bin: 3 / 15 is an edge, whatever its digits
 _ENDS = (0.025, 0.975)
-CURVE_POINTS = 200  # the most of a coverage curve; of more, those nearest to equal steps of coverage are kept
-_ROUNDING = 12  # digits; equal probabilities may differ behind them by the order of a sum
+CURVE_POINTS = 200  # most points of a coverage curve; of more, those nearest to equal steps of coverage are kept
+_ROUNDING = 12  # digits; further ones of equal probabilities may depend on the order of a sum
 _SUM_TOLERANCE = 1e-6
 
 
@@ -63,13 +62,13 @@ class Answers:
 
     @classmethod
     def of(cls, samples: Sequence[Sample], units: Sequence[Hashable]) -> "Answers":
-        """Sort samples, at least one, by unit, and units by what they hold."""
+        """Sort samples, at least one, by unit, and units by their samples."""
         members: dict[Hashable, list[Sample]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
             members[unit].append(sample)
-        ordered = sorted(sorted(held) for held in members.values())
-        table = np.array([sample for held in ordered for sample in held], dtype=np.float64)
-        numbers = np.repeat(np.arange(len(ordered)), [len(held) for held in ordered])
+        ordered = sorted(sorted(group) for group in members.values())
+        table = np.array([sample for group in ordered for sample in group], dtype=np.float64)
+        numbers = np.repeat(np.arange(len(ordered)), [len(group) for group in ordered])
         return cls(table[:, 0], table[:, 1], table[:, 2], numbers)
 
     @property
@@ -78,7 +77,7 @@ class Answers:
         return int(self.unit[-1]) + 1
 
     def by_confidence(self) -> tuple[Integers, Integers]:
-        """Return the order from the most confident sample down, and the last place of each distinct confidence."""
+        """Return the order from the most confident sample down, and the last position of each distinct confidence."""
         order = np.argsort(-self.confidence, kind="stable")
         falling = self.confidence[order]
         return order, np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
@@ -100,9 +99,9 @@ class Answers:
 
 @dataclass(frozen=True)
 class Draws:
-    """Measures of the resamples, shape (resamples,) each; empty where there are fewer than two units.
+    """Measures of the resamples, shape (resamples,) each; empty for fewer than two units.
 
-    ``noise`` is the calibration error of the distance to the gaps of all samples: what is left if the true gaps are 0.
+    ``noise`` is the calibration error of the distance to the gaps of all samples, as if the true gaps were 0.
     """
 
     error: Floats
@@ -134,7 +133,9 @@ def draws(answers: Answers) -> Draws:
     block = max(1, _LARGEST_DRAW // samples)
     parts = []
     for start in range(0, RESAMPLES, block):
-        times = _times(random, min(block, RESAMPLES - start), units)
+        resamples = min(block, RESAMPLES - start)
+        members = random.integers(0, units, size=(resamples, units)) + np.arange(resamples)[:, np.newaxis] * units
+        times = np.bincount(members.ravel(), minlength=resamples * units).reshape(resamples, units).astype(np.float64)
         sums = times @ of_unit
         means = sums[:, :-1] / sums[:, -1:]
         gaps, brier = means[:, :BINS], means[:, BINS]
@@ -145,7 +146,7 @@ def draws(answers: Answers) -> Draws:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure with its 95 % interval; ends are NaN where the samples do not tell."""
+    """A measure with its 95 % interval; undefined ends are NaN."""
 
     value: float
     low: float
@@ -168,7 +169,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class CoveragePoint:
-    """The accuracy of a model that only answers a share of questions, from some least confidence up."""
+    """Accuracy of a model that answers only a share of questions, those of at least some confidence."""
 
     coverage: float
     accuracy: float
@@ -191,7 +192,7 @@ class Calibration:
     samples: int  # with likelihoods that can be read, and a target
     left_out: int
     accuracy: Measure  # a tie among n options with the target counts 1 / n
-    confidence: float  # mean probability of the chosen option; as the next four not defined without probabilities
+    confidence: float  # mean probability of the chosen option; like the next four undefined without probabilities
     ece: Measure
     debiased_ece: float
     brier: Measure
@@ -199,7 +200,7 @@ class Calibration:
     coverage: tuple[CoveragePoint, ...]  # from full coverage down; at most CURVE_POINTS
     aurc: Measure
     auroc: Measure  # of correctness by confidence
-    note: str  # what the probabilities are, one sentence
+    note: str  # origin of the probabilities, one sentence
     classes: tuple[ClassArea, ...] = ()  # if all samples have the same options
 
 
@@ -214,9 +215,9 @@ def calibration(
     """Return the calibration of a model's probabilities; the result does not depend on the order of the samples.
 
     Those of a sample's options sum to 1; their number may differ between samples. ``targets`` are indices of the right
-    option, ``units`` what is independent, such as the patient, both of shape (samples,). Measures are NaN without
-    samples, their intervals also with a single unit. Of scores that are no probabilities (``are_probabilities``) only
-    accuracy and discrimination are defined.
+    option, ``units`` the independent units, such as patients, both of shape (samples,). Measures are NaN without
+    samples, their intervals also with a single unit. Without ``are_probabilities`` only accuracy and discrimination are
+    defined.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -225,7 +226,8 @@ def calibration(
     """
     if not len(probabilities) == len(targets) == len(units):
         raise ValueError(
-            f"expected as many keys and units as samples, but got {len(probabilities)}, {len(targets)} and {len(units)}"
+            f"expected as many targets and units as samples, but got {len(targets)} and {len(units)} for "
+            f"{len(probabilities)}"
         )
     rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
     if not rows:
@@ -235,13 +237,13 @@ def calibration(
     answers = Answers.of(rows, units)
     drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
-    known = clustered_error(answers.right.tolist(), answers.unit.tolist())
+    error = clustered_error(answers.right.tolist(), answers.unit.tolist())
     ece, aurc = answers.calibration_error(), answers.risk_coverage_area()
     auroc = roc_area(answers.confidence.tolist(), answers.right.tolist(), answers.unit.tolist())
     return Calibration(
         samples=len(rows),
         left_out=left_out,
-        accuracy=Measure(accuracy, *interval(accuracy, known.error, known.degrees, True, known.effective)),
+        accuracy=Measure(accuracy, *interval(accuracy, error.error, error.degrees, True, error.effective)),
         confidence=_mean(answers.confidence) if are_probabilities else math.nan,
         ece=Measure(ece, *error_interval(ece, drawn)) if are_probabilities else _UNDEFINED,
         debiased_ece=debiased_error(ece, drawn) if are_probabilities else math.nan,
@@ -255,11 +257,11 @@ def calibration(
 
 
 def _answer(row: Sequence[float], target: int) -> Sample:
-    # Also NaN fails these comparisons.
+    # NaN fails these comparisons, too.
     if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
     if not 0 <= target < len(row):
-        raise ValueError(f"expected the index of one of {len(row)} options as key, but got {target}")
+        raise ValueError(f"expected the index of one of {len(row)} options as target, but got {target}")
     rounded = [round(value, _ROUNDING) for value in row]
     confidence = max(rounded)
     right = 1 / rounded.count(confidence) if rounded[target] == confidence else 0.0
@@ -277,7 +279,7 @@ def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
 
 
 def _curve(answers: Answers) -> tuple[CoveragePoint, ...]:
-    """Return the points at which equal confidences have entered together, thinned out to equal steps of coverage."""
+    """Return the points after each distinct confidence, thinned out to equal steps of coverage."""
     order, last = answers.by_confidence()
     entered, right = last + 1, np.cumsum(answers.right[order])[last]
     points = [
@@ -295,7 +297,7 @@ def _mean(values: Floats) -> float:
 
 
 def percentiles(drawn: Floats) -> tuple[float, float]:
-    """Return the ends of the middle 95 %; NaN without draws, and where all are equal."""
+    """Return the ends of the middle 95 %; NaN without draws, and if all are equal."""
     if len(drawn) == 0 or np.ptp(drawn) < 1e-12:
         return math.nan, math.nan
     low, high = np.quantile(drawn, _ENDS)
@@ -303,7 +305,7 @@ def percentiles(drawn: Floats) -> tuple[float, float]:
 
 
 def debiased_error(value: float, drawn: Draws) -> float:
-    """Return the expected calibration error without what noise adds to it; NaN for fewer than two units."""
+    """Return the expected calibration error without the effect of noise; NaN for fewer than two units."""
     if len(drawn.noise) == 0:
         return math.nan
     return math.sqrt(max(0.0, value**2 - float(drawn.noise.mean()) ** 2))
@@ -312,17 +314,17 @@ def debiased_error(value: float, drawn: Draws) -> float:
 def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
     """Return the 95 % interval of the expected calibration error.
 
-    Noise only adds to a sum of distances. So the value is too large on average, each draw adds noise once more, and
-    the middle of the draws misses the truth of a well calibrated model every time. Hence three steps:
+    Noise only adds to a sum of distances: the value is too large on average (about 0.06 for a perfectly calibrated
+    model with 352 answers), each draw adds noise once more, and the middle of the draws never covers the truth of a
+    well calibrated model. Hence three steps:
 
-    1. Draws are moved down by how far their mean lies above the value.
+    1. Draws are shifted down by the difference of their mean and the value.
     2. The basic interval, which mirrors the draws at the value, is joined: near 0 it reaches lower, else higher.
-    3. Where the value is no larger than 97.5 % of what noise alone gives, the lower end is 0: nothing speaks against
-       perfect calibration.
+    3. If the value is at most the 97.5 % quantile of noise alone, the lower end is 0: perfect calibration is possible.
 
     Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60; the middle of
     the draws alone covers it in 0 % of cases for a perfectly calibrated model, and in 17 % for a true error of 0.05
-    with 352 samples. The value lies between the ends, which are NaN where all draws are equal.
+    with 352 samples. The value lies between the ends, which are NaN if all draws are equal.
     """
     low, high = percentiles(drawn.error)
     if math.isnan(low):
@@ -331,13 +333,6 @@ def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
     lower, upper = min(low - excess, 2 * value - high), max(high - excess, 2 * value - low, value)
     is_noise = value <= np.quantile(drawn.noise, _ENDS[1])
     return 0.0 if is_noise else max(0.0, min(lower, value)), min(1.0, upper)
-
-
-def _times(random: np.random.Generator, resamples: int, units: int) -> Floats:
-    """Return how often each unit is in each resample, shape (resamples, units)."""
-    drawn = random.integers(0, units, size=(resamples, units))
-    drawn += np.arange(resamples)[:, np.newaxis] * units
-    return np.bincount(drawn.ravel(), minlength=resamples * units).reshape(resamples, units).astype(np.float64)
 
 
 def _areas(answers: Answers, weights: Floats) -> Floats:

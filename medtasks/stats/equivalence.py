@@ -1,19 +1,19 @@
-"""Are two models equally good, within a margin? Two one-sided tests on the same samples, and how many they need.
+"""Equivalence of two models within a margin: two one-sided tests on the same samples, and the samples they need.
 
-A paired test that finds no difference shows nothing: with few samples it finds none whatever the models are. Here the
-question is turned round (Schuirmann, 1987, Journal of Pharmacokinetics and Biopharmaceutics 15): models are equivalent
-if the hypotheses that the true difference is at most ``-margin``, and at least ``margin``, are both rejected at 5 %,
-which is so exactly if the 90 % interval of the difference lies between the two.
+A paired test that finds no difference shows nothing: with few samples it never finds one. Here the hypotheses are
+reversed (Schuirmann, 1987, Journal of Pharmacokinetics and Biopharmaceutics 15): models are equivalent if true
+differences of at most ``-margin``, and of at least ``margin``, are both rejected at 5 %, that is, exactly if the 90 %
+interval of the difference lies between the two.
 
 Right and wrong answers: the score test of Tango (1998), Statistics in Medicine 17, for equivalence of paired shares.
-It takes the variance that fits the difference it tests, so that models that never differed on a few samples are not
-called equivalent: with a margin of 1 point that takes 270 independent samples, where an exact test takes 299. Samples
-of one unit count as the number of independent ones that would have the same standard error (Kish, 1965), as in
-:mod:`medtasks.stats.intervals`; as more than units only where many units differ. The standard error is that of clusters
-or dyads, and the quantile that of Student's t for its degrees of freedom (:mod:`medtasks.stats.standard_error`).
+Its variance fits the difference under test, so that models that never differed on a few samples are not called
+equivalent: with a margin of 1 point that takes 270 independent samples, where an exact test takes 299. Samples of one
+unit count as the number of independent ones with the same standard error (Kish, 1965), as in
+:mod:`medtasks.stats.intervals`; as more than units only if many units differ. The standard error is that of clusters or
+dyads, with Student's t for its degrees of freedom (:mod:`medtasks.stats.standard_error`).
 
-Other values: Student's t with the same standard error. Where only few units differ at all, their spread says too
-little, and the error is at least that of Tango's test for the margin.
+Other values: Student's t with the same standard error; if few units differ at all, which shows little of their spread,
+the error is at least that of Tango's test for the margin.
 
 Simulated at the margin, at most 6 % are called equivalent on pairs that share images (``benchmarks/intervals.py``),
 and at most 8 % in clusters (``tests/stats/test_equivalence.py``), where 5 % should be.
@@ -23,15 +23,13 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import NormalDist
 
 from medtasks.stats.intervals import t_quantile
 from medtasks.stats.paired import ALPHA, POWER, exceeding
 from medtasks.stats.standard_error import Dyad, MeanError, mean_error, mean_standard_error, separate_units
 
 MARGIN = 0.01
-"""One percentage point: about what the published tables of a benchmark are rounded to, and well below the standard
-error of a score on a few hundred questions."""
+"""One percentage point, as published tables are rounded; well below the standard error on a few hundred questions."""
 SCORE_TEST = "score test (Tango)"
 STUDENT = "Student's t of units"
 
@@ -43,15 +41,15 @@ _NO_SPREAD = 1e-12
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Whether the mean difference of two models lies within a margin; NaN is what the samples do not tell."""
+    """Test of whether the mean difference of two models lies within a margin; undefined numbers are NaN."""
 
     margin: float
     low: float  # of the 90 % interval of the difference, second minus first, as is high
     high: float
     test: str  # SCORE_TEST for right and wrong, else STUDENT
     p: float  # the larger one of the two one-sided tests
-    # samples of this kind that show equivalence with 80 % power, if the models are equal; where so many are there, if
-    # the difference is the observed one; None where no number would, since that is beyond the margin
+    # samples of this kind that show equivalence with 80 % power if the models are equal; with as many already there, if
+    # the difference is the observed one; None if no number would, since that is beyond the margin
     needed: int | None
 
     @property
@@ -79,31 +77,32 @@ def equivalence(
         )
     differences = [after - before for before, after in zip(first, second, strict=True)]
     units = separate_units(units)
-    known, samples, mean = mean_error(differences, units), len(differences), math.fsum(differences) / len(differences)
+    error, samples = mean_error(differences, units), len(differences)
+    mean = math.fsum(differences) / samples
     reach = max(1.0, max(*first, *second) - min(*first, *second))
+    statistic: Callable[[float], float]
     if {*first, *second} <= {0.0, 1.0}:
-        share = _effective(differences, units, known) / samples
-        gained, lost = (sum(sign * one > 0 for one in differences) for sign in (1, -1))
+        share = _effective(differences, units, error) / samples
+        gained, lost = (sum(sign * difference > 0 for difference in differences) for sign in (1, -1))
         test, statistic = SCORE_TEST, partial(tango_statistic, share * gained, share * lost, share * samples)
     else:
-        error = _error(differences, units, known, margin, reach)
-        test, statistic = STUDENT, partial(_student, mean, error)
-    low, high = _interval(statistic, known.degrees, reach)
-    p = max(exceeding(statistic(-margin), known.degrees), exceeding(-statistic(margin), known.degrees))
-    needed = _needed(known.error**2 * samples, samples, known.clusters, mean, margin, reach)
-    return Equivalence(margin, low, high, test, p, needed)
-
-
-def _student(mean: float, error: float, true: float) -> float:
-    return (mean - true) / error if error > 0 else math.nan
+        spread = error.error
+        # Values that rarely differ, and then by all of the reach, vary the most.
+        if _changed(differences, units) < min(_FEW, error.clusters) and margin < reach:
+            spread = max(spread, math.sqrt(margin * (reach - margin) / error.clusters))
+        test, statistic = STUDENT, lambda true: (mean - true) / spread if spread > 0 else math.nan
+    low, high = _interval(statistic, error.degrees, reach)
+    p = max(exceeding(statistic(-margin), error.degrees), exceeding(-statistic(margin), error.degrees))
+    samples_needed = _needed(error.error**2 * samples, samples, error.clusters, mean, margin, reach)
+    return Equivalence(margin, low, high, test, p, samples_needed)
 
 
 def tango_statistic(gained: float, lost: float, samples: float, true: float) -> float:
     """Return the standardised distance of the observed difference of two paired shares from a ``true`` one.
 
     Source: Tango (1998), Statistics in Medicine 17, with the maximum likelihood estimate of the shares of samples that
-    only one model got right, given that their difference is ``true``, between -1 and 1. Numbers of samples may be
-    fractions; those gained and lost only the second, and only the first model got right.
+    only one model got right, given their ``true`` difference, between -1 and 1. ``gained`` and ``lost`` are the numbers
+    that only the second, and only the first model got right; numbers may be fractions.
     """
     if true < 0:
         return -tango_statistic(lost, gained, samples, -true)
@@ -117,38 +116,26 @@ def tango_statistic(gained: float, lost: float, samples: float, true: float) -> 
     return math.copysign(math.inf, distance) if abs(distance) > _NO_SPREAD else 0.0
 
 
-def _effective(differences: Sequence[float], units: Sequence[Hashable], known: MeanError) -> float:
-    """Return how many independent samples would have the same standard error.
+def _effective(differences: Sequence[float], units: Sequence[Hashable], error: MeanError) -> float:
+    """Return the number of independent samples with the same standard error.
 
-    At most as many as units where few of these differ, and of dyads no more than their degrees of freedom stand for
-    where hardly any does: that does not show how samples that share something hang together.
+    At most the number of units if few of these differ, and of dyads at most their degrees of freedom plus one if hardly
+    any does: so few do not show how samples that share something correlate.
     """
-    changed, limit, single = _changed(differences, units), float(known.clusters), mean_standard_error(differences)
+    changed, limit, single = _changed(differences, units), float(error.clusters), mean_standard_error(differences)
     in_dyads = any(isinstance(unit, Dyad) for unit in units)
     if in_dyads and changed < _HARDLY_ANY:
-        limit = min(limit, known.degrees + 1)
-    independent = not in_dyads and known.clusters == len(differences)
-    if independent or not (known.error > _NO_SPREAD and single > _NO_SPREAD):
+        limit = min(limit, error.degrees + 1)
+    independent = not in_dyads and error.clusters == len(differences)
+    if independent or not (error.error > _NO_SPREAD and single > _NO_SPREAD):
         return limit
-    size = (single / known.error) ** 2 * len(differences)
+    size = (single / error.error) ** 2 * len(differences)
     return size if changed >= _FEW else min(limit, size)
 
 
 def _changed(differences: Sequence[float], units: Sequence[Hashable]) -> int:
     """Return the number of units with any difference."""
     return len({unit for unit, difference in zip(units, differences, strict=True) if abs(difference) > _NO_SPREAD})
-
-
-def _error(
-    differences: Sequence[float], units: Sequence[Hashable], known: MeanError, margin: float, reach: float
-) -> float:
-    """Return the standard error, where few units differ at least that of Tango's test at the margin.
-
-    ``reach`` is the largest possible difference: values that rarely differ, and then by all of it, vary the most.
-    """
-    if _changed(differences, units) >= min(_FEW, known.clusters) or margin >= reach:
-        return known.error
-    return max(known.error, math.sqrt(margin * (reach - margin) / known.clusters))
 
 
 def _interval(statistic: Callable[[float], float], degrees: float, reach: float) -> tuple[float, float]:
@@ -171,18 +158,16 @@ def _needed(variance: float, samples: int, units: int, observed: float, margin: 
     """Return the number of samples of :attr:`Equivalence.needed`.
 
     Source: Julious (2004), Statistics in Medicine 23, sections on equivalence, with the normal distribution; at least
-    as many as Tango's test wants where models never differ.
+    as many as Tango's test takes if models never differ.
     """
-    level, power = _normal(1 - ALPHA), _normal((1 + POWER) / 2)
     if not math.isfinite(variance):
         return None
+    level, power = t_quantile(1 - ALPHA, None), t_quantile((1 + POWER) / 2, None)
     least = level**2 * max(0.0, reach - margin) / margin * samples / units
-    needed = max(least, (level + power) ** 2 * variance / margin**2)
-    if needed > samples:
-        return math.ceil(needed)
-    left = margin - abs(observed)
-    return max(samples + 1, math.ceil((level + _normal(POWER)) ** 2 * variance / left**2)) if left > 0 else None
-
-
-def _normal(probability: float) -> float:
-    return NormalDist().inv_cdf(probability)
+    if_equal = max(least, (level + power) ** 2 * variance / margin**2)
+    if if_equal > samples:
+        return math.ceil(if_equal)
+    distance = margin - abs(observed)
+    if distance <= 0:
+        return None
+    return max(samples + 1, math.ceil((level + t_quantile(POWER, None)) ** 2 * variance / distance**2))

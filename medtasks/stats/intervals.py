@@ -4,7 +4,7 @@ A share gets the interval of Wilson (1927) for the number of independent answers
 error, the *effective sample size* ``p (1 - p) / error ** 2`` (Kish, "Survey Sampling", 1965). Survey statistics uses it
 for shares of clustered samples: Korn and Graubard (1998), Survey Methodology 24, who also correct for the few units
 of the error; Dean and Pagano (2015), Journal of Survey Statistics and Methodology 3, who find Wilson's the most
-reliable of seven such intervals. It never leaves [0, 1], and says something also where every answer is right.
+reliable of seven such intervals. It never leaves [0, 1], and is defined also if every answer is right.
 
 Any other score gets Student's interval, ``value +- t * error``. Degrees of freedom and bounds of the effective size
 come from :mod:`medtasks.stats.standard_error`.
@@ -19,7 +19,7 @@ from statistics import NormalDist
 
 LEVEL = 0.95
 FEW_CLUSTERS = 10
-"""Effective clusters, degrees of freedom plus one, below which an interval is said to rest on few of them."""
+"""Effective clusters, degrees of freedom plus one, below which tables note that an interval rests on few of them."""
 _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but rounding
 
 
@@ -33,13 +33,12 @@ def interval(
 ) -> tuple[float, float]:
     """Return the ends of the interval of a score, by default that of 95 %.
 
-    ``degrees`` are those of freedom of Student's t; where they are not known, None, the quantile is the normal one. A
-    ``share`` is a fraction of samples, or a mean of values between 0 and 1; ``effective`` is its effective sample size
-    where that is known, else it follows from the error.
+    ``degrees`` are those of freedom of Student's t; if None, the quantile is the normal one. A ``share`` is a fraction
+    of samples, or a mean of values between 0 and 1; ``effective`` is its effective sample size, which otherwise follows
+    from the error.
 
-    Ends are NaN for an undefined value or error, without a degree of freedom, and where the error is 0 and says
-    nothing: but for shares with a known effective size. Raises a ValueError for a share that is not between 0 and 1, or
-    a negative error.
+    Ends are NaN for an undefined value or error, without a degree of freedom, and for an error of 0, except for shares
+    with ``effective``. Raises a ValueError for a share that is not between 0 and 1, or a negative error.
 
     Example:
         >>> [round(end, 3) for end in interval(0.5, 0.0792, 39, share=True)]
@@ -51,8 +50,7 @@ def interval(
     """
     if error < 0 or (share and (value < -_NO_SPREAD or value > 1 + _NO_SPREAD)):
         raise ValueError(f"expected a share between 0 and 1 and an error of at least 0, but got {value} and {error}")
-    known = math.isfinite(value) and math.isfinite(error)
-    if not known or (degrees is not None and not degrees > 0):
+    if not (math.isfinite(value) and math.isfinite(error)) or (degrees is not None and not degrees > 0):
         return math.nan, math.nan
     quantile = t_quantile((1 + level) / 2, degrees)
     if not share:
@@ -73,7 +71,7 @@ def interval(
 
 
 def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float], degrees: float | None) -> float:
-    """Return the two-sided p-value of the difference of two shares of different samples; NaN where it is not defined.
+    """Return the two-sided p-value of the difference of two shares of different samples; NaN if undefined.
 
     The score test with the error of equal shares, of which Wilson's interval is the one-sample form (Newcombe, 1998,
     Statistics in Medicine 17), for effective sample sizes and with Student's t.
@@ -97,7 +95,7 @@ def difference_of_shares(shares: tuple[float, float], sizes: tuple[float, float]
 
 
 def t_quantile(probability: float, degrees: float | None) -> float:
-    """Return the quantile of Student's t, or of the normal distribution where the degrees of freedom are None."""
+    """Return the quantile of Student's t, or of the normal distribution if the degrees of freedom are None."""
     if degrees is None:
         return NormalDist().inv_cdf(probability)
     from scipy.special import stdtrit  # scipy.stats takes seconds to import

@@ -2,11 +2,11 @@
 
 The corrected share is that of PPI++ (Angelopoulos, Duchi and Zrnic, 2023, arXiv 2311.01453), tuned to the smallest
 error. For verdicts of two values that is post-stratification: each verdict's share of right answers among the labelled
-replies, weighted by how often the judge gives that verdict. Labelled replies may be drawn with different probabilities,
-for example as many of each verdict: weights are the inverse of these (Fisch et al., 2024, arXiv 2406.04291).
+replies, weighted by the verdict's frequency. Labelled replies may be drawn with different probabilities, for example
+equally many of each verdict: weights are the inverse of these (Fisch et al., 2024, arXiv 2406.04291).
 
 Sensitivity, specificity and Cohen's kappa (1960) are functions of the same means, with errors by the delta method. All
-errors are over clusters of replies, and contain the drawing of questions and of labels. They are computed with one
+errors are over clusters of replies, and include the sampling of questions and of labels. They are computed with one
 right and one wrong label added to each verdict (Agresti and Caffo, 2000, The American Statistician 54): a few labels
 without a mistake of the judge do not show that it makes none.
 
@@ -27,7 +27,7 @@ from medtasks.stats.standard_error import Dyad, mean_error
 
 @dataclass(frozen=True)
 class EstimatedValue:
-    """A value with its 95 % interval; NaN is what is not defined."""
+    """A value with its 95 % interval; undefined numbers are NaN."""
 
     value: float
     error: float
@@ -37,7 +37,7 @@ class EstimatedValue:
 
 @dataclass(frozen=True)
 class JudgedShare:
-    """Figures of a judge whose verdicts people checked."""
+    """Quality of a judge whose verdicts people checked, and the corrected share."""
 
     labels: int
     sensitivity: EstimatedValue  # share of replies that people call right which the judge calls right
@@ -55,74 +55,76 @@ def judged_share(
 ) -> JudgedShare:
     """Return the share of right replies and the quality of the verdicts, 1 for right and 0 for wrong.
 
-    ``labels`` are NaN for replies without one; ``weights`` count where there is one. A reply about which the judge was
-    not ``asked`` has the verdict of a rule, which is taken for true. All have shape (replies,). Everything is NaN where
-    a verdict of the judge has fewer than two labelled replies.
+    ``labels`` are NaN for replies without one, whose ``weights`` do not count. A reply about which the judge was not
+    ``asked`` has the verdict of a rule, which is taken for true. All have shape (replies,). Everything is NaN if a
+    verdict of the judge has fewer than two labelled replies.
 
     Example:
         >>> verdicts, labels = [1, 1, 1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0] + [float("nan")] * 2 + [0, 1] * 2
-        >>> found = judged_share(verdicts, labels, [1.0] * 10, [True] * 10, range(10))
-        >>> round(found.corrected.value, 3), round(found.sensitivity.value, 3)  # 0.6 * 0.75 + 0.4 * 0.5, 0.45 / 0.65
+        >>> share = judged_share(verdicts, labels, [1.0] * 10, [True] * 10, range(10))
+        >>> round(share.corrected.value, 3), round(share.sensitivity.value, 3)  # 0.6 * 0.75 + 0.4 * 0.5, 0.45 / 0.65
         (0.65, 0.692)
     """
-    said, told, weight = (np.asarray(one, dtype=np.float64) for one in (verdicts, labels, weights))
+    verdict, label, weight = (np.asarray(values, dtype=np.float64) for values in (verdicts, labels, weights))
     is_asked = np.asarray(asked, dtype=bool)
-    told = np.where(is_asked, told, np.nan)
-    known = ~np.isnan(told)
-    given = [verdict for verdict in (0.0, 1.0) if (is_asked & (said == verdict)).any()]
-    if not given or any((known & (said == verdict)).sum() < 2 for verdict in given):
+    label = np.where(is_asked, label, np.nan)
+    has_label = ~np.isnan(label)
+    used = [value for value in (0.0, 1.0) if (is_asked & (verdict == value)).any()]
+    if not used or any((has_label & (verdict == value)).sum() < 2 for value in used):
         nothing = EstimatedValue(*[math.nan] * 4)
-        return JudgedShare(int(known.sum()), nothing, nothing, nothing, nothing)
-    added = [(verdict, label, weight[known & (said == verdict)].mean()) for verdict in given for label in (0.0, 1.0)]
+        return JudgedShare(int(has_label.sum()), nothing, nothing, nothing, nothing)
+    added = [(value, truth, weight[has_label & (verdict == value)].mean()) for value in used for truth in (0.0, 1.0)]
     more = np.array(added).T
     larger = _figures(
-        np.append(said, more[0]),
-        np.append(told, more[1]),
+        np.append(verdict, more[0]),
+        np.append(label, more[1]),
         np.append(weight, more[2]),
         np.append(is_asked, np.ones(len(added), dtype=bool)),
     )
     in_dyads = any(isinstance(cluster, Dyad) for cluster in clusters)
     names = [f"added label {number}" for number in range(len(added))]
     units = [*clusters, *(Dyad(name, name, name) if in_dyads else ("added", name) for name in names)]
-    degrees = len({cluster for cluster, one in zip(clusters, known, strict=True) if one}) - 1.0
+    degrees = len({cluster for cluster, labelled in zip(clusters, has_label, strict=True) if labelled}) - 1.0
     estimates = {}
-    for name, (value, _) in _figures(said, told, weight, is_asked).items():
+    for name, (value, _) in _figures(verdict, label, weight, is_asked).items():
         smoothed, influences = larger[name]
         error, is_share = mean_error(influences.tolist(), units), name != "kappa"
         size = smoothed * (1 - smoothed) / error.error**2 if is_share and error.error > 0 else None
         low, high = interval(value, error.error, min(degrees, error.degrees), is_share, size)
         estimates[name] = EstimatedValue(value, error.error, max(low, -1.0), min(high, 1.0))
-    return JudgedShare(int(known.sum()), **estimates)
+    return JudgedShare(int(has_label.sum()), **estimates)
 
 
-def _figures(said: Floats, told: Floats, weight: Floats, asked: NDArray[np.bool_]) -> dict[str, tuple[float, Floats]]:
+def _figures(
+    verdict: Floats, label: Floats, weight: Floats, is_asked: NDArray[np.bool_]
+) -> dict[str, tuple[float, Floats]]:
     """Return each figure and its influence values, shape (replies,): the error of their mean is that of the figure."""
-    right = said.copy()  # an estimate without bias of each label, given or not
-    for verdict in (0.0, 1.0):
-        members = asked & (said == verdict)
-        labelled = members & ~np.isnan(told)
+    right = verdict.copy()  # an unbiased estimate of each reply's label
+    for value in (0.0, 1.0):
+        members = is_asked & (verdict == value)
+        labelled = members & ~np.isnan(label)
         if labelled.any():
-            share = np.average(told[labelled], weights=weight[labelled])
+            share = np.average(label[labelled], weights=weight[labelled])
             right[members] = share
             scale = weight[labelled] * members.sum() / weight[labelled].sum()
-            right[labelled] += scale * (told[labelled] - share)
-    columns = np.stack([right * said, right, said])
-    means = columns[:, asked].mean(axis=1)
-    both, by_people, by_judge = means
+            right[labelled] += scale * (label[labelled] - share)
+    columns = np.stack([right * verdict, right, verdict])
+    means = columns[:, is_asked].mean(axis=1)
+    by_both, by_people, by_judge = means
     wrong, chance = 1 - by_people, by_people + by_judge - 2 * by_people * by_judge
     with np.errstate(invalid="ignore", divide="ignore"):
-        kappa = 2 * (both - by_people * by_judge) / chance
+        kappa = 2 * (by_both - by_people * by_judge) / chance
         figures = {  # value, and slopes by the three means
-            "sensitivity": (both / by_people, (1 / by_people, -both / by_people**2, 0.0)),
+            "sensitivity": (by_both / by_people, (1 / by_people, -by_both / by_people**2, 0.0)),
             "specificity": (
-                (wrong - by_judge + both) / wrong,
-                (1 / wrong, (both - by_judge) / wrong**2, -1 / wrong),
+                (wrong - by_judge + by_both) / wrong,
+                (1 / wrong, (by_both - by_judge) / wrong**2, -1 / wrong),
             ),
             "kappa": (
                 kappa,
                 (2, -2 * by_judge - kappa * (1 - 2 * by_judge), -2 * by_people - kappa * (1 - 2 * by_people)) / chance,
             ),
         }
-        deviations = (columns - means[:, np.newaxis]) * (asked / asked.mean())
-        found = {name: (float(value), np.array(slopes) @ deviations) for name, (value, slopes) in figures.items()}
-    return {**found, "corrected": (float(right.mean()), right)}
+        deviations = (columns - means[:, np.newaxis]) * (is_asked / is_asked.mean())
+        result = {name: (float(value), np.array(slopes) @ deviations) for name, (value, slopes) in figures.items()}
+    return {**result, "corrected": (float(right.mean()), right)}

@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ SIGN_FLIP = "sign flip of units"
 DYADIC = "dyadic t"
 
 DRAWS = 10_000
-SEED = 20261121  # of the random signs, so that the same runs give the same digits; written into every comparison
+SEED = 20261121  # of the random signs: the same runs give the same digits; written into every comparison
 
 _EXTREME = 20  # draws that are as extreme, of a p-value at the first level of Holm
 _BLOCK = 4_000_000  # random numbers held at once: 32 MB
@@ -33,10 +32,10 @@ PairedValues = tuple[Sequence[float], Sequence[float], Sequence[Hashable]]
 
 @dataclass(frozen=True)
 class PairedResult:
-    """How the second of two models differs from the first on the same samples; NaN is what these do not tell.
+    """Difference of the second of two models from the first on the same samples; undefined numbers are NaN.
 
-    ``mcnemar`` is, for right and wrong also with several samples per unit, the p-value of McNemar's test, which then
-    takes samples of one unit for independent and may be too small; None for other scores.
+    ``mcnemar`` is the p-value of McNemar's test for right and wrong, None for other scores. With several samples per
+    unit it takes these for independent and may be too small.
     """
 
     samples: int
@@ -56,10 +55,10 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     """Compare two models on the same samples.
 
     With values of 0 and 1 only and one sample per unit: McNemar's test, the interval of Agresti and Min, and the
-    detectable difference of Connor. Else: a sign-flip test over units, the interval of what it does not reject, and the
-    detectable difference from the clustered standard error. Of dyads that share members, Student's t with the dyadic
-    error and its degrees of freedom: components of connected pairs would be valid units of a sign flip, too, but find 5
-    of 100 differences less. The result does not depend on the order of the samples.
+    detectable difference of Connor. Otherwise: a sign-flip test over units, the interval of values it does not reject,
+    and the detectable difference from the clustered standard error. For dyads that share members: Student's t with the
+    dyadic error and its degrees of freedom (a sign flip of components of connected pairs would be valid, too, but finds
+    5 of 100 differences less). The result does not depend on the order of the samples.
 
     Values are finite; ``units`` are the independent unit of each sample, such as its patient, or its
     :class:`~medtasks.stats.standard_error.Dyad`. All have shape (n,), at least one sample.
@@ -107,16 +106,17 @@ def corrected(tests: Sequence[tuple[PairedResult, PairedValues]]) -> list[tuple[
     """Return the results of one family of tests, each with its p-value corrected by Holm's procedure.
 
     The detectable difference is that of a test at ``ALPHA / number of tests``, the level of Holm's first step, so that
-    the power is no smaller whatever the other tests find. Signs that were drawn are drawn more often where the test
-    alone rejects: with :data:`DRAWS` no p-value could pass among more than 500 tests.
+    the power is no smaller whatever the other tests find. More random signs are drawn if the test alone rejects: with
+    :data:`DRAWS` no p-value could pass among more than 500 tests.
     """
     results = []
     for result, (first, second, units) in tests:
-        differences, own = [after - before for before, after in zip(first, second, strict=True)], separate_units(units)
-        p, draws = result.p, draws_for(len(tests))
+        differences = [after - before for before, after in zip(first, second, strict=True)]
+        units, p, draws = separate_units(units), result.p, draws_for(len(tests))
         if result.test == SIGN_FLIP and draws > DRAWS and p <= ALPHA:
-            p = sign_flip_test(differences, own, draws)
-        results.append(replace(result, p=p, detectable=_detectable(result.test, differences, own, ALPHA / len(tests))))
+            p = sign_flip_test(differences, units, draws)
+        detectable = _detectable(result.test, differences, units, ALPHA / len(tests))
+        results.append(replace(result, p=p, detectable=detectable))
     return list(zip(results, holm([result.p for result in results]), strict=True))
 
 
@@ -139,8 +139,7 @@ def _detectable(test: str, differences: Sequence[float], units: Sequence[Hashabl
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return the exact two-sided p-value of McNemar's test.
 
-    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right; 1 when both models were
-    right and wrong on the same samples.
+    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right; 1 without any.
     """
     from scipy.special import betainc  # type: ignore[import-untyped]  # scipy.stats takes half a second to import
 
@@ -154,12 +153,12 @@ def agresti_min_interval(only_first: float, only_second: float, samples: float) 
     """Return the 95 % interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
-    the four cells. Other than Wald's, it has a width when the models do not differ on any sample. The first two are
-    numbers of samples that only this model got right; all may be fractions.
+    the four cells. Unlike Wald's, it has a width if the models differ on no sample. The first two arguments are numbers
+    of samples that only this model got right; all may be fractions.
     """
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
-    half = _normal(1 - ALPHA / 2) * math.sqrt((gained + lost) - (gained - lost) ** 2 / total) / total
+    half = t_quantile(1 - ALPHA / 2, None) * math.sqrt((gained + lost) - (gained - lost) ** 2 / total) / total
     return max(-1.0, centre - half), min(1.0, centre + half)
 
 
@@ -168,10 +167,10 @@ def detectable_by_mcnemar(discordance: float, samples: int, alpha: float = ALPHA
 
     Source: Connor (1987), Biometrics 43, equation for the sample size, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2``
     with discordance ``s``, the share of independent samples that exactly one model got right, solved for the difference
-    ``d``. It takes the observed discordance as the true one; NaN where the difference would be above it. The formula is
-    of the asymptotic test: the exact one has 2 to 4 points less power.
+    ``d``. It takes the observed discordance as the true one; NaN if the difference would be above it. The formula is
+    for the asymptotic test: the exact one has 2 to 4 points less power.
     """
-    level, power = _normal(1 - alpha / 2), _normal(POWER)
+    level, power = t_quantile(1 - alpha / 2, None), t_quantile(POWER, None)
     scaled = samples * discordance
     root = level**2 * scaled - (samples + power**2) * discordance * (level**2 - power**2)
     if root < 0 or not discordance:
@@ -185,23 +184,23 @@ def dyadic_test(differences: Sequence[float], dyads: Sequence[Hashable]) -> tupl
 
     Source: Aronow, Samii and Assenova (2015), Political Analysis 23, with Student's t for the degrees of freedom of
     :func:`~medtasks.stats.standard_error.dyadic_error`. Simulated type I error on MediConfusion's graph: at most 6 %
-    (``benchmarks/intervals.py``). Where all differences are equal they say nothing of their spread: then they count as
-    as many independent ones as the degrees of freedom stand for, with the interval of Agresti and Min and a sign test.
-    Where there is no error, as each dyad shares a member with each other one, the ends are NaN and p is 1.
+    (``benchmarks/intervals.py``). Equal differences show nothing of their spread: they count as independent samples,
+    one more than the degrees of freedom, with the interval of Agresti and Min and a sign test. If each dyad shares a
+    member with each other one, the error is undefined: the ends are NaN and p is 1.
     """
-    known, mean = mean_error(differences, dyads), math.fsum(differences) / len(differences)
-    if math.isnan(known.error):
+    error, mean = mean_error(differences, dyads), math.fsum(differences) / len(differences)
+    if math.isnan(error.error):
         return math.nan, math.nan, 1.0
-    if not known.error > _NO_SPREAD * max(map(abs, differences)):
-        size = known.degrees + 1
+    if not error.error > _NO_SPREAD * max(map(abs, differences)):
+        size = error.degrees + 1
         ends = agresti_min_interval(size * max(-mean, 0.0), size * max(mean, 0.0), size)
-        return *ends, 0.5**known.degrees if mean else 1.0
-    half = t_quantile(1 - ALPHA / 2, known.degrees) * known.error
-    return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / known.error, known.degrees))
+        return *ends, 0.5**error.degrees if mean else 1.0
+    half = t_quantile(1 - ALPHA / 2, error.degrees) * error.error
+    return mean - half, mean + half, min(1.0, 2 * exceeding(abs(mean) / error.error, error.degrees))
 
 
 def exceeding(statistic: float, degrees: float) -> float:
-    """Return the probability that Student's t exceeds a value; NaN where that or the degrees are not defined."""
+    """Return the probability that Student's t exceeds a value; NaN if that or the degrees are undefined."""
     from scipy.special import stdtr  # scipy.stats takes seconds to import
 
     return float(stdtr(degrees, -statistic)) if degrees > 0 else math.nan
@@ -213,9 +212,9 @@ def sign_flip_test(
     """Return the two-sided p-value of the mean difference when the signs of whole units are exchanged.
 
     Source: Fisher's randomisation test for pairs (The Design of Experiments, 1935) with units as blocks. If the models
-    are equally good, the total difference of a unit is as likely to be its negative. All signs are tried when there
-    are at most ``draws`` combinations, else ``draws`` are drawn, and the observed one counts as one of them (Phipson
-    and Smyth, 2010), so that p is never 0. Differences and their units, ``clusters``, have shape (n,).
+    are equally good, the total difference of a unit is as likely to be its negative. All signs are tried if there are
+    at most ``draws`` combinations, else ``draws`` are drawn, and the observed one counts as one of them (Phipson and
+    Smyth, 2010), so that p is never 0. Differences and their units, ``clusters``, have shape (n,).
     """
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))
@@ -232,10 +231,10 @@ def sign_flip_interval(
 
     Source: Hartigan (1969), Journal of the American Statistical Association 64. With the signs of some units exchanged,
     a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
-    Other than the clustered standard error it holds for few units of very different sizes.
+    Unlike the clustered standard error it holds for few units of very different sizes.
 
-    Takes what :func:`sign_flip_test` does. NaN for five units and less, which can reject nothing, and where all
-    differences are equal.
+    Arguments as of :func:`sign_flip_test`. NaN for five units and less, which can reject nothing, and for equal
+    differences.
     """
     units = _units(differences, clusters)
     lower, upper = [], []
@@ -253,11 +252,11 @@ def sign_flip_interval(
 
 
 def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArray[np.float64]:
-    """Return the sum and the number of differences of each unit, in an order of their own, shape (units, 2)."""
+    """Return the sum and the number of differences of each unit, sorted by its name, shape (units, 2)."""
     members: dict[str, list[float]] = defaultdict(list)
     for cluster, difference in sorted(zip(map(str, clusters), differences, strict=True)):
         members[cluster].append(difference)
-    return np.asarray([(math.fsum(held), len(held)) for held in members.values()])
+    return np.asarray([(math.fsum(values), len(values)) for values in members.values()])
 
 
 def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
@@ -286,14 +285,10 @@ def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashabl
     """Return the smallest mean difference found with 80 % power at a two-sided level of ``alpha``.
 
     Source: Bloom (1995), Evaluation Review 19: ``(t_a + t_b) se`` with the standard error of the observed differences
-    and quantiles of Student's t for its degrees of freedom. NaN for one unit and where all differences are equal, which
-    says nothing of their spread.
+    and quantiles of Student's t for its degrees of freedom. NaN for one unit and for equal differences, which show
+    nothing of their spread.
     """
-    known = mean_error(differences, clusters)
-    if not known.error > _NO_SPREAD * max(map(abs, differences)):
+    error = mean_error(differences, clusters)
+    if not error.error > _NO_SPREAD * max(map(abs, differences)):
         return math.nan
-    return (t_quantile(1 - alpha / 2, known.degrees) + t_quantile(POWER, known.degrees)) * known.error
-
-
-def _normal(probability: float) -> float:
-    return NormalDist().inv_cdf(probability)
+    return (t_quantile(1 - alpha / 2, error.degrees) + t_quantile(POWER, error.degrees)) * error.error

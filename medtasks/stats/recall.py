@@ -1,4 +1,4 @@
-"""Balanced accuracy, the mean recall over classes, with an interval that holds where a class has few samples.
+"""Balanced accuracy, the mean recall over classes, with an interval that holds for classes with few samples.
 
 The bootstrap of few samples fails: one right answer to the one sample of a class has no spread, and resamples may lack
 the class. Here the recall of a class has the posterior of Jeffreys' prior, a beta distribution, and their mean that of
@@ -35,15 +35,15 @@ def mean_recall_posterior(
     if len(set(clusters)) < 2:
         return math.nan, math.nan, math.nan
     members: dict[Hashable, list[int]] = {}
-    for place, target in enumerate(targets):
-        members.setdefault(target, []).append(place)
+    for index, target in enumerate(targets):
+        members.setdefault(target, []).append(index)
     shapes = []
-    for places in members.values():
-        values, of_class = [right[place] for place in places], [clusters[place] for place in places]
-        known = clustered_error(values, of_class)
-        size = 1.0 if known.clusters < 2 else known.effective
-        if 1 < known.clusters > size:  # the error of n independent samples is that of n - 1 effective ones
-            size = min(float(known.clusters), size * known.clusters / (known.clusters - 1))
+    for indices in members.values():
+        values, of_class = [right[index] for index in indices], [clusters[index] for index in indices]
+        error = clustered_error(values, of_class)
+        size = 1.0 if error.clusters < 2 else error.effective
+        if 1 < error.clusters > size:  # the error of n independent samples is that of n - 1 effective ones
+            size = min(float(error.clusters), size * error.clusters / (error.clusters - 1))
         share = math.fsum(values) / len(values)
         shapes.append((size * share + 0.5, size * (1 - share) + 0.5))
     random = np.random.default_rng(SEED)

@@ -1,4 +1,4 @@
-"""Planning of a paired comparison of two models: samples it takes, and differences that samples can show.
+"""Planning of a paired comparison of two models: the samples it takes, and the differences that samples can show.
 
 Two shares on the same samples, such as two accuracies, are compared by McNemar's exact test, whose power is summed over
 all outcomes. Non-inferiority is Tango's score test at the margin (:mod:`medtasks.stats.equivalence`), whose power is
@@ -18,7 +18,7 @@ from medtasks.stats.paired import SEED
 from medtasks.stats.standard_error import Dyad
 
 WORKING_CORRELATION = 0.2
-"""Assumed correlation of samples that share a patient or image, where no run tells it."""
+"""Assumed correlation of samples that share a patient or image, without a run to estimate it."""
 DRAWS = 4000
 LARGEST = 10_000_000
 """Samples beyond which none are planned."""
@@ -27,7 +27,7 @@ _STEP = 1e-4  # in which detectable differences are found
 
 
 def design_effect(units: Sequence[Hashable], correlation: float = WORKING_CORRELATION) -> float:
-    """Return by how much the variance of a mean exceeds that of independent samples.
+    """Return the ratio of the variance of a mean to that of independent samples.
 
     ``units`` are the cluster or :class:`~medtasks.stats.standard_error.Dyad` of each sample, shape (samples,), at least
     one; samples that share a cluster or a member of dyads have the ``correlation``.
@@ -48,7 +48,7 @@ def independent_discordance(first: float, second: float) -> float:
 
 
 def mcnemar_power(samples: int, difference: float, discordance: float, level: float) -> float:
-    """Return the probability that McNemar's exact two-sided test shows a difference, in its direction.
+    """Return the power of McNemar's exact two-sided test to show a difference, in its direction.
 
     ``difference`` and ``discordance`` are the true shares of samples: second minus first model, and those that exactly
     one model gets right, which is at least the absolute difference. ``samples`` are independent.
@@ -71,7 +71,7 @@ def mcnemar_power(samples: int, difference: float, discordance: float, level: fl
 
 
 def non_inferiority_power(samples: int, difference: float, discordance: float, margin: float, level: float) -> float:
-    """Return the probability that the second model is shown to be worse by less than the ``margin``, simulated.
+    """Return the power to show that the second model is worse by less than the ``margin``, simulated.
 
     The test is Tango's with the normal quantile, one-sided; arguments are those of :func:`mcnemar_power`.
     """
@@ -80,8 +80,8 @@ def non_inferiority_power(samples: int, difference: float, discordance: float, m
     drawn = random.multinomial(samples, [gained, lost, max(0.0, 1 - gained - lost)], size=DRAWS)
     kinds, numbers = np.unique(drawn[:, :2], axis=0, return_counts=True)
     limit = t_quantile(1 - level, None)
-    shown = [tango_statistic(float(more), float(less), samples, -margin) > limit for more, less in kinds]
-    return float(numbers @ np.array(shown) / DRAWS)
+    rejected = [tango_statistic(float(more), float(less), samples, -margin) > limit for more, less in kinds]
+    return float(numbers @ np.array(rejected) / DRAWS)
 
 
 def samples_needed(power_of: Callable[[int], float], power: float) -> int | None:

@@ -1,14 +1,14 @@
-"""Standard errors of a mean at the unit that was sampled, and which samples belong together.
+"""Standard errors of a mean at the unit that was sampled, and samples that belong together.
 
 A :class:`MeanError` has what an interval needs besides the error: degrees of freedom, and for a share the number of
 independent answers that would have the same error.
 
 Clusters, such as patients: Liang and Zeger (1986), with the correction and the degrees of freedom that Bell and
 McCaffrey (2002), Survey Methodology 28, and Imbens and Kolesár (2016), Review of Economics and Statistics 98, derive
-from the sizes of the clusters under a working correlation. Few large clusters among many small ones say as much as few
+from the sizes of the clusters under a working correlation. Few large clusters among many small ones count as few
 clusters (Carter, Schnepel and Steigerwald, 2017, Review of Economics and Statistics 99).
 
-Dyads, such as pairs of images that other pairs show, too: Fafchamps and Gubert (2007), Journal of Development Economics
+Dyads, such as pairs of images that other pairs share: Fafchamps and Gubert (2007), Journal of Development Economics
 83; Aronow, Samii and Assenova (2015), Political Analysis 23; degrees of freedom as above, after Tabord-Meehan (2019),
 Journal of Business and Economic Statistics 37.
 """
@@ -26,13 +26,13 @@ Floats = NDArray[np.float64]
 
 _WORKING_CORRELATION = 0.2  # within clusters; degrees of freedom depend on it little
 _LEAST_DEGREES = 1.5  # of clusters of very unequal size
-_FEW_CLUSTERS = 8  # with the rarer outcome, which then show nothing of how samples of a cluster hang together
+_FEW_CLUSTERS = 8  # with the rarer outcome, which then do not show the correlation within clusters
 _NO_SPREAD = 1e-9
 
 
 @dataclass(frozen=True)
 class MeanError:
-    """Standard error of a mean; NaN is what is not defined."""
+    """Standard error of a mean; undefined numbers are NaN."""
 
     error: float
     degrees: float  # of freedom
@@ -41,7 +41,7 @@ class MeanError:
 
 
 class Dyad(NamedTuple):
-    """A unit with two members, in any order, that other dyads may share: a pair and its images."""
+    """A unit with two members, in any order, that other dyads may share, such as a pair of images."""
 
     name: str
     first: str
@@ -73,34 +73,34 @@ def clustered_error(
 ) -> MeanError:
     """Return the error of a (weighted) mean of values that are independent between clusters only.
 
-    Equal to :func:`mean_standard_error` with n - 1 degrees of freedom where every cluster has one value. The effective
+    Equal to :func:`mean_standard_error` with n - 1 degrees of freedom if every cluster has one value. The effective
     size is at most the number of values, and at most the number of clusters while fewer than 8 of them hold the rarer
-    outcome: so few do not show how alike the answers of a cluster are (bounds after Korn and Graubard, 1998, Survey
+    outcome: so few do not show the correlation within clusters (bounds after Korn and Graubard, 1998, Survey
     Methodology 24). NaN for fewer than two clusters.
 
     Example:
-        >>> found = clustered_error([0.0, 0.0, 1.0, 1.0, 0.0, 1.0], "aabbcc")
-        >>> round(found.error, 4), round(found.degrees, 4), round(found.effective, 4)
+        >>> error = clustered_error([0.0, 0.0, 1.0, 1.0, 0.0, 1.0], "aabbcc")
+        >>> round(error.error, 4), round(error.degrees, 4), round(error.effective, 4)
         (0.2887, 2.0, 3.0)
     """
     if len(values) != len(clusters):
         raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
     weights = [1.0] * len(values) if weights is None else weights
     members: dict[Hashable, list[int]] = defaultdict(list)
-    for place, cluster in enumerate(clusters):
-        members[cluster].append(place)
+    for index, cluster in enumerate(clusters):
+        members[cluster].append(index)
     number = len(members)
     if number < 2:
         return MeanError(*_UNDEFINED, number)
     mean, deviations, total = _deviations(values, weights)
     # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
-    sizes = sorted(math.fsum(weights[place] for place in places) for places in members.values())
+    sizes = sorted(math.fsum(weights[index] for index in indices) for indices in members.values())
     correction, degrees = _of_sizes(np.array(sizes))
-    sums = (math.fsum(deviations[place] for place in places) for places in members.values())
-    variance = correction * math.fsum(one**2 for one in sums) / total**2
+    sums = (math.fsum(deviations[index] for index in indices) for indices in members.values())
+    variance = correction * math.fsum(deviation**2 for deviation in sums) / total**2
     spread = mean * (1 - mean)
     holding = [
-        sum(any(abs(values[place] - outcome) > _NO_SPREAD for place in places) for places in members.values())
+        sum(any(abs(values[index] - outcome) > _NO_SPREAD for index in indices) for indices in members.values())
         for outcome in (0.0, 1.0)
     ]
     rarer = min(holding) if abs(mean - 0.5) < _NO_SPREAD else holding[mean > 0.5]
@@ -115,11 +115,11 @@ def dyadic_error(
     """Return the error of a (weighted) mean of values of dyads, which are independent unless they share a member.
 
     At least the error of independent values. The members of a dyad have no order. NaN for fewer than two dyads, and
-    where each shares a member with each other.
+    if each shares a member with each other.
 
     Example:
-        >>> found = dyadic_error([1.0, 0.0, 0.0, 1.0], [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g")])
-        >>> round(found.error, 4), round(found.degrees, 4)
+        >>> error = dyadic_error([1.0, 0.0, 0.0, 1.0], [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g")])
+        >>> round(error.error, 4), round(error.degrees, 4)
         (0.2887, 1.9231)
     """
     if len(values) != len(dyads):
@@ -134,7 +134,7 @@ def dyadic_error(
     trace = number - linked / number if number else 0.0
     if number < 2 or trace <= 0:
         return MeanError(*_UNDEFINED, number)
-    squares = linked - 2 * math.fsum(one**2 for one in neighbours) / number + (linked / number) ** 2
+    squares = linked - 2 * math.fsum(count**2 for count in neighbours) / number + (linked / number) ** 2
     mean, deviations, total = _deviations(values, weights)
     by_member: dict[Hashable, list[float]] = defaultdict(list)
     by_dyad: dict[Hashable, list[float]] = defaultdict(list)
@@ -143,9 +143,9 @@ def dyadic_error(
             by_member[member].append(deviation)
         if len(dyad) > 1:
             by_dyad[dyad].append(deviation)
-    shared, twice = (math.fsum(math.fsum(one) ** 2 for one in by.values()) for by in (by_member, by_dyad))
+    shared, twice = (math.fsum(math.fsum(group) ** 2 for group in by.values()) for by in (by_member, by_dyad))
     dyadic = (shared - twice) / total**2 * number / trace
-    independent = math.fsum(one**2 for one in deviations) / total**2 * number / (number - 1)
+    independent = math.fsum(deviation**2 for deviation in deviations) / total**2 * number / (number - 1)
     variance, degrees, spread = max(dyadic, independent), trace**2 / squares, mean * (1 - mean)
     effective = spread / variance if variance > _NO_SPREAD**2 and spread > 0 else degrees + 1
     return MeanError(math.sqrt(variance), degrees, effective, number)
@@ -159,13 +159,13 @@ def mean_error(values: Sequence[float], units: Sequence[Hashable]) -> MeanError:
     members: dict[Dyad, list[float]] = defaultdict(list)
     for dyad, value in zip(dyads, values, strict=True):
         members[dyad].append(value)
-    means = [math.fsum(held) / len(held) for held in members.values()]
-    weights = [float(len(held)) for held in members.values()]
+    means = [math.fsum(group) / len(group) for group in members.values()]
+    weights = [float(len(group)) for group in members.values()]
     return dyadic_error(means, [(dyad.first, dyad.second) for dyad in members], weights)
 
 
 def separate_units(units: Sequence[Hashable]) -> Sequence[Hashable]:
-    """Return the names of dyads in place of these where no two share a member, so that they are independent."""
+    """Replace dyads by their names if no two share a member, so that they are independent."""
     dyads = {unit for unit in units if isinstance(unit, Dyad)}
     uses = Counter(member for dyad in dyads for member in {dyad.first, dyad.second})
     if not dyads or max(uses.values()) > 1:
@@ -184,8 +184,8 @@ def _of_sizes(sizes: Floats) -> tuple[float, float]:
     """Return correction of the variance and degrees of freedom from the sizes of at least two clusters.
 
     Sums of deviations by cluster have the covariance ``K = L D L'`` with ``L = I - a 1'``, where ``a`` are the shares
-    of the clusters and the diagonal of ``D`` their variances ``d``. Traces of K and its square are written out here, as
-    K has a row for every cluster. A weight counts as a number of equal samples.
+    of the clusters and the diagonal of ``D`` their variances ``d``. Traces of K and its square are expanded here, as K
+    has a row for every cluster. A weight counts as a number of equal samples.
     """
     d = sizes * (1 + _WORKING_CORRELATION * (sizes - 1))
     a, total = sizes / sizes.sum(), d.sum()
@@ -197,10 +197,10 @@ def _of_sizes(sizes: Floats) -> tuple[float, float]:
 
 
 def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> list[str]:
-    """Return what is independent of all else: the clusters, such as patients, joined where they share something.
+    """Join clusters, such as patients, that share something, such as an image, so that the result is independent.
 
-    A joined cluster has the least name of its members, so that names do not depend on the order. ``shared`` are the
-    images, None where a cluster says all; both have shape (samples,).
+    A joined cluster has the least name of its members, so that names do not depend on the order. ``shared`` is None for
+    samples that share nothing; both arguments have shape (samples,).
 
     Example:
         >>> joined_clusters(["p1", "p2", "p3"], ["atlas", "atlas", "x-ray"])
@@ -217,9 +217,9 @@ def joined_clusters(clusters: Sequence[str], shared: Sequence[str | None]) -> li
 
 
 def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
-    """Return for each document the first one of all that it is connected with, directly or through others.
+    """Return for each sample the position of the first one that it is connected with, directly or through others.
 
-    ``keys`` are what each document shares with others that have the same; keys and positions have shape (documents,).
+    Samples with an equal one of their ``keys`` are connected; keys and positions have shape (samples,).
 
     Example:
         >>> connected_components([["a"], ["b"], ["a", "c"], ["c"], []])
@@ -228,14 +228,14 @@ def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
     first = list(range(len(keys)))
     seen: dict[Hashable, int] = {}
 
-    def root(place: int) -> int:
-        while first[place] != place:
-            first[place] = first[first[place]]
-            place = first[place]
-        return place
+    def root(index: int) -> int:
+        while first[index] != index:
+            first[index] = first[first[index]]
+            index = first[index]
+        return index
 
-    for place, shared in enumerate(keys):
+    for index, shared in enumerate(keys):
         for key in shared:
-            earlier, later = sorted((root(place), root(seen.setdefault(key, place))))
+            earlier, later = sorted((root(index), root(seen.setdefault(key, index))))
             first[later] = earlier
-    return [root(place) for place in range(len(keys))]
+    return [root(index) for index in range(len(keys))]

@@ -186,7 +186,7 @@ def test_without_samples():
         ([[]], [0], "sum to 1"),
         ([[0.5, 0.5]], [2], "index of one of 2 options"),
         ([[0.5, 0.5]], [-1], "index of one of 2 options"),
-        ([[0.5, 0.5]], [0, 1], "as many keys"),
+        ([[0.5, 0.5]], [0, 1], "as many targets"),
     ],
 )
 def test_what_is_no_distribution(probabilities, keys, message):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medtasks.stats.rank_correlation import rank_correlation, rank_correlation_interval
+from medtasks.stats.bootstrap import rank_correlation, rank_correlation_interval
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,10 +1,10 @@
-"""Asking an LLM for hallucination questions on each image of a study, by the prompts of MedHEval.
+"""Drafting hallucination questions on each image of a study, by the prompts of MedHEval.
 
 Closed questions on visible content are asked with bounding boxes (figure 5), else with question pairs (figure 4), else
 with the report (figure 6). Open questions on knowledge take two requests: one filters what was retrieved, one asks.
 The report, notes, metadata and the like are sent, never the file of an image, its path, its id or its group.
 
-A reply is JSON of exactly the asked-for form, which may be in a fence, after reasoning or a sentence, or under one key.
+A reply is JSON of exactly the requested form, which may be in a fence, after reasoning or a sentence, or under one key.
 A field that is missing, unknown, empty or of another type breaks the form of the whole reply.
 """
 
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
 from medtasks.curate.hallucination.hallucination_study import PASSAGES
-from medtasks.curate.llm import DraftingPrompt, ask, free_text, llm_label, prompts_in
+from medtasks.curate.llm import DraftingPrompt, ask, free_text, prompts_in
 from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
@@ -46,7 +46,7 @@ _UNRESOLVED: Mapping[Flag, str] = {
 
 
 class DraftedQuestion(BaseModel):
-    """An open question with its answer, and what all of them have."""
+    """An open question with its answer; base of the other forms."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -55,25 +55,25 @@ class DraftedQuestion(BaseModel):
 
 
 class YesNoQuestion(DraftedQuestion):
-    """A question that is answered by yes or no."""
+    """A yes/no question."""
 
 
 class TypedQuestion(DraftedQuestion):
-    """A closed question that says of which type of hallucination it is."""
+    """A closed question with its type of hallucination."""
 
     type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{_TYPES})\b")]
     ground_truth_type: Literal["binary", "multi-choice"]  # BINARY and MULTI_CHOICE of the published records
-    # The constraint is what half a surrogate pair fails.
+    # The constraint excludes half a surrogate pair.
     choices: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] | None = None
 
     @property
     def hallucination(self) -> str:
-        """The type's name; an LLM may write what it means behind it."""
+        """The type's name; an LLM may add an explanation to it."""
         return next(name for published, name in HALLUCINATIONS.items() if self.type.startswith(published))
 
     @property
     def binary(self) -> bool:
-        """Whether it is answered by yes or no."""
+        """Whether the answer is yes or no."""
         return self.ground_truth_type == BINARY
 
 
@@ -92,7 +92,7 @@ class ReportComponents(BaseModel):
 
 
 class ReportQuestion(DraftedQuestion):
-    """A question for everything that a report names."""
+    """A question for all findings of a report."""
 
     components: ReportComponents = Field(alias="Structured_Answer")
 
@@ -113,20 +113,20 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
     """Return the paper's prompt for questions of a kind on an image."""
     name = str(kind)
     if kind is StudyKind.VISUAL_CLOSED:
-        shown = next((field for field in ("bounding_boxes", "qa_pairs") if field in image.context), "report")
-        name = f"{kind}_{ {'bounding_boxes': 'boxes', 'qa_pairs': 'pairs'}.get(shown, shown) }"
+        inputs = {"bounding_boxes": "boxes", "qa_pairs": "pairs"}
+        name = f"{kind}_{next((part for field, part in inputs.items() if field in image.context), 'report')}"
     return prompts_in(PROMPTS)[name]
 
 
 def with_form(prompt: DraftingPrompt, form: str) -> DraftingPrompt:
-    """Return a paper's prompt with one of our reply forms after its system message, and both names."""
+    """Append one of our reply forms to the system message of a paper's prompt; the name has both."""
     ours = prompts_in(PROMPTS)[form]
     label = f"{prompt.label} + {ours.name}"
     return replace(prompt, name=label, version=ours.version, system=f"{prompt.system}\n\n{ours.user}")
 
 
 def figures(kind: StudyKind, images: Iterable[StudyImage]) -> Counter[str]:
-    """Count the images for which each figure of the paper asks."""
+    """Count the images by the figure of the paper that has their prompt."""
     return Counter(prompt_for(kind, image).source for image in images)
 
 
@@ -136,8 +136,9 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
     Errors are those of :func:`~medtasks.curate.drafts.draft_all`.
     """
     jobs: dict[str, Job] = {}
+    label = llm.settings.label
     for name, image in read_images(folder).items():
-        prompt, values, label = with_form(prompt_for(kind, image), _FORMS[kind][0]), _mark_values(image), llm_label(llm)
+        prompt, values = with_form(prompt_for(kind, image), _FORMS[kind][0]), _mark_values(image)
         digest = prompt.asked(_of(prompt, {_FILTERED: "", **values}), label)
         if kind is StudyKind.KNOWLEDGE_OPEN:
             first = prompts_in(PROMPTS)[_FILTER]
@@ -160,9 +161,9 @@ def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPro
             return line.model_copy(update={"outcome": filtered.outcome, "reason": filtered.reason})
         values[_FILTERED] = filtered.value
     read = partial(questions_in, schema=_FORMS[kind][1])
-    asked = ask(llm, prompt, prompt.filled(_of(prompt, values)), read)
-    drafts = drafts_of(image.image_id, asked.value or (), banned_phrases(prompt.system))
-    return line.model_copy(update={"outcome": asked.outcome, "reason": asked.reason, "drafts": drafts})
+    answer = ask(llm, prompt, prompt.filled(_of(prompt, values)), read)
+    drafts = drafts_of(image.image_id, answer.value or (), banned_phrases(prompt.system))
+    return line.model_copy(update={"outcome": answer.outcome, "reason": answer.reason, "drafts": drafts})
 
 
 def _of(prompt: DraftingPrompt, values: Mapping[str, str]) -> dict[str, str]:
@@ -174,13 +175,13 @@ def _mark_values(image: StudyImage) -> dict[str, str]:
     """Return the values of the marks of all prompts: texts as they are, anything else as JSON."""
     values = {"{report}": image.text, "{knowledge_retrieved}": "\n\n".join(image.context.get(PASSAGES, ()))}
     for mark in ("notes", "metadata", "bounding_boxes", "QA_pairs"):
-        known = image.context.get(mark.lower()) or "none given"
-        values[f"{{{mark}}}"] = known if isinstance(known, str) else json.dumps(known, ensure_ascii=False)
+        value = image.context.get(mark.lower()) or "none given"
+        values[f"{{{mark}}}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return values
 
 
 def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
-    r"""Return the questions of a reply, at least one; None for another form.
+    r"""Read the questions of a reply, at least one; None for another form.
 
     Example:
         >>> questions_in('```json\n[{"question": "Is there a mass?", "answer": "No"}]\n```', YesNoQuestion)
@@ -207,8 +208,8 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
     """Return a pattern for the phrases that a system message forbids, also as a plural; None if it forbids none.
 
     Example:
-        >>> told = 'Do not use phrases like "mentioned", "bounding boxes" in the conversation.'
-        >>> [bool(banned_phrases(told).search(text)) for text in ("the bounding box", "unmentioned")]
+        >>> system = 'Do not use phrases like "mentioned", "bounding boxes" in the conversation.'
+        >>> [bool(banned_phrases(system).search(text)) for text in ("the bounding box", "unmentioned")]
         [True, False]
     """
     rule = _BANNED.search(system)
@@ -220,7 +221,7 @@ def banned_phrases(system: str) -> re.Pattern[str] | None:
 
 def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Pattern[str] | None) -> tuple[Draft, ...]:
     """Return the drafts of one reply on one image, by its id, those rejected with their reason."""
-    drafts, asked = [], set[str]()
+    drafts, wordings = [], set[str]()
     for number, question in enumerate(questions, 1):
         item = f"{image}/{number}"
         facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
@@ -234,11 +235,11 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
             facts["reason"] = "" if any(facts["components"].values()) else "it names no component"
         reason, wording = facts.pop("reason"), normalised(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))
-        if not reason and wording in asked:
+        if not reason and wording in wordings:
             reason = "the same question of the same image"
         elif not reason and banned and (phrase := banned.search(words)):
             reason = f"it says '{phrase[0].lower()}', which its prompt forbids"
-        asked.add(wording)
+        wordings.add(wording)
         outcome = DraftOutcome.REJECTED if reason else DraftOutcome.DRAFTED
         drafts.append(
             Draft(item_id=item, images=(image,), question=question.question, outcome=outcome, reason=reason, **facts)
@@ -249,8 +250,8 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
 def _closed(item: str, question: DraftedQuestion, choices: str, binary: bool) -> dict[str, Any]:
     """Return options and answers of a closed question, and the ``reason`` why there is no answer.
 
-    The item's id decides about the order of its options, because LLMs put the right one first, or never last. Options
-    that speak of each other ("both A and B") keep their order.
+    The item's id decides the order of its options, because LLMs put the right one first, or never last. Options that
+    refer to each other ("both A and B") keep their order.
     """
     options = tuple(parsed_options(choices))
     if binary or sorted(map(str.casefold, options)) == ["no", "yes"]:

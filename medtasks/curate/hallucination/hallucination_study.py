@@ -1,7 +1,7 @@
 """From reports to a study of hallucination questions: its images, and the texts that prompts show with each.
 
-Knowledge for a report is retrieved from texts of the user's, passage by passage, by BM25. MedHEval retrieves from
-radiology textbooks and USMLE questions and does not say how.
+Knowledge for a report is retrieved from the user's own texts, passage by passage, by BM25. MedHEval retrieves from
+radiology textbooks and USMLE questions and does not describe the method.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.net.journal import digest_of
 
 PASSAGES = "passages"
-"""Under which a study keeps what was retrieved for a report."""
+"""Key of the passages retrieved for a report."""
 
 PASSAGE = 1000
 """Most characters of a passage."""
 _ENDINGS = (".txt", ".md", ".jsonl")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
-_SHOWN = ("bounding_boxes", "qa_pairs")  # of these a question on what is visible can be made without a report
+_SHOWN = ("bounding_boxes", "qa_pairs")  # enough for a visual question without a report
 _CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
     StudyKind.VISUAL_CLOSED: ("metadata", *_SHOWN),
     StudyKind.CONTEXTUAL: ("notes",),
@@ -51,16 +51,16 @@ _CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Texts to retrieve from, and how much of them is shown with a report."""
+    """Texts to retrieve from."""
 
     paths: Sequence[Path] = ()  # files and folders
-    passages: int = 5
+    passages: int = 5  # shown with a report
 
 
 def planned_study(
     reports: Path, folder: Path, kind: StudyKind, name: str | None, access: Access, knowledge: Knowledge
 ) -> Study:
-    """Return the study that reports give, before they are read; ``name`` is by default that of its folder.
+    """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder.
 
     MedTasksError: no study can have this name, or texts are missing or useless for this kind.
     """
@@ -88,7 +88,7 @@ def planned_study(
 
 
 def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
-    """Return the study in a folder, made from its reports if there is none yet; its counts tell what is left out.
+    """Return the study in a folder, made from its reports unless it exists; it counts what is left out.
 
     SourceError: reports cannot be read or used. MedTasksError: the folder holds another study.
     """
@@ -109,11 +109,12 @@ def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
 def read_reports(
     path: Path, kind: StudyKind, find: Callable[[str], list[str]] | None = None
 ) -> tuple[list[StudyImage], Counter[str]]:
-    """Return the images of a JSONL file of reports, and how many others are left out by reason.
+    """Return the images of a JSONL file of reports, and the number of others by reason.
 
-    Each line has ``id`` and ``image``, a path relative to the file's folder, and what its ``kind`` needs of ``report``,
-    ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have ``group`` and ``licence``. The passages of
-    ``find`` are kept with each report. SourceError: a line cannot be read, an id occurs twice, or nothing can be used.
+    Each line has ``id`` and ``image``, a path relative to the file's folder, and the fields that its ``kind`` needs of
+    ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have ``group`` and ``licence``.
+    Passages that ``find`` returns are kept with each report. SourceError: a line cannot be read, an id occurs twice, or
+    nothing can be used.
     """
     images: list[StudyImage] = []
     left_out: Counter[str] = Counter()
@@ -130,18 +131,18 @@ def read_reports(
 
 
 def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None) -> StudyImage | str:
-    """Return the image of a row, or why it is left out."""
+    """Return the image of a row, or the reason to leave it out."""
     report = (row.optional_text("report") or "").strip()
     context: dict[str, Any] = {name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)}
     if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
         return "it has no notes"
     if not report and not any(name in context for name in _SHOWN):
-        shown = ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
-        return f"it has no report{shown}"
+        others = ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
+        return f"it has no report{others}"
     file = folder.resolve() / row.text("image")
     try:
         data = file.read_bytes()
-    except (OSError, ValueError):  # a text that no file can have as its name, too
+    except (OSError, ValueError):  # also of a text that cannot be a file's name
         return "its image file cannot be opened"
     try:
         decoded(file, LINEAR)
@@ -161,7 +162,7 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
 
 
 def knowledge_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the texts that files and folders name, in order; SourceError where one names none."""
+    """List the text files of files and folders, in order; SourceError if one has none."""
     texts: list[Path] = []
     for path in paths:
         files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS) if path.is_dir() else [path]
@@ -172,7 +173,7 @@ def knowledge_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def knowledge_digest(files: Sequence[Path]) -> str:
-    """Return sixteen hexadecimal digits that change with what stands in the files and their order."""
+    """Return sixteen hexadecimal digits that change with the files' contents and order."""
     return digest_of([file_sha256(file) for file in files])[:16]
 
 
@@ -208,7 +209,7 @@ def read_passages(files: Sequence[Path]) -> list[str]:
 
 
 class Retriever:
-    """Finds passages that share words with a text, as bm25s ranks them (Lucene's BM25, English stop words left out).
+    """Search of passages that share words with a text, by bm25s (Lucene's BM25 without English stop words).
 
     MedTasksError: bm25s is not installed.
     """
@@ -229,9 +230,9 @@ class Retriever:
         """Return up to ``count`` passages that share a word with a text, the best first, of equal ones the earlier."""
         import numpy as np
 
-        known = self._index.get_tokens_ids(self._tokenize([text])[0])
-        if not known:
+        tokens = self._index.get_tokens_ids(self._tokenize([text])[0])
+        if not tokens:
             return []
-        scores = self._index.get_scores_from_ids(known)
+        scores = self._index.get_scores_from_ids(tokens)
         order = np.argsort(-scores, kind="stable")[:count]
         return [self._passages[index] for index in order if scores[index] > 0]

@@ -26,7 +26,6 @@ from medtasks.net.disk_cache import SqliteCache
 
 FOLDER = "embeddings"
 UNREADABLE, UNUSABLE = "image cannot be read", "without a usable embedding"
-Half = npt.NDArray[np.float16]
 _BYTES = 2  # of a number in float16
 _GIVE_UP = 8  # images in a row that an encoder fails on
 # Decoders of rare formats raise whatever their bugs make of a damaged file.
@@ -38,13 +37,13 @@ class Embedded:
     """The embeddings of images by one encoder."""
 
     dimension: int
-    vectors: Half  # shape (embedded images, dimension), of length 1, in the order of ``kept``
+    vectors: npt.NDArray[np.float16]  # shape (embedded images, dimension), of length 1, in the order of ``kept``
     kept: npt.NDArray[np.int64]  # numbers of the images that have a vector, rising
     left_out: Counter[str]  # number of other images by reason
 
 
 def file_digests(files: Sequence[Path]) -> list[bytes]:
-    """Return the SHA-256 of each file; nothing for one that cannot be read."""
+    """Return the SHA-256 of each file; empty for a file that cannot be read."""
 
     def digest(file: Path) -> bytes:
         try:
@@ -60,44 +59,43 @@ def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, 
     """Return the embeddings of image files by their SHA-256, computing those that are not on disk yet.
 
     MedTasksError: the encoder gives no vectors, or ones of another dimension than those on disk; or the disk is full.
-    What was computed before is kept.
+    Embeddings computed before are kept.
     """
     store = _Store(home() / FOLDER / f"{encoder.digest}.sqlite", ("images", "vector"), "", disposable=True)
-    failed = {b"": UNREADABLE}
-    known = dict(store.get(set(digests)))
-    todo = {digest: file for digest, file in zip(digests, files, strict=True) if digest and digest not in known}
+    reasons = {b"": UNREADABLE}
+    stored = dict(store.get(set(digests)))
+    todo = {digest: file for digest, file in zip(digests, files, strict=True) if digest and digest not in stored}
     encode: _Encoding | None = None
-    most_failures = min(_GIVE_UP, len(todo)) if not known else _GIVE_UP
+    most_failures = _GIVE_UP if stored else min(_GIVE_UP, len(todo))
     with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None if todo else True) as bar:
         for batch in _decoded_batches(todo, batch_size):
-            failed.update((digest, image) for digest, image in batch if isinstance(image, str))
+            reasons.update((digest, image) for digest, image in batch if isinstance(image, str))
             images = {digest: image for digest, image in batch if not isinstance(image, str)}
             if images:
                 encode = encode or _Encoding(encoder, most_failures)
                 vectors = encode(list(images.values()))
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-                    units = (vectors / lengths).astype(np.float16)
-                found = zip(images, units, strict=True)
-                new = {digest: unit.tobytes() for digest, unit in found if unit.size and np.isfinite(unit).all()}
-                before, now = (len(next(iter(each.values()), b"")) // _BYTES for each in (known, new))
+                    units = zip(images, (vectors / lengths).astype(np.float16), strict=True)
+                new = {digest: unit.tobytes() for digest, unit in units if unit.size and np.isfinite(unit).all()}
+                before, now = (len(next(iter(vectors.values()), b"")) // _BYTES for vectors in (stored, new))
                 if before and now and before != now:
                     raise MedTasksError(
                         f"the encoder {encoder.name} gives {now} numbers per image, and {store.path} holds embeddings "
                         f"of {before}; delete that file if it is another encoder's"
                     )
                 store.put(new)
-                known.update(new)
+                stored.update(new)
             bar.update(len(batch))
-    kept = [number for number, digest in enumerate(digests) if digest in known]
-    left_out = Counter(failed.get(digest, UNUSABLE) for digest in digests if digest not in known)
-    dimension = len(next(iter(known.values()), b"")) // _BYTES
-    vectors_of_kept = np.frombuffer(b"".join(known[digests[number]] for number in kept), np.float16)
-    return Embedded(dimension, vectors_of_kept.reshape(len(kept), dimension), np.array(kept, np.int64), left_out)
+    numbers = [number for number, digest in enumerate(digests) if digest in stored]
+    left_out = Counter(reasons.get(digest, UNUSABLE) for digest in digests if digest not in stored)
+    dimension = len(next(iter(stored.values()), b"")) // _BYTES
+    joined = np.frombuffer(b"".join(stored[digests[number]] for number in numbers), np.float16)
+    return Embedded(dimension, joined.reshape(len(numbers), dimension), np.array(numbers, np.int64), left_out)
 
 
 def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tuple[bytes, Image.Image | str]]]:
-    """Decode a batch while the one before it is encoded; an image that cannot be read is the reason why."""
+    """Decode a batch while the one before it is encoded; for an image that cannot be read, yield the reason."""
 
     def decode(file: Path) -> Image.Image | str:
         try:
@@ -116,7 +114,7 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
 
 
 class _Encoding:
-    """Encodes batches, and the images of one that fails one by one: an odd image must not end a run over many."""
+    """Encodes batches, and the images of a batch that fails one by one: an odd image must not end a long run."""
 
     def __init__(self, encoder: Encoder, most_failures: int) -> None:
         self._encode, self._name, self._most = encoder.load(), encoder.name, most_failures
@@ -139,10 +137,9 @@ class _Encoding:
                 return np.concatenate([part if part.size else np.zeros((1, max(sizes, default=0))) for part in parts])
             self._failures += 1
             if self._failures >= self._most:
+                fix = "give a smaller --batch-size" if "memory" in str(error) else "take another"
                 raise MedTasksError(
-                    f"the encoder {self._name} fails ({one_line(error)}); "
-                    f"{'give a smaller --batch-size' if 'memory' in str(error) else 'take another'}, what it has "
-                    f"embedded before is kept"
+                    f"the encoder {self._name} fails ({one_line(error)}); {fix}, what it has embedded before is kept"
                 ) from error
             return np.zeros((1, 0), np.float32)
         if vectors.ndim != 2 or vectors.shape[0] != len(images) or not vectors.shape[1]:

@@ -1,18 +1,18 @@
-"""Image encoders in whose spaces images are compared, by name.
+"""Image encoders by name.
 
 =====================================  ==============================================================================
 ``hf-hub:ID``, or an ID or folder      the vision tower of an open_clip checkpoint, such as BiomedCLIP, with its
 with ``open_clip_config.json``         projection; the text tower is not built
 any other ID or folder                 an image model of transformers: ``get_image_features`` (CLIP, SigLIP), else the
-                                       pooled output, which of DINOv2 is the class token after the last layer norm
-``hf_vlm:ID`` or ``hf_vlm:folder``     the mean of the embeddings that a vision-language model puts in the places of an
-                                       image, without what some models add in deeper layers (Qwen3-VL)
+                                       pooled output (of DINOv2 the class token after the last layer norm)
+``hf_vlm:ID`` or ``hf_vlm:folder``     the mean of the embeddings that a vision-language model passes to its language
+                                       model for an image, without additions in deeper layers (Qwen3-VL)
 ``module:factory``                     an object of your own: ``factory().encode(images)`` takes RGB images of Pillow
                                        and returns an array of shape (images, dimension)
 =====================================  ==============================================================================
 
-Embeddings are made in float32 on the CPU and in bfloat16 on a GPU, and kept by a digest of weights and settings. That
-of an object of your own is its attribute ``digest``, else one of its tensors and the source of its module.
+Embeddings are computed in float32 on the CPU and in bfloat16 on a GPU, and kept by a digest of weights and settings;
+that of an object of your own is its attribute ``digest``, else one of its tensors and the source of its module.
 """
 
 import contextlib
@@ -45,12 +45,11 @@ Encode = Callable[[Sequence[Image.Image]], Any]
 _VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
 _OPEN_CLIP, _VLM = "open_clip_config.json", "hf_vlm:"
 _DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
-_MISSING = "{} needs open_clip; install it with pip install 'medtasks[curate]'"
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """An encoder that is loaded when it is asked for: what has all its embeddings on disk needs no weights."""
+    """An encoder that is loaded at first use: without new images no weights are needed."""
 
     name: str
     digest: str  # of weights, settings and precision
@@ -58,35 +57,35 @@ class Encoder:
 
 
 class _Seen(Exception):
-    """Ends the pass of a model where its language model would begin."""
+    """Ends a forward pass at the language model."""
 
 
 def open_encoder(name: str, device: str | None = None, option: str = "--encoder") -> Encoder:
-    """Return the encoder of a name (see the module's table); MedTasksError where there is none.
+    """Return the encoder of a name (see the module's table); MedTasksError for an unknown one.
 
-    ``device`` is ``cpu``, ``cuda`` or ``cuda:N``; by default a GPU where there is one. The hub is asked only for what a
-    name that is no folder names. ``option`` is what the name was given by, for messages.
+    ``device`` is ``cpu``, ``cuda`` or ``cuda:N``; by default a GPU if available. A folder is read without the hub.
+    ``option`` is the command's option for the name, for messages.
     """
     import torch
 
     from medtasks.model_adapters.base.arguments import choose_device
     from medtasks.model_adapters.checkpoints.reading import published_folder
 
-    own = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    where = choose_device(device, own, 1, "medtasks curate pairs")
+    default = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = choose_device(device, default, 1, "medtasks curate pairs")
     plain = name.removeprefix(_VLM).removeprefix("hf-hub:")
     if ":" in plain and not Path(plain).expanduser().is_dir():
-        return _own_encoder(name, where.type)
+        return _own_encoder(name, chosen.type)
     folder = published_folder(plain, option)
-    # The files that decide what a checkpoint makes of an image.
+    # The files that decide the embedding of an image.
     files = [file for file in sorted(folder.iterdir()) if file.suffix in _DECIDE and file.is_file()]
     digests = [(file.name, file_sha256(file)) for file in files]
-    digest = digest_of(_VERSION, where.type, name.startswith(_VLM), digests)[:32]
+    digest = digest_of(_VERSION, chosen.type, name.startswith(_VLM), digests)[:32]
     if name.startswith(_VLM):
-        return Encoder(name, digest, lambda: _vlm(plain, where))  # transformers knows which other files it needs
+        return Encoder(name, digest, lambda: _vlm(plain, chosen))  # transformers knows which other files it needs
     if (folder / _OPEN_CLIP).is_file():
-        return Encoder(name, digest, lambda: _open_clip(folder, where))
-    return Encoder(name, digest, lambda: _transformers(folder, where))
+        return Encoder(name, digest, lambda: _open_clip(folder, chosen))
+    return Encoder(name, digest, lambda: _transformers(folder, chosen))
 
 
 def _own_encoder(name: str, device: str) -> Encoder:
@@ -138,7 +137,7 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         from open_clip import factory, transform  # type: ignore[import-untyped]  # it has no types
         from open_clip.model import _build_vision_tower  # type: ignore[import-untyped]
     except ImportError as error:
-        raise MedTasksError(_MISSING.format(folder)) from error
+        raise MedTasksError(f"{folder} needs open_clip; install it with pip install 'medtasks[curate]'") from error
     config = read_json(folder / _OPEN_CLIP, "download it")
     try:
         model = config["model_cfg"]
@@ -151,9 +150,9 @@ def _open_clip(folder: Path, device: Any) -> Encode:
         raise CheckpointError(
             f"{folder} is no usable open_clip checkpoint ({one_line(error)}); download it again"
         ) from error
-    known = transform.merge_preprocess_dict(vars(transform.PreprocessCfg()), config.get("preprocess_cfg") or {})
-    known["size"] = getattr(tower, "image_size", known["size"])
-    prepare = transform.image_transform_v2(transform.PreprocessCfg(**known), is_train=False)
+    settings = transform.merge_preprocess_dict(vars(transform.PreprocessCfg()), config.get("preprocess_cfg") or {})
+    settings["size"] = getattr(tower, "image_size", settings["size"])
+    prepare = transform.image_transform_v2(transform.PreprocessCfg(**settings), is_train=False)
     tower.eval().requires_grad_(False).to(device)
     return _encoding(device, lambda images: tower(torch.stack([prepare(image) for image in images]).to(device)))
 
@@ -191,7 +190,7 @@ def _transformers(folder: Path, device: Any) -> Encode:
 
 
 def _vlm(pretrained: str, device: Any) -> Encode:
-    """Run a model up to its language model, and take what that is given in the places of the images."""
+    """Run a model up to its language model, and average the inputs of that at the positions of the image."""
     from medtasks.model_adapters.checkpoints.reading import CheckpointError
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
     from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_config, load_model, load_processor
@@ -204,8 +203,8 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     network = load_model(arguments, device)
     seen: list[Any] = []
 
-    def stop(_: Any, given: Any, named: dict[str, Any]) -> None:
-        seen.append(named.get("inputs_embeds"))
+    def stop(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+        seen.append(kwargs.get("inputs_embeds"))
         raise _Seen
 
     network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)

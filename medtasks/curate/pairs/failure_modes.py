@@ -1,7 +1,7 @@
 """Failure modes that pairs probe, named by an LLM with MediConfusion's prompt A.3 (arXiv 2409.15477, section 4.1).
 
-The pairs are those of a study or the published ones. The paper's radiologist corrected what the LLM had named: it is a
-draft for an expert, no result.
+The pairs are those of a study or the published ones. The paper's radiologist corrected the LLM's list: it is a draft
+for an expert, no result.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from medtasks.curate.drafts import DraftOutcome, read_drafts
-from medtasks.curate.llm import ask, free_text, llm_label, one_line, prompts_in
+from medtasks.curate.llm import ask, free_text, one_line, prompts_in
 from medtasks.curate.pairs.pair_drafts import PROMPTS
 from medtasks.curate.study import (
     ImagePair,
@@ -42,7 +42,7 @@ class KnownPair:
 
     pair: ImagePair
     captions: tuple[str, str]
-    question: str = ""  # none if none was drafted
+    question: str = ""  # empty if none was drafted
     options: tuple[str, ...] = ()
 
 
@@ -55,15 +55,15 @@ class KnownPairs:
 
 
 def pairs_of_study(folder: Path) -> KnownPairs:
-    """Return the pairs of a study, drafted or not; errors are those of :mod:`medtasks.curate.study`."""
+    """Return the pairs of a study, drafted or not; errors as of :func:`~medtasks.curate.study.read_study`."""
     study = read_study(folder, StudyKind.PAIRS)
     images, drafts = read_images(folder), read_drafts(folder)
     pairs = {}
     for pair in read_pairs(folder):
         first, second = (images[name].text if name in images else "" for name in pair.images)
         draft = drafts.get(pair.pair_id)
-        asked = ("", ()) if draft is None else (draft.question, draft.options)
-        pairs[pair.pair_id] = KnownPair(pair, (first, second), *asked)
+        drafted = ("", ()) if draft is None else (draft.question, draft.options)
+        pairs[pair.pair_id] = KnownPair(pair, (first, second), *drafted)
     return KnownPairs(study, pairs)
 
 
@@ -104,31 +104,32 @@ def published_pairs(source: Path | None) -> KnownPairs:
             f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
         ) from None
     pairs = {}
-    for pair_id, one in records.items():
-        images = (one.im_1_local, one.im_2_local)
-        pair = ImagePair(pair_id=pair_id, images=images, sim_med=one.BiomedCLIP_sim, sim_gen=one.DINO_sim)
-        pairs[pair_id] = KnownPair(pair, (one.cap_1, one.cap_2), one.question, (one.option_A, one.option_B))
+    for pair_id, record in records.items():
+        images = (record.im_1_local, record.im_2_local)
+        pair = ImagePair(pair_id=pair_id, images=images, sim_med=record.BiomedCLIP_sim, sim_gen=record.DINO_sim)
+        options = (record.option_A, record.option_B)
+        pairs[pair_id] = KnownPair(pair, (record.cap_1, record.cap_2), record.question, options)
     return KnownPairs(Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)), pairs)
 
 
-def write_failure_modes(known: KnownPairs, llm: Judge, path: Path) -> Counter[DraftOutcome]:
+def write_failure_modes(benchmark: KnownPairs, llm: Judge, path: Path) -> Counter[DraftOutcome]:
     """Ask about all pairs with a question, 100 at a time, and write the replies; count the outcomes.
 
     The LLM's cache keeps replies, so that a later run sends only the requests that failed. MedTasksError: no pair has a
     question, every request failed, or the file cannot be written.
     """
-    asked = [one for one in known.pairs.values() if one.question]
-    if not asked:
-        raise MedTasksError(f"no pair of '{known.study.name}' has a question; draft some with 'medtasks curate draft'")
-    parts = [asked[start : start + PAIRS_PER_REQUEST] for start in range(0, len(asked), PAIRS_PER_REQUEST)]
+    name, pairs = benchmark.study.name, [pair for pair in benchmark.pairs.values() if pair.question]
+    if not pairs:
+        raise MedTasksError(f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'")
+    parts = [pairs[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
     prompt = prompts_in(PROMPTS)["failure_modes"]
     requests = []
     for part in parts:
         blocks = []
-        for number, one in enumerate(part):
-            options = [f"({letter}) {option}" for letter, option in zip("AB", one.options, strict=True)]
-            captions = {f"**IMAGE {place} CAPTION**": one_line(text) for place, text in enumerate(one.captions, 1)}
-            question = " ".join([one_line(one.question), *options])
+        for number, pair in enumerate(part):
+            options = [f"({letter}) {option}" for letter, option in zip("AB", pair.options, strict=True)]
+            captions = {f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(pair.captions, 1)}
+            question = " ".join([one_line(pair.question), *options])
             blocks.append({"Pair 0": f"Pair {number}", **captions, "**QUESTION**": question})
         requests.append(prompt.with_blocks(blocks))
     with ThreadPoolExecutor(llm.settings.concurrency) as workers:
@@ -136,12 +137,10 @@ def write_failure_modes(known: KnownPairs, llm: Judge, path: Path) -> Counter[Dr
     counts = Counter(reply.outcome for reply in replies)
     if not counts[DraftOutcome.DRAFTED]:
         raise MedTasksError(f"the LLM named no failure modes: {replies[-1].reason}; nothing was written")
-    texts = [
-        f"# Failure modes of {known.study.name}\n\nDrafted by {llm_label(llm)} with prompt {prompt.label}, for an "
-        f"expert to correct."
-    ]
+    heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    texts = [f"# Failure modes of {name}\n\n{heading}"]
     for part, reply in zip(parts, replies, strict=True):
-        sent = ", ".join(f"{number}: {one.pair.pair_id}" for number, one in enumerate(part))
+        sent = ", ".join(f"{number}: {item.pair.pair_id}" for number, item in enumerate(part))
         texts.append(f"## {len(part)} pairs, {part[0].pair.pair_id} to {part[-1].pair.pair_id}")
         texts.append(reply.value or f"No reply: {reply.reason}.")
         texts.append(f"Pairs by their number in the prompt: {sent}")

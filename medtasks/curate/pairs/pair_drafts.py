@@ -1,29 +1,40 @@
-"""Drafting one question per pair by MediConfusion's prompt A.1 (arXiv 2409.15477, section 2 and appendix A.1).
+"""Drafting by MediConfusion's prompts (arXiv 2409.15477): a question per pair, and the medical area of each image.
 
-The reply names ``Question:``, ``Option1:``, ``Option2:``, ``Image1:`` and ``Image2:``, each once, in this order and
-with a text on the same line; only headings such as ``Correct answers:`` may be between them. Markdown and list numbers
-around the names, and lines before and after, do not matter. Any other reply is malformed, not guessed at.
+Questions follow prompt A.1 (section 2). The reply names ``Question:``, ``Option1:``, ``Option2:``, ``Image1:`` and
+``Image2:``, each once, in this order and with a text on the same line; only headings such as ``Correct answers:`` may
+be between them. Markdown and list numbers around the names, and lines before and after, do not matter. Any other reply
+is malformed.
 
-A digest of the pair's id settles which image has option A: an LLM names the first image's answer first, and a benchmark
+A digest of the pair's id decides which image has option A: an LLM names the first image's answer first, and a benchmark
 in which the first image always had A would be solved by position. In the published set it has A in 88 of 176 pairs.
+
+Areas follow prompts A.2. The list is the paper's, the user's own, or found by the LLM from captions of the study. Each
+image is sent once, whatever the number of its pairs, and only if a question was drafted for it.
 """
 
+import random
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
-from medtasks.curate.llm import job_of, llm_label, one_line, prompts_in, why_not_sent
-from medtasks.curate.study import IMAGES, PAIRS, ImagePair, read_images, read_pairs
-from medtasks.errors import SourceError
+from pydantic import ValidationError
+
+from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, category_request, draft_all, read_drafts
+from medtasks.curate.llm import ask, free_text, job_of, one_line, prompts_in, why_not_sent
+from medtasks.curate.study import IMAGES, PAIRS, ImagePair, Record, read_images, read_pairs, write_private
+from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
+FOUND = "categories.json"
+CAPTIONS = 100
+"""Captions from which categories are found (appendix A.2)."""
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
@@ -56,13 +67,23 @@ _COMPARING = re.compile(
 )
 
 
+_LONGEST_NAME, _MOST_NAMES = 60, 40
+_NAME = rf"(?P<name>[^\W\d_][^:*\n]{{1,{_LONGEST_NAME}}}?)\s*[*_]*\s*(?:[:(–-].*)?"
+_HEADINGS = (  # kinds of lines that name a category, the surest first; a reply is read by one of them
+    re.compile(rf"\s*#{{1,6}}\s*\d+[.)]\s*[*_]*{_NAME}"),
+    re.compile(rf"\s*[*_]*\d+[.)]\s*[*_]*{_NAME}"),
+    re.compile(rf"\s*#{{1,6}}\s*[*_]*{_NAME}"),
+    re.compile(rf"\s*(?:[-*•]\s+)?\*\*{_NAME}"),
+)
+
+
 @dataclass(frozen=True)
 class PairReply:
-    """A question of two images as the LLM wrote it; answers are in the words of the reply."""
+    """A question about two images as the LLM wrote it."""
 
     question: str
     options: tuple[str, str]
-    answers: tuple[str, str]  # of the first and the second image
+    answers: tuple[str, str]  # of the first and the second image, in the words of the reply
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
@@ -83,16 +104,16 @@ def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
         captions = [images[image].text for image in pair.images]
         values = dict(zip(_MARKS, map(one_line, captions), strict=True))
         if why := next(filter(None, map(why_not_sent, captions)), ""):
-            asked = prompt.asked(values, llm_label(llm))
-            line = Drafted(request=pair.pair_id, asked=asked, outcome=DraftOutcome.SKIPPED, reason=why)
-            jobs[pair.pair_id] = asked, line.model_copy
+            digest = prompt.asked(values, llm.settings.label)
+            line = Drafted(request=pair.pair_id, asked=digest, outcome=DraftOutcome.SKIPPED, reason=why)
+            jobs[pair.pair_id] = digest, line.model_copy
         else:
             jobs[pair.pair_id] = job_of(llm, pair.pair_id, prompt, values, partial(drafted, pair))
     return draft_all(folder, jobs, llm.settings.concurrency)
 
 
 def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
-    """Return the draft in a reply: as it is if a rule rejects it, else with its options in order."""
+    """Return the draft in a reply: unchanged if a rule rejects it, else with its options in order."""
     options, answers = reply.options, reply.answers
     why = next(iter(broken_rules(reply)), "")
     if not why:
@@ -112,7 +133,7 @@ def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
 
 
 def read_pair_reply(text: str) -> PairReply | None:
-    """Return the draft in a reply; None for a malformed one."""
+    """Read the draft in a reply; None for a malformed one."""
     names, values = [], []
     for line in (without_thoughts(text) or "").splitlines():
         if match := _LABELLED.fullmatch(line):
@@ -145,21 +166,134 @@ def chosen(answer: str, options: tuple[str, str]) -> int | None:
 
 def broken_rules(reply: PairReply) -> list[str]:
     """List the rules that a draft breaks, as phrases without its text."""
-    said = " | ".join((reply.question, *reply.options))
+    wording = " | ".join((reply.question, *reply.options))
     answers = [chosen(answer, reply.options) for answer in reply.answers]
     short, long = sorted(map(_words, reply.options), key=len)
     within = (start for start in range(len(long) - len(short) + 1) if long[start : start + len(short)] == short)
     start = next(within, None)  # of one option in the other: "stenosis", "mild stenosis"; but not "no stenosis"
-    rest = [] if start is None else long[:start] + long[start + len(short) :]
+    others = [] if start is None else long[:start] + long[start + len(short) :]
     rules = (
-        (start is not None and _NEGATIONS.isdisjoint(rest), "the options overlap"),
+        (start is not None and _NEGATIONS.isdisjoint(others), "the options overlap"),
         (None in answers, "an answer is none of the options"),
         (answers[0] == answers[1], "both answers are equal"),
-        (bool(_OF_SEVERAL_IMAGES.search(said)), "it speaks of the images"),
-        (bool(_COMPARING.search(said)), "it compares the images"),
+        (bool(_OF_SEVERAL_IMAGES.search(wording)), "it speaks of the images"),
+        (bool(_COMPARING.search(wording)), "it compares the images"),
     )
     return [reason for broken, reason in rules if broken]
 
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+class FoundCategories(Record):
+    """Categories that an LLM found, in the folder of their study; the user may change them."""
+
+    categories: tuple[str, ...]  # empty if the reply could not be read
+    reply: str
+    captions: tuple[str, ...]  # ids of the images whose captions were sent
+    llm: str
+    prompt: str
+
+
+def given_categories(text: str) -> tuple[str, ...]:
+    """Split a list with commas; MedTasksError for fewer than two names."""
+    names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
+    if len(names) < 2:
+        raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas, or 'find'")
+    return names
+
+
+def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]:
+    """Have the LLM find the categories of a study in its captions, once; they are kept in :data:`FOUND`.
+
+    MedTasksError: no categories were found; the user can write them into the file, which has the reply.
+    """
+    path = folder / FOUND
+    if path.is_file():
+        try:
+            record = FoundCategories.model_validate_json(path.read_text(encoding="utf-8"))
+        except (ValidationError, UnicodeDecodeError):
+            raise SourceError(f"{path} is damaged; fix it, or delete it to ask again") from None
+    else:
+        images = read_images(folder)
+        usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
+        if not usable:
+            raise MedTasksError("no caption of the study can be sent to find categories; name them yourself")
+        sample = tuple(random.Random(seed).sample(usable, min(CAPTIONS, len(usable))))
+        prompt = prompts_in(PROMPTS)["found_categories"]
+        blocks = [
+            {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
+            for number, name in enumerate(sample)
+        ]
+        answer = ask(llm, prompt, prompt.with_blocks(blocks), free_text)
+        if answer.value is None:
+            raise MedTasksError(
+                f"no categories were found: {answer.reason}; run it again, or give them with --categories"
+            )
+        names, label = headings(answer.value), llm.settings.label
+        record = FoundCategories(categories=names, reply=answer.value, captions=sample, llm=label, prompt=prompt.label)
+        write_private(path, record.model_dump_json(indent=1) + "\n")
+    if len(record.categories) < 2:
+        raise MedTasksError(
+            f"no list of categories can be read from the LLM's reply in {path}; write their names under 'categories' "
+            f"there, or give them with --categories"
+        )
+    return record.categories
+
+
+def headings(reply: str) -> tuple[str, ...]:
+    r"""Read the categories that the headings of a reply name, all in one form; empty if that is not clear.
+
+    Example:
+        >>> headings("Sure:\n1. **Cerebral**\n   - Caption 0\n2. **Head and Neck:** Captions 1, 2")
+        ('Cerebral', 'Head and Neck')
+    """
+    lines = [one_line(line) for line in (without_thoughts(reply) or "").splitlines()]
+    for form in _HEADINGS:
+        texts = [match["name"].strip("*_ .") for line in lines if (match := form.fullmatch(line))]
+        names = tuple(dict.fromkeys(name for name in texts if not re.match(r"captions?\b", name, re.IGNORECASE)))
+        if 2 <= len(names) <= _MOST_NAMES and not any("," in name for name in names):
+            return names
+    return ()
+
+
+def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
+    """Ask for the category of each image of a drafted question, and count the outcomes.
+
+    ``names`` are the categories; None takes the paper's list and its prompt to the letter.
+    """
+    images = read_images(folder)
+    used = dict.fromkeys(image for draft in read_drafts(folder).values() for image in draft.images)
+    prompts = prompts_in(PROMPTS)
+    prompt = prompts["category"] if names is None else prompts["category_corrected"]
+    listed = names or given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
+    marks = {} if names is None else {"**CATEGORIES**": ", ".join(names)}
+
+    def read(reply: str) -> dict[str, tuple[str, ...]] | None:
+        categories = named(reply, listed)
+        return None if categories is None else {"categories": categories}
+
+    jobs: dict[str, Job] = {}
+    for image in used:
+        request, values = category_request(image), {**marks, "**IMAGE CAPTION**": one_line(images[image].text)}
+        jobs[request] = job_of(llm, request, prompt, values, read)
+    return draft_all(folder, jobs, llm.settings.concurrency)
+
+
+def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Read the categories that a reply consists of, one or several; None if it says anything else.
+
+    Example:
+        >>> areas = ["Cerebral", "Head and Neck", "Vascular"]
+        >>> named("**Vascular, head and neck.**", areas), named("It is Vascular", areas)
+        (('Vascular', 'Head and Neck'), None)
+    """
+    text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
+    text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
+    by_text = {one_line(name).casefold(): name for name in names}
+    category = "|".join(re.escape(name) for name in sorted(by_text, key=len, reverse=True))
+    between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
+    if not re.fullmatch(f"(?:{category})(?:{between}(?:{category}))*", text):
+        return None
+    return tuple(dict.fromkeys(by_text[name] for name in re.findall(category, text)))

@@ -26,10 +26,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -47,7 +46,7 @@ from medtasks.curate.review.reviews import (
     Unfit,
     remarks,
 )
-from medtasks.curate.study import Record, write_private
+from medtasks.curate.study import Record
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
@@ -82,7 +81,7 @@ class _Saving(Record):
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves the file of one reviewer; OSError where the port is taken."""
+    """Serves the file of one reviewer; OSError if the port is taken."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -104,7 +103,7 @@ class ReviewServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a browser that did not wait, for an image of a question that was left, for example."""
+        """Ignore a browser that did not wait, for example for an image of a question that was left."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -117,7 +116,7 @@ class ReviewServer(ThreadingHTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, and disconnect the oldest stranger where there are too many."""
+        """Serve a connection, and disconnect the oldest stranger if there are too many."""
         self.strangers[request] = None
         for oldest in list(self.strangers)[:-_MOST_STRANGERS]:
             self.strangers.pop(oldest, None)
@@ -139,8 +138,8 @@ class ReviewServer(ThreadingHTTPServer):
             "passing": PASSING,
             "hallucinations": HALLUCINATIONS,
             "images": {
-                name: {"text": one.text, "context": dict(one.context)}
-                for name, one in file.images.items()
+                name: {"text": image.text, "context": dict(image.context)}
+                for name, image in file.images.items()
                 if name in used
             },
             "items": [
@@ -151,16 +150,16 @@ class ReviewServer(ThreadingHTTPServer):
 
     def state(self, item: str) -> dict[str, Any]:
         """Return the review of a draft, its version and remarks on it."""
-        said = self.file.said(item)
+        review = self.file.review(item)
         return {
-            "said": said.model_dump(mode="json"),
-            "version": self.file.version(item),
-            "remarks": remarks(self.file.drafts[item], said),
+            "said": review.model_dump(mode="json"),
+            "version": review.version,
+            "remarks": remarks(self.file.drafts[item], review),
         }
 
 
 class _Refused(Exception):
-    """An answer that is not what was asked for."""
+    """An error status and its JSON content."""
 
     def __init__(self, status: int, **content: Any) -> None:
         self.status, self.content = status, content
@@ -173,11 +172,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
 
     def log_message(self, *args: object) -> None:
-        """Say nothing: the address holds the token."""
+        """Log nothing: the address holds the token."""
 
     def do_GET(self) -> None:
         try:
-            path, query = self._asked_for()
+            path, query = self._checked_path()
             (self._get if self.command == "GET" else self._post)(path, query)
         except _Refused as refused:
             self.close_connection = True  # a body may be left unread
@@ -185,26 +184,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def _asked_for(self) -> tuple[str, str]:
+    def _checked_path(self) -> tuple[str, str]:
         """Return the path after the token, and the query, of a request from our own page."""
-        here = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+        hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         try:
             address = urlsplit(self.path)
         except ValueError:
             raise _Refused(400, error="this is no address") from None
         token, _, path = address.path.removeprefix("/").partition("/")
-        known = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
+        has_token = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
         origin = self.headers.get("Origin")
-        ours = self.headers.get("Host") in here and (origin is None or origin in {f"http://{one}" for one in here})
+        ours = self.headers.get("Host") in hosts and (origin is None or origin in {f"http://{host}" for host in hosts})
         # The address may be opened from anywhere, all else comes from the page itself.
         foreign = (
             self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
         )
-        if not (known or address.path == _PROOF) or not ours or foreign:
+        if not (has_token or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
-        if known:
+        if has_token:
             self.server.strangers.pop(self.connection, None)
-        return path if known else _PROOF, address.query
+        return path if has_token else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:
         if path in _PAGE:
@@ -218,11 +217,11 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _Refused(404, error="the study has no such image")
             try:
                 with self.server.decoding:
-                    shown = image.decoded()
-                    shown.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
+                    decoded = image.decoded()
+                    decoded.pixels.save(png := io.BytesIO(), "PNG", compress_level=1)
             except UnreadableImage as error:
                 raise _Refused(422, error=str(error)) from None
-            self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(shown.conversions))})
+            self._send(png.getvalue(), "image/png", {"X-Conversions": quote("; ".join(decoded.conversions))})
         elif path == _PROOF:
             proof = hmac.digest(self.server.key.encode(), query.encode(errors="replace"), "sha256")
             self._send(proof, "application/octet-stream")
@@ -247,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="the study has no such question")
         content = {}
         try:
-            self.server.file.save({saving.item: saving.said}, {saving.item: saving.version})
+            self.server.file.save(saving.item, saving.said, saving.version)
         except Unfit as unfit:  # a text is empty while it is being edited: no error that a browser should log
             content = {"problems": unfit.problems}
         except ChangedElsewhere as error:
@@ -268,7 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def listening(file: ReviewerFile, port: int | None = None, seed: int | None = None) -> ReviewServer:
-    """Return a server for a reviewer's file, at a port or any free one; a MedTasksError says that it is taken.
+    """Return a server for a reviewer's file, at a port or any free one; MedTasksError if it is taken.
 
     ``seed`` shuffles the drafts. Use it in a ``with`` block, which ends it.
     """
@@ -278,17 +277,3 @@ def listening(file: ReviewerFile, port: int | None = None, seed: int | None = No
         raise MedTasksError(
             f"cannot listen on port {port}: {error.strerror or error}; give another --port, or wait a minute"
         ) from None
-
-
-@contextlib.contextmanager
-def doorway(server: ReviewServer) -> Iterator[Path]:
-    """Yield a file for the reviewer alone that leads a browser to the page.
-
-    Other users of the machine see what a browser is started with: that must not be the address, which has the token.
-    """
-    door = server.file.path.with_name(f".{server.file.reviewer}.html")
-    write_private(door, f'<!doctype html><meta http-equiv="refresh" content="0; url={server.url}">\n')
-    try:
-        yield door
-    finally:
-        door.unlink(missing_ok=True)

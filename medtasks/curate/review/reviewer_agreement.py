@@ -33,7 +33,7 @@ from medtasks.stats.standard_error import connected_components
 
 UNSCORED, TOO_LOW, DISAGREED = "not scored by any reviewer", "scored too low", "reviewers differ in the wording"
 SCORE, PASSES = "score", f"score >= {PASSING}"
-Question = tuple[str, int]  # item and place of its image
+Question = tuple[str, int]  # item and position of its image
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class ReviewerAgreement:
     clusters: int  # groups of questions that share images or patients
     equal: float  # share of questions judged the same; NaN without any
     kappa: float  # NaN if undefined: both judged all questions the same
-    low: float  # ends of its 95 % interval; NaN where they are not defined
+    low: float  # ends of its 95 % interval; NaN if undefined
     high: float
     constant: tuple[str, ...]  # reviewers who judged all questions the same
 
     @property
     def figures(self) -> tuple[str, str, str]:
-        """Share, kappa and interval as texts; what is not defined is said to be so."""
+        """Share, kappa and interval as texts."""
         if not self.questions:
             return "-", "nothing in common", "-"
         kappa = "undefined" if math.isnan(self.kappa) else f"{self.kappa:.2f}"
@@ -72,7 +72,7 @@ class ReviewerAgreement:
 def agreements(
     reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
 ) -> list[ReviewerAgreement]:
-    """Return the agreement of each two reviewers on scores, on passing and on each aspect; none for fewer than two.
+    """Return the agreement of each two reviewers on scores, on passing and on each aspect; empty for fewer than two.
 
     Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
     are those of a bootstrap over clusters of questions that share an image or its group.
@@ -80,44 +80,48 @@ def agreements(
     clusters = clusters_of(drafts, images)
     classes: dict[tuple[str, str], dict[Question, int]] = {}  # from 0, of each question, by reviewer and criterion
     for review, what in itertools.product(reviews, (SCORE, PASSES, *ASPECTS)):
-        own = classes[review.reviewer, what] = {}
-        for item, said in current(review, drafts).items():
-            for place, judgement in enumerate(said.judgements):
+        of_reviewer = classes[review.reviewer, what] = {}
+        for item, item_review in current(review, drafts).items():
+            for position, judgement in enumerate(item_review.judgements):
                 value = getattr(judgement, what if what in ASPECTS else "score")
                 if value is not None:
-                    own[item, place] = int({SCORE: value - LOWEST, PASSES: value >= PASSING}.get(what, value))
+                    number = {SCORE: value - LOWEST, PASSES: value >= PASSING}.get(what, value)
+                    of_reviewer[item, position] = int(number)
     return [
-        _agreement(what, pair, [classes[reviewer, what] for reviewer in pair], clusters)
+        _agreement(what, pair, classes[pair[0], what], classes[pair[1], what], clusters)
         for pair in itertools.combinations([review.reviewer for review in reviews], 2)
         for what in (SCORE, PASSES, *ASPECTS)
     ]
 
 
 def _agreement(
-    what: str, pair: tuple[str, str], said: Sequence[Mapping[Question, int]], clusters: Mapping[str, Hashable]
+    what: str,
+    pair: tuple[str, str],
+    first: Mapping[Question, int],
+    second: Mapping[Question, int],
+    clusters: Mapping[str, Hashable],
 ) -> ReviewerAgreement:
-    first, second = said
     common = [question for question in first if question in second]
     classes = HIGHEST - LOWEST + 1 if what == SCORE else 2
-    places = np.arange(classes, dtype=np.float64)
-    weights = (places[:, np.newaxis] - places) ** 2  # for two classes 0 for the same and 1 for the other
+    scale = np.arange(classes, dtype=np.float64)
+    weights = (scale[:, np.newaxis] - scale) ** 2  # for two classes 0 for the same and 1 for the other
     table = np.zeros((len(common), classes * classes), dtype=np.int64)
     for row, question in zip(table, common, strict=True):
         row[first[question] * classes + second[question]] = 1
     units = [clusters[item] for item, _ in common]
-    found = values_with_errors(table, units, lambda counts: {"kappa": weighted_kappa(counts, weights)})
-    value, error = found.get("kappa", math.nan), found.get("kappa_stderr", math.nan)
+    values = values_with_errors(table, units, lambda counts: {"kappa": weighted_kappa(counts, weights)})
+    kappa, error = values.get("kappa", math.nan), values.get("kappa_stderr", math.nan)
     number = len(set(units))
     error = error if error >= 0 else math.nan
-    low, high = interval(value, error, number - 1, share=False) if common else (math.nan,) * 2
-    constant = [len({values[question] for question in common}) == 1 for values in said]
+    low, high = interval(kappa, error, number - 1, share=False) if common else (math.nan,) * 2
+    constant = [len({classes_of[question] for question in common}) == 1 for classes_of in (first, second)]
     return ReviewerAgreement(
         what=what,
         reviewers=pair,
         questions=len(common),
         clusters=number,
-        equal=sum(first[one] == second[one] for one in common) / len(common) if common else math.nan,
-        kappa=value,
+        equal=sum(first[question] == second[question] for question in common) / len(common) if common else math.nan,
+        kappa=kappa,
         low=max(low, -1.0) if low == low else low,
         high=min(high, 1.0) if high == high else high,
         constant=tuple(itertools.compress(pair, constant)),
@@ -127,8 +131,8 @@ def _agreement(
 def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
     """Return Cohen's kappa of tables of two raters' classes, NaN where chance alone would make them agree.
 
-    ``counts`` have shape (..., classes * classes), rows of the first rater one after the other; ``weights`` are how bad
-    each disagreement is, shape (classes, classes), 0 on the diagonal; kappa is ``1 - observed / expected``.
+    ``counts`` have shape (..., classes * classes), rows of the first rater one after the other; ``weights`` are the
+    costs of disagreements, shape (classes, classes), 0 on the diagonal; kappa is ``1 - observed / expected``.
 
     Example:
         >>> plain = np.array([[0, 1], [1, 0]])
@@ -149,45 +153,42 @@ def clusters_of(drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]) -
     """Return the cluster of each draft, by item: drafts that share images, or groups of them, are one cluster."""
     keys = []
     for draft in drafts.values():
-        known = [(image, images[image].group if image in images else None) for image in draft.images]
-        keys.append([("group", group) if group is not None else ("image", image) for image, group in known])
+        groups = [(image, images[image].group if image in images else None) for image in draft.images]
+        keys.append([("group", group) if group is not None else ("image", image) for image, group in groups])
     return dict(zip(drafts, connected_components(keys), strict=True))
 
 
 def accepted(
     drafts: Mapping[str, Draft], reviews: Sequence[Review], min_score: int, wording: str | None = None
 ) -> tuple[dict[str, Draft], Counter[str]]:
-    """Return the accepted drafts in the words of their reviewers, by item id, and how many others by reason.
+    """Return the accepted drafts in the words of their reviewers, by item id, and the number of others by reason.
 
     A draft is accepted if a reviewer scored all its questions and none gave any of them less than ``min_score``.
-    ``wording`` is the reviewer whose words count where they differ.
+    ``wording`` is the reviewer whose words count if they differ.
     """
-    said = {review.reviewer: current(review, drafts) for review in reviews}
-    kept: dict[str, Draft] = {}
-    left_out: Counter[str] = Counter()
-    for item, draft in drafts.items():
-        outcome = _judged(draft, {who: items[item] for who, items in said.items() if item in items}, min_score, wording)
-        if isinstance(outcome, Draft):
-            kept[item] = outcome
-        else:
-            left_out[outcome] += 1
-    return kept, left_out
+    by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
+    outcomes = {
+        item: _judged(draft, {who: of[item] for who, of in by_reviewer.items() if item in of}, min_score, wording)
+        for item, draft in drafts.items()
+    }
+    kept_drafts = {item: outcome for item, outcome in outcomes.items() if isinstance(outcome, Draft)}
+    return kept_drafts, Counter(outcome for outcome in outcomes.values() if isinstance(outcome, str))
 
 
-def _judged(draft: Draft, seen: Mapping[str, ItemReview], min_score: int, wording: str | None) -> Draft | str:
+def _judged(draft: Draft, reviews: Mapping[str, ItemReview], min_score: int, wording: str | None) -> Draft | str:
     """Return a draft in the words of its reviewers, or the reason why it is left out.
 
     Categories are those that any reviewer gave, or the draft's if none did.
     """
-    scored = {who: review for who, review in seen.items() if review.scores}
+    scored = {who: review for who, review in reviews.items() if review.scores}
     if not scored:
         return UNSCORED
     if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
         return f"unusable after review: {'; '.join(causes)}"
     judgements = [
-        one for review in seen.values() if len(review.judgements) == len(draft.images) for one in review.judgements
+        each for review in reviews.values() if len(review.judgements) == len(draft.images) for each in review.judgements
     ]
-    if min(one.score for one in judgements if one.score is not None) < min_score:
+    if min(judgement.score for judgement in judgements if judgement.score is not None) < min_score:
         return TOO_LOW
     deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
     first, *others = [
@@ -197,7 +198,7 @@ def _judged(draft: Draft, seen: Mapping[str, ItemReview], min_score: int, wordin
             "answers": review.answers,
             "hallucination": review.hallucination or draft.hallucination,
         }
-        for review in (settled(draft, one) for one in deciding)
+        for review in (settled(draft, review) for review in deciding)
     ]
     if any(other != first for other in others):
         return DISAGREED
@@ -211,19 +212,19 @@ def _judged(draft: Draft, seen: Mapping[str, ItemReview], min_score: int, wordin
 
 
 def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
-    """Return the ids of the drafts to keep so that yes is the answer as often as no, and how many others by reason.
+    """Return the ids of drafts with which yes is the answer as often as no, and the number of others by reason.
 
-    Of the more frequent answer, the smallest digests of ids are kept: rewording a question changes nothing, and one
+    Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one
     more draft changes at most one other. Questions without yes and no stay.
     """
     answers = {item: draft.options[ord(draft.answers[0]) - ord("A")] for item, draft in yes_no(drafts.items())}
     by_answer = {word: [item for item, answer in answers.items() if answer == word] for word in YES_NO}
     size = min(map(len, by_answer.values()))
-    kept = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
+    even = {item for items in by_answer.values() for item in sorted(items, key=digest_of)[:size]}
     left_out = Counter({f"surplus of {word.lower()}": len(items) - size for word, items in by_answer.items()})
-    return kept | (drafts.keys() - answers.keys()), +left_out
+    return even | (drafts.keys() - answers.keys()), +left_out
 
 
 def yes_no(drafts: Iterable[tuple[str, Draft]]) -> list[tuple[str, Draft]]:
-    """Return those that are answered by yes or no, whichever option comes first."""
+    """Select the drafts that are answered by yes or no, in either order of the options."""
     return [(item, draft) for item, draft in drafts if sorted(draft.options) == sorted(YES_NO)]

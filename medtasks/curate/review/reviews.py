@@ -16,7 +16,7 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.net.journal import digest_of
 
 LOWEST, HIGHEST = 1, 10
-"""Scores of a question; 1 is given where it is not correct (MediConfusion, section 2)."""
+"""Scores of a question; 1 is given if it is not correct (MediConfusion, section 2)."""
 PASSING = 5
 """Questions of a lower score are not for the benchmark (as above)."""
 ASPECTS = ("correctness", "relevance", "language")
@@ -24,7 +24,7 @@ HALLUCINATIONS = ("anatomy", "measurement", "symptom", "technique")
 
 
 class Judgement(Record):
-    """Scores that a reviewer gives one question on one image; None is not given."""
+    """Scores that a reviewer gives one question on one image; None if not given."""
 
     score: int | None = None  # 1 to 10
     correctness: bool | None = None
@@ -47,8 +47,13 @@ class ItemReview(Record):
     @property
     def scores(self) -> tuple[int, ...] | None:
         """The scores of all its questions; None while one is missing."""
-        scores = tuple(one.score for one in self.judgements if one.score is not None)
+        scores = tuple(judgement.score for judgement in self.judgements if judgement.score is not None)
         return scores if len(scores) == len(self.judgements) else None
+
+    @property
+    def version(self) -> str:
+        """Sixteen hexadecimal digits that change with the review."""
+        return digest_of(self.model_dump(mode="json"))[:16]
 
 
 class Review(Record):
@@ -77,7 +82,7 @@ def read_review(path: Path, study: Study) -> Review:
         review = Review.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
         where = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))
-        raise SourceError(f"{path} is damaged at '{where}'; mend it, or move it away to begin anew") from None
+        raise SourceError(f"{path} is damaged at '{where}'; fix it, or move it away to begin anew") from None
     if review.study != study.digest:
         raise SourceError(f"{path} is of another study than '{study.name}'; move it to that one's folder {REVIEWS}")
     return review
@@ -89,8 +94,8 @@ def read_reviews(folder: Path, study: Study) -> list[Review]:
 
 
 def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview]:
-    """Return the reviews of drafts as they are now, without those of drafts that were drafted anew since."""
-    return {item: said for item, said in review.items.items() if item in drafts and said.digest == drafts[item].digest}
+    """Return the reviews of drafts in their present form, without those of drafts that were drafted anew since."""
+    return {item: of for item, of in review.items.items() if item in drafts and of.digest == drafts[item].digest}
 
 
 def unjudged(draft: Draft) -> ItemReview:
@@ -105,89 +110,83 @@ def unjudged(draft: Draft) -> ItemReview:
     )
 
 
-def letters(draft: Draft) -> str:
-    """Return the letters of a draft's options, none for an open question."""
-    return string.ascii_uppercase[: len(draft.options)]
-
-
-def problems(draft: Draft, said: ItemReview) -> dict[str, str]:
-    """Return the reasons not to keep a review, a sentence by field; none for one that can be kept.
+def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
+    """Return the reasons not to keep a review, a sentence by field; empty for one that can be kept.
 
     Fields are named as in the file, those of lists with their position: ``options.0``, ``judgements.1.score``.
     """
-    per_image = (said.answers, said.judgements, *([said.categories] if said.categories else []))
-    if not (len(said.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)):
+    per_image = (review.answers, review.judgements, *([review.categories] if review.categories else []))
+    if not (len(review.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)):
         return {"": "it does not have the options, images or categories of the draft"}
-    return dict(_problems(draft, said))
-
-
-def _problems(draft: Draft, said: ItemReview) -> Iterator[tuple[str, str]]:
-    if not said.question.strip():
-        yield "question", "the question is empty"
+    causes: dict[str, str] = {}
+    letters = string.ascii_uppercase[: len(draft.options)]
+    if not review.question.strip():
+        causes["question"] = "the question is empty"
     seen: dict[str, str] = {}
-    for number, (letter, option) in enumerate(zip(letters(draft), said.options, strict=True)):
+    for number, (letter, option) in enumerate(zip(letters, review.options, strict=True)):
         text = " ".join(option.casefold().split())
         if not text:
-            yield f"options.{number}", f"option {letter} is empty"
+            causes[f"options.{number}"] = f"option {letter} is empty"
         elif text in seen:
-            yield f"options.{number}", f"option {letter} says the same as option {seen[text]}"
+            causes[f"options.{number}"] = f"option {letter} says the same as option {seen[text]}"
         seen.setdefault(text, letter)
-    for number, answer in enumerate(said.answers):
-        if draft.options and answer.strip() not in tuple(letters(draft)):
-            yield f"answers.{number}", f"the answer is none of {', '.join(letters(draft))}"
+    for number, answer in enumerate(review.answers):
+        if draft.options and answer.strip() not in tuple(letters):
+            causes[f"answers.{number}"] = f"the answer is none of {', '.join(letters)}"
         elif not answer.strip():
-            yield f"answers.{number}", "the answer is empty"
-    if said.hallucination not in (None, *HALLUCINATIONS):
-        yield "hallucination", f"it is none of {', '.join(HALLUCINATIONS)}"
-    elif said.hallucination and not draft.hallucination:
-        yield "hallucination", "questions of this study have no type"
-    for number, one in enumerate(said.judgements):
-        field = f"judgements.{number}.score"
-        if one.score is not None and not LOWEST <= one.score <= HIGHEST:
-            yield field, f"the score is none of {LOWEST} to {HIGHEST}"
-        elif one.correctness is False and one.score not in (None, LOWEST):
-            yield field, f"a question that is not correct has score {LOWEST}; say first that it is correct"
+            causes[f"answers.{number}"] = "the answer is empty"
+    if review.hallucination not in (None, *HALLUCINATIONS):
+        causes["hallucination"] = f"it is none of {', '.join(HALLUCINATIONS)}"
+    elif review.hallucination and not draft.hallucination:
+        causes["hallucination"] = "questions of this study have no type"
+    for number, judgement in enumerate(review.judgements):
+        field, score = f"judgements.{number}.score", judgement.score
+        if score is not None and not LOWEST <= score <= HIGHEST:
+            causes[field] = f"the score is none of {LOWEST} to {HIGHEST}"
+        elif judgement.correctness is False and score not in (None, LOWEST):
+            causes[field] = f"a question that is not correct has score {LOWEST}; say first that it is correct"
+    return causes
 
 
-def remarks(draft: Draft, said: ItemReview) -> list[str]:
+def remarks(draft: Draft, review: ItemReview) -> list[str]:
     """List the drafting rules of pairs that the wording breaks, a sentence each."""
     if len(draft.images) != 2:
         return []
-    texts = dict(zip(letters(draft), said.options, strict=True))
-    first, second = (texts.get(answer, answer) for answer in said.answers)
-    reply = PairReply(said.question, (said.options[0], said.options[1]), (first, second))
+    texts = dict(zip(string.ascii_uppercase, review.options, strict=False))
+    first, second = (texts.get(answer, answer) for answer in review.answers)
+    reply = PairReply(review.question, (review.options[0], review.options[1]), (first, second))
     return [f"{rule[0].upper()}{rule[1:]}." for rule in broken_rules(reply)]
 
 
-def settled(draft: Draft, said: ItemReview) -> ItemReview:
+def settled(draft: Draft, review: ItemReview) -> ItemReview:
     """Return a review without problems in the form of the file.
 
     A question that is not correct has the lowest score. Aspects that are not given next to a score are met.
     """
     judgements = []
-    for one in said.judgements:
+    for judgement in review.judgements:
         update: dict[str, object] = {}
-        if one.correctness is False:
+        if judgement.correctness is False:
             update = {"score": LOWEST}
-        elif one.score is not None:
-            update = {name: True for name in ASPECTS if getattr(one, name) is None}
-        judgements.append(one.model_copy(update=update))
-    categories = tuple(tuple(name.strip() for name in names if name.strip()) for names in said.categories)
-    return said.model_copy(
+        elif judgement.score is not None:
+            update = {name: True for name in ASPECTS if getattr(judgement, name) is None}
+        judgements.append(judgement.model_copy(update=update))
+    categories = tuple(tuple(name.strip() for name in names if name.strip()) for names in review.categories)
+    return review.model_copy(
         update={
-            "question": said.question.strip(),
-            "options": tuple(option.strip() for option in said.options),
-            "answers": tuple(answer.strip() for answer in said.answers),
+            "question": review.question.strip(),
+            "options": tuple(option.strip() for option in review.options),
+            "answers": tuple(answer.strip() for answer in review.answers),
             "judgements": tuple(judgements),
             "categories": categories if any(categories) or draft.categories else (),
-            "hallucination": None if said.hallucination == draft.hallucination else said.hallucination,
-            "note": said.note.strip(),
+            "hallucination": None if review.hallucination == draft.hallucination else review.hallucination,
+            "note": review.note.strip(),
         }
     )
 
 
 class Unfit(MedTasksError):
-    """A review cannot be kept as it is; ``problems`` are sentences by field."""
+    """A review that cannot be kept; ``problems`` are sentences by field."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("; ".join(dict.fromkeys(problems.values())))
@@ -196,11 +195,6 @@ class Unfit(MedTasksError):
 
 class ChangedElsewhere(MedTasksError):
     """The file no longer holds the version that a change was made from."""
-
-
-def version_of(said: ItemReview) -> str:
-    """Return sixteen hexadecimal digits that change with a review."""
-    return digest_of(said.model_dump(mode="json"))[:16]
 
 
 class ReviewerFile:
@@ -215,7 +209,6 @@ class ReviewerFile:
         self._review = Review(study=self.study.digest, reviewer=reviewer)
         if self.path.exists():
             self._review = read_review(self.path, self.study)
-        self._said = current(self._review, self.drafts)
         self._lock = threading.Lock()
         self._open = True
         if not self.drafts:
@@ -230,51 +223,45 @@ class ReviewerFile:
         """The reviewer's name."""
         return self._review.reviewer
 
-    def said(self, item: str) -> ItemReview:
-        """Return the review of a draft as it is now."""
-        return self._said.get(item) or unjudged(self.drafts[item])
+    def review(self, item: str) -> ItemReview:
+        """Return the review of a draft in its present form."""
+        draft, review = self.drafts[item], self._review.items.get(item)
+        return review if review and review.digest == draft.digest else unjudged(draft)
 
-    def version(self, item: str) -> str:
-        """Return the version of the review of a draft."""
-        return version_of(self.said(item))
+    def save(self, item: str, review: ItemReview, made_from: str) -> None:
+        """Write the review of a draft into the file, all or nothing.
 
-    def save(self, said: Mapping[str, ItemReview], made_from: Mapping[str, str]) -> None:
-        """Write reviews of drafts into the file, all of them or none.
-
-        ``made_from`` are the versions that the changes were made from. Raises Unfit; ChangedElsewhere where the file
-        holds something else; a MedTasksError where it cannot be written, or is closed.
+        ``made_from`` is the version that was changed. Raises Unfit; ChangedElsewhere if the file holds another version;
+        MedTasksError if it cannot be written, or is closed.
         """
         with self._lock:
             if not self._open:
                 raise MedTasksError("the review was ended")
-            changed = {}
-            for item, review in said.items():
-                draft = self.drafts[item]
-                if review.digest != draft.digest:
-                    raise ChangedElsewhere("this question was drafted anew; load the page again")
-                if causes := problems(draft, review):
-                    raise Unfit(causes)
-                if (new := settled(draft, review)) != self.said(item):
-                    changed[item] = new
-            if any(made_from[item] != self.version(item) for item in changed):
+            draft = self.drafts[item]
+            if review.digest != draft.digest:
+                raise ChangedElsewhere("this question was drafted anew; load the page again")
+            if causes := problems(draft, review):
+                raise Unfit(causes)
+            new, old = settled(draft, review), self.review(item)
+            if new == old:
+                return
+            if made_from != old.version:
                 raise ChangedElsewhere("this question was changed elsewhere, in another tab for example")
-            if changed:
-                items = {**self._review.items, **changed}
-                for item, new in changed.items():
-                    if new == unjudged(self.drafts[item]):
-                        del items[item]
-                # In the order of the study, so that equal judgements are equal files whatever came first.
-                known = {item: items.pop(item) for item in self.drafts if item in items}
-                saved = self._review.model_copy(update={"items": {**known, **items}})
-                saved.write(self.folder)
-                self._review, self._said = saved, {**self._said, **changed}
+            items = {**self._review.items, item: new}
+            if new == unjudged(draft):
+                del items[item]
+            # In the order of the study, so that equal judgements are equal files whatever came first.
+            ordered = {item: items.pop(item) for item in self.drafts if item in items}
+            saved = self._review.model_copy(update={"items": {**ordered, **items}})
+            saved.write(self.folder)
+            self._review = saved
 
     def summary(self) -> str:
-        """Return the reviewer's progress as one sentence."""
-        said = [self.said(item) for item in self.drafts]
-        scored = sum(one.scores is not None for one in said)
-        low = sum(any(each.score is not None and each.score < PASSING for each in one.judgements) for one in said)
-        return f"{self.reviewer}: {scored} of {len(said)} drafts scored, {low} below {PASSING}"
+        """Describe the reviewer's progress in one sentence."""
+        reviews = [self.review(item) for item in self.drafts]
+        scored = sum(review.scores is not None for review in reviews)
+        low = sum(any(each.score is not None and each.score < PASSING for each in of.judgements) for of in reviews)
+        return f"{self.reviewer}: {scored} of {len(reviews)} drafts scored, {low} below {PASSING}"
 
     def close(self) -> None:
         """Wait for a change that is being written, and take no other."""
@@ -286,7 +273,7 @@ class ReviewerFile:
 def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
     """Yield a reviewer's file that no other process works on meanwhile.
 
-    Raises a MedTasksError where one does, where there is no study or no draft, and for a name no file can have.
+    MedTasksError: another process does, the study or its drafts are missing, or no file can have this name.
     """
     path = review_file(folder, reviewer)
     read_study(folder)

@@ -6,8 +6,7 @@ import pytest
 
 from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
 from medtasks.curate.llm import open_llm
-from medtasks.curate.pairs.categories import categorize, found_categories, headings
-from medtasks.curate.pairs.pair_drafts import PairReply, draft_of, draft_pairs
+from medtasks.curate.pairs.pair_drafts import PairReply, categorize, draft_of, draft_pairs, found_categories, headings
 from medtasks.curate.study import DRAFTS, ImagePair, StudyKind
 from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeRefused, MedTasksError, SourceError
@@ -163,7 +162,7 @@ def test_categories_are_found_once_and_kept_for_the_user_to_change(server, folde
     assert found_categories(folder, open_llm(study)) == ("Chest", "Pelvis")
     assert server.count == 1
     kept.write_text("{")
-    with pytest.raises(SourceError, match=r"categories.json is damaged; mend it, or delete it"):
+    with pytest.raises(SourceError, match=r"categories.json is damaged; fix it, or delete it"):
         found_categories(folder, open_llm(study))
 
 

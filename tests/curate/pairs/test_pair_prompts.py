@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.curate.llm import prompts_in
-from medtasks.curate.pairs.categories import given_categories
+from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..paper_texts import paper, squeezed
 

@@ -2,14 +2,12 @@
 
 import contextlib
 import http.server
-import stat
 import threading
 import time
 
 import pytest
 
 from medtasks.curate.drafts import read_drafted
-from medtasks.curate.review.review_server import doorway
 from medtasks.curate.review.reviews import Judgement, opened, read_reviews, unjudged
 from medtasks.curate.study import DRAFTS, StudyKind, read_study, write_lines
 
@@ -150,17 +148,6 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
         assert expert.errors() == []
         here = f"http://127.0.0.1:{server.server_port}/"
         assert all(url.startswith((server.url, f"{here}proof?", f"blob:{here}")) for url in expert.requests())
-
-
-def test_a_browser_is_led_to_the_page_without_its_address(expert, tmp_path):
-    pairs_study(tmp_path)
-    with reviewing(tmp_path) as server:
-        with doorway(server) as door:
-            assert server.token not in door.as_uri()
-            assert stat.S_IMODE(door.stat().st_mode) == 0o600
-            expert.open_review(door.as_uri())
-        assert expert.browser.current_url == f"{server.url}#1"
-        assert not door.exists()
 
 
 def test_captions_are_hidden_until_asked_for_and_nobody_notes_that_they_were(expert, tmp_path):

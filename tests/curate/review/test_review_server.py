@@ -60,8 +60,8 @@ def ask(server, path, method="GET", body=None, token=None, **headers):
 
 
 def save(server, item, version=None, **changes):
-    said = server.file.said(item).model_dump(mode="json") | changes
-    body = json.dumps({"item": item, "version": version or server.file.version(item), "said": said})
+    said = server.file.review(item).model_dump(mode="json") | changes
+    body = json.dumps({"item": item, "version": version or server.file.review(item).version, "said": said})
     status, _, reply = ask(server, "save", "POST", body, Content_Type="application/json")
     return status, json.loads(reply)
 
@@ -169,15 +169,15 @@ def test_a_save_is_on_disk_when_it_is_answered_and_settled_as_the_file_has_it(tm
         assert review.items["p2"].judgements[1] == reviews.Judgement(
             score=6, correctness=True, relevance=True, language=False
         )
-        assert reply["version"] == server.file.version("p2")
+        assert reply["version"] == server.file.review("p2").version
         assert reply["remarks"] == []
         assert save(server, "p2", question="Which of the images?")[1]["remarks"] != []
 
 
 def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_given_back(server):
     assert save(server, "p1", question="") == (200, {"problems": {"question": "the question is empty"}})
-    assert server.file.said("p1").question
-    old = server.file.version("p3")
+    assert server.file.review("p1").question
+    old = server.file.review("p3").version
     assert save(server, "p3", note="one tab")[0] == 200
     status, reply = save(server, "p3", version=old, note="another tab")
     assert (status, reply["said"]["note"]) == (409, "one tab")
@@ -208,7 +208,7 @@ def test_bodies_that_the_page_does_not_send_are_refused(server, body, headers, s
 def test_half_a_character_an_unknown_field_and_an_unknown_question_are_refused(server):
     assert save(server, "p1", note="\ud800")[0] == 400
     assert save(server, "p1", mood="good")[0] == 400
-    said = server.file.said("p1").model_dump(mode="json")
+    said = server.file.review("p1").model_dump(mode="json")
     body = json.dumps({"item": "p9", "version": "", "said": said})
     assert ask(server, "save", "POST", body, Content_Type="application/json")[0] == 404
 
@@ -225,7 +225,7 @@ def test_a_full_disk_is_a_sentence_and_the_next_try_is_saved(tmp_path, monkeypat
             patch.setattr("pathlib.Path.replace", full)
             status, reply = save(server, "p1", note="after")
             assert (status, "No space left" in reply["error"]) == (507, True)
-            assert server.file.said("p1").note == "before"
+            assert server.file.review("p1").note == "before"
         assert save(server, "p1", note="after")[0] == 200
     assert reviews.read_reviews(tmp_path, study)[0].items["p1"].note == "after"
 

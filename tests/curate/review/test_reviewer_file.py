@@ -21,12 +21,12 @@ from ..held_lock import held
 from ..made_up_study import hallucination_study, pairs_study
 
 
-def said_of(file, item, **changes):
-    return file.said(item).model_copy(update=changes)
+def review_of(file, item, **changes):
+    return file.review(item).model_copy(update=changes)
 
 
 def save(file, item, **changes):
-    file.save({item: said_of(file, item, **changes)}, {item: file.version(item)})
+    file.save(item, review_of(file, item, **changes), file.review(item).version)
 
 
 def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path):
@@ -50,7 +50,7 @@ def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tm
     pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
         save(file, "p1", judgements=(Judgement(correctness=False), Judgement(score=8, relevance=False)))
-        assert file.said("p1").judgements == (
+        assert file.review("p1").judgements == (
             Judgement(score=1, correctness=False),
             Judgement(score=8, correctness=True, relevance=False, language=True),
         )
@@ -64,7 +64,7 @@ def test_taking_everything_back_leaves_nothing_in_the_file(tmp_path):
     study = pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
         save(file, "p1", judgements=(Judgement(score=4), Judgement()), note="hm")
-        file.save({"p1": unjudged(file.drafts["p1"])}, {"p1": file.version("p1")})
+        file.save("p1", unjudged(file.drafts["p1"]), file.review("p1").version)
     assert read_reviews(tmp_path, study)[0].items == {}
 
 
@@ -83,7 +83,7 @@ def test_taking_everything_back_leaves_nothing_in_the_file(tmp_path):
 def test_what_cannot_be_kept_is_refused_by_field(tmp_path, changes, field, why):
     pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
-        assert problems(file.drafts["p1"], said_of(file, "p1", **changes)) == {field: why}
+        assert problems(file.drafts["p1"], review_of(file, "p1", **changes)) == {field: why}
         with pytest.raises(Unfit) as refused:
             save(file, "p1", **changes)
         assert refused.value.problems == {field: why}
@@ -93,34 +93,34 @@ def test_what_cannot_be_kept_is_refused_by_field(tmp_path, changes, field, why):
 def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
     hallucination_study(tmp_path / "open", StudyKind.KNOWLEDGE_OPEN)
     with opened(tmp_path / "open", "anna") as file:
-        assert problems(file.drafts["im1/1"], said_of(file, "im1/1", answers=(" ",))) == {
+        assert problems(file.drafts["im1/1"], review_of(file, "im1/1", answers=(" ",))) == {
             "answers.0": "the answer is empty"
         }
     hallucination_study(tmp_path / "closed", StudyKind.VISUAL_CLOSED)
     with opened(tmp_path / "closed", "anna") as file:
         draft = file.drafts["im1/1"]
-        assert "hallucination" in problems(draft, said_of(file, "im1/1", hallucination="mood"))
-        assert settled(draft, said_of(file, "im1/1", hallucination="anatomy")) == unjudged(draft)
-        assert settled(draft, said_of(file, "im1/1", hallucination="symptom")).hallucination == "symptom"
+        assert "hallucination" in problems(draft, review_of(file, "im1/1", hallucination="mood"))
+        assert settled(draft, review_of(file, "im1/1", hallucination="anatomy")) == unjudged(draft)
+        assert settled(draft, review_of(file, "im1/1", hallucination="symptom")).hallucination == "symptom"
 
 
 def test_wording_that_breaks_a_rule_of_drafts_is_remarked(tmp_path):
     pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
         draft = file.drafts["p1"]
-        assert remarks(draft, file.said("p1")) == []
-        assert len(remarks(draft, said_of(file, "p1", answers=("A", "A"), question="What differs in Image1?"))) == 2
+        assert remarks(draft, file.review("p1")) == []
+        assert len(remarks(draft, review_of(file, "p1", answers=("A", "A"), question="What differs in Image1?"))) == 2
 
 
 def test_a_change_of_what_was_changed_meanwhile_is_refused_and_a_repeated_one_is_not(tmp_path):
     pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
-        old = file.version("p1")
+        old = file.review("p1").version
         save(file, "p1", note="first")
-        file.save({"p1": said_of(file, "p1")}, {"p1": old})  # a retry whose answer was lost
+        file.save("p1", review_of(file, "p1"), old)  # a retry whose answer was lost
         with pytest.raises(ChangedElsewhere):
-            file.save({"p1": said_of(file, "p1", note="second")}, {"p1": old})
-        assert file.said("p1").note == "first"
+            file.save("p1", review_of(file, "p1", note="second"), old)
+        assert file.review("p1").note == "first"
 
 
 def test_only_one_process_works_on_a_reviewers_file(tmp_path):
@@ -148,7 +148,7 @@ def test_what_was_drafted_anew_is_not_judged_yet_and_the_old_word_is_kept_until_
     lines[0] = lines[0].replace("Where is", "Where exactly is")
     (tmp_path / DRAFTS).write_text("\n".join(lines) + "\n")
     with opened(tmp_path, "anna") as file:
-        assert file.said("p1") == unjudged(file.drafts["p1"])
+        assert file.review("p1") == unjudged(file.drafts["p1"])
         save(file, "p2", note="stays here")
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "old"
         save(file, "p1", note="new")
