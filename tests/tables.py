@@ -38,7 +38,7 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None]],
 
         parameters = [value for name, value in signature.parameters.items() if name not in keys]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by pytest
-        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would read its signature
+        del run.__wrapped__  # pytest would read its signature
         return run
 
     return decorate

@@ -116,7 +116,7 @@ REFUSED = {
     ),
     "no last layer": (
         *("radfm", BIN, only("lang_model.model.layers.1.")),
-        r"config\.json says num_hidden_layers 2, the weights have 1",
+        r"config\.json has num_hidden_layers 2, the weights have 1",
     ),
     "missing in a block": ("med_flamingo", PT, without(LATE, TWIN), re.escape(LATE)),
     "missing norm": ("med_flamingo", PT, only("perceiver.norm.bias"), r"perceiver\.norm\.bias"),

@@ -48,7 +48,7 @@ def results(batches, run):
     return dict(run_batches(batches, run, description="Model", progress=False))
 
 
-@each_row(
+@pytest.mark.parametrize(
     "error",
     [
         torch.OutOfMemoryError("CUDA out of memory"),

@@ -109,8 +109,8 @@ REFERENCES = ["No  pleural   effusion.", "Heart\n\n large."]
 HYPOTHESES = ["No effusion.", "Heart  large"]
 
 
-@each_row(
-    "name, used, expected",
+@pytest.mark.parametrize(
+    ("name", "used", "expected"),
     [
         ("radcliq_v0", {"radgraph_combined", "bertscore", "chexbert", "radcliq_bleu"}, [3.408987418, -0.242133423]),
         ("radcliq_v1", {"radgraph_combined", "bertscore", "chexbert", "radcliq_bleu"}, [1.175656684, -1.440690283]),

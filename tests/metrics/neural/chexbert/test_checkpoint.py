@@ -262,7 +262,7 @@ def test_a_vocabulary_cut_short_is_told(own, warnings):
     assert "has 60 entries, its config.json 82; if it was cut short" in warnings[0]
 
 
-@each_row("file", ["config.json", "vocab.txt"])
+@pytest.mark.parametrize("file", ["config.json", "vocab.txt"])
 def test_an_incomplete_encoder_folder(own, file):
     (own / "bert-base-uncased" / file).unlink()
     with pytest.raises(WeightsMissing, match=f"{file} is missing; .*'medtasks weights fetch bert-base-uncased'"):

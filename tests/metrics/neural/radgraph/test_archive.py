@@ -116,8 +116,8 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@each_row(
-    "damage, told",
+@pytest.mark.parametrize(
+    ("damage", "told"),
     [
         (lambda archive: (archive / "config.json").write_text("{"), "config|JSON"),
         (lambda archive: (archive / "config.json").write_text('{"model": 1}'), "dataset_reader"),
