@@ -254,7 +254,7 @@ class VlmServer(HarnessAdapter):
             name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
             names = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
             if not name:
-                raise MedTasksError(f"{server} has not exactly one model: give model= in --model_args{names}")
+                raise MedTasksError(f"{server} does not say which model is meant: give model= in --model_args{names}")
             if models and name not in models:
                 hint = near_match(name, models) or names
                 raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
