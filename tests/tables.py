@@ -1,5 +1,6 @@
-"""Tables of examples: one test for a whole table, which lists every row that fails."""
+"""Tables in tests: every row is checked, in one case that lists all failing rows."""
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable
@@ -9,38 +10,43 @@ from typing import Any
 import pytest
 
 
-def rows(names: str, table: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test on every row of a table, as one case.
+def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test on every row, like ``pytest.mark.parametrize`` but as one case.
 
-    Rows share the fixtures of the test, which must not depend on an earlier row. Tables may be stacked.
-
-    Args:
-        names: Arguments of the test that a row has values for, with commas.
-        table: Tuples of values, or values of a single argument.
+    Every row has a folder and a monkeypatch of its own; other fixtures are shared by all rows.
     """
-    keys, values = [name.strip() for name in names.split(",")], list(table)
+    keys = [name.strip() for name in names.split(",")]
+    table = [tuple(row) if len(keys) > 1 else (row,) for row in rows]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(test)
+
+        @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             failures = []
-            for row in values:
-                try:
-                    test(**dict(zip(keys, row if len(keys) > 1 else (row,), strict=True)), **fixtures)
-                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever a row raises is listed
-                    failures.append(f"{row!r:.200}: {type(error).__name__} {error!s:.500}")
-            assert not failures, f"{len(failures)} of {len(values)} rows:\n" + "\n".join(failures)
+            for number, row in enumerate(table):
+                with pytest.MonkeyPatch.context() as patch:
+                    own: dict[str, Any] = {}
+                    if "tmp_path" in fixtures:
+                        own["tmp_path"] = fixtures["tmp_path"] / f"row{number}"
+                        own["tmp_path"].mkdir()
+                    if "monkeypatch" in fixtures:
+                        own["monkeypatch"] = patch
+                    try:
+                        test(**{**fixtures, **own, **dict(zip(keys, row, strict=True))})
+                    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # a row may fail in any way
+                        failures.append(f"{row!r:.300}: {type(error).__name__}: {error}")
+            assert not failures, f"{len(failures)} of {len(table)} rows fail:\n" + "\n".join(failures)
 
-        signature = inspect.signature(test)
-        others = [parameter for name, parameter in signature.parameters.items() if name not in keys]
-        run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
-        run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
-        run.pytestmark = getattr(test, "pytestmark", [])  # type: ignore[attr-defined]
+        parameters = [value for name, value in signature.parameters.items() if name not in keys]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by pytest
+        del run.__wrapped__  # pytest would read its signature
         return run
 
     return decorate
 
 
 def tables_of(module: str) -> dict[str, list[Any]]:
-    """Return the tables of examples in the JSON file next to a test module, given its ``__file__``."""
+    """Return the tables in the JSON file next to a test module, given its ``__file__``, by name."""
     tables: dict[str, list[Any]] = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
     return tables

@@ -2,14 +2,14 @@
 
 import pytest
 
-from .tables import rows
+from .tables import each_row
 
 
 def test_all_failing_rows_are_listed_and_fixtures_are_passed(tmp_path):
     seen = []
 
-    @rows("digit", range(4))
-    @rows("sign, word", [(1, "plus"), (-1, "minus")])
+    @each_row("digit", range(4))
+    @each_row("sign, word", [(1, "plus"), (-1, "minus")])
     def check(tmp_path, digit, sign, word):
         seen.append((tmp_path.name, digit * sign))
         assert digit * sign < 3, word
@@ -20,8 +20,8 @@ def test_all_failing_rows_are_listed_and_fixtures_are_passed(tmp_path):
     with pytest.raises(AssertionError) as caught:
         check(tmp_path=tmp_path)
     assert len(seen) == 8
-    assert {name for name, _ in seen} == {tmp_path.name}
+    assert {name for name, _ in seen} == {"row0", "row1"}  # each row has a folder of its own
     text = str(caught.value)
-    assert text.startswith("2 of 4 rows:")
-    assert "2: AssertionError 1 of 2 rows:\n(-1, 'minus'): Failed DID NOT RAISE" in text
-    assert "3: AssertionError 1 of 2 rows:\n(1, 'plus'): AssertionError plus" in text
+    assert text.startswith("2 of 4 rows fail:")
+    assert "(2,): AssertionError: 1 of 2 rows fail:\n(-1, 'minus'): Failed: DID NOT RAISE" in text
+    assert "(3,): AssertionError: 1 of 2 rows fail:\n(1, 'plus'): AssertionError: plus" in text

@@ -9,7 +9,7 @@ from medtasks.curate.llm import prompts_in
 from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..conftest import reference_folder
-from ..tables import rows
+from ..tables import each_row
 
 PAIR_PROMPTS, HALLUCINATION_PROMPTS = prompts_in("pair_prompts"), prompts_in(PROMPTS)
 NUMBERS = (0, 1, 99)  # those that the paper prints
@@ -42,7 +42,7 @@ def paper(name: str) -> str:
     return (reference_folder("MEDTASKS_PAPERS", "papers") / f"{name}.txt").read_text(encoding="utf-8")
 
 
-@rows("name", ["question", "found_categories", "category", "failure_modes"])
+@each_row("name", ["question", "found_categories", "category", "failure_modes"])
 def test_a_prompt_equals_the_paper_s_white_space_apart(name):
     prompt = PAIR_PROMPTS[name]
     text = prompt.with_blocks(BLOCKS.get(name, []))
@@ -79,7 +79,7 @@ def test_every_prompt_is_of_a_figure_or_a_form():
     assert HALLUCINATION_PROMPTS.keys() == BEHIND.keys() | FORMS
 
 
-@rows("name, behind", BEHIND.items())
+@each_row("name, behind", BEHIND.items())
 def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behind):
     prompt = HALLUCINATION_PROMPTS[name]
     printed = f"System Message:{prompt.system}User Message:{prompt.user}{behind}"
@@ -88,7 +88,7 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
         assert prompt.source == f"MedHEval, {behind.lower().rstrip(':')}"
 
 
-@rows("form", sorted(FORMS))
+@each_row("form", sorted(FORMS))
 def test_a_form_stands_behind_the_papers_text(form):
     prompt, ours = HALLUCINATION_PROMPTS["contextual"], HALLUCINATION_PROMPTS[form]
     formed = with_form(prompt, form)

@@ -24,7 +24,7 @@ from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 from medtasks.net.servers import retry_after_s
 
-from ..tables import rows
+from ..tables import each_row
 
 PROMPT = "the patient named Example"
 
@@ -149,7 +149,7 @@ FAILURES = {
 }
 
 
-@rows("name", FAILURES)
+@each_row("name", FAILURES)
 def test_failures_are_named_and_retried_where_that_can_help(new_endpoint, judge_at, name):
     endpoint, (step, cause, asked) = new_endpoint(), FAILURES[name]
     endpoint.script = [step(endpoint)]
@@ -161,7 +161,7 @@ def test_failures_are_named_and_retried_where_that_can_help(new_endpoint, judge_
     assert endpoint.count == asked
 
 
-@rows(
+@each_row(
     "body, kind",
     [
         ("{not json", "application/json"),

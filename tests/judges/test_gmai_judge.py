@@ -10,7 +10,7 @@ from medtasks.extract.failure import failed_reply
 from medtasks.judges.gmai_judge import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
 from medtasks.judges.judge_client import CORRECTION
 
-from ..tables import rows
+from ..tables import each_row
 
 # The reference's text, copied independently of the module.
 REFERENCE = """\
@@ -57,8 +57,8 @@ def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoi
     assert [message["content"] for message in body["messages"]] == [judge_prompt("What is this?", OPTIONS, REPLY)]
 
 
-@rows("rule", [OLD, NEW])
-@rows(
+@each_row("rule", [OLD, NEW])
+@each_row(
     "text, expected",
     [
         *(
@@ -92,8 +92,8 @@ def test_no_text_breaks_the_reading(text, rule, number):
     assert found is None or found.value in (None, *(chr(ord("A") + index) for index in range(number)))
 
 
-@rows("rule", [OLD, NEW])
-@rows(
+@each_row("rule", [OLD, NEW])
+@each_row(
     "reply, value, reason",
     [
         ("B", "B", Reason.OK),
@@ -111,7 +111,7 @@ def test_replies_that_need_no_judge(judge, endpoint, rule, reply, value, reason)
     assert endpoint.count == 0
 
 
-@rows("reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000])
+@each_row("reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000])
 def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
     found = ask(judge, reply)

@@ -7,7 +7,7 @@ import pytest
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medevalkit_judge import judge_answer, judge_prompt, published_verdict, strict_verdict
 
-from ..tables import rows, tables_of
+from ..tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
 
@@ -33,7 +33,7 @@ def test_golden_medevalkit_judge_replies(golden):
         assert strict is None or strict == case["correct"] or said != said.strip(), case
 
 
-@rows("text, published, strict", TABLES["what_a_judge_can_say"])
+@each_row("text, published, strict", TABLES["what_a_judge_can_say"])
 def test_what_a_judge_can_say(text, published, strict):
     assert (published_verdict(text), strict_verdict(text)) == (published, strict)
 
@@ -73,7 +73,7 @@ def test_a_readable_first_reply_is_all_that_is_asked(endpoint, judge_at):
     assert len(endpoint.bodies) == 1
 
 
-@rows("as_published", [True, False])
+@each_row("as_published", [True, False])
 def test_a_failed_request_is_no_verdict(closed_url, judge_at, as_published):
     assert judge_answer(judge_at(closed_url, attempts=1), *ASKED, as_published=as_published) is None
 

@@ -19,7 +19,7 @@ from medtasks.judges.medheval_judges import (
     parse_number,
 )
 
-from ..tables import rows
+from ..tables import each_row
 
 TRUTH = {"anatomy": ["heart", "lung"], "symptom": ["effusion"], "measurement": []}
 ANSWER = "The heart is enlarged and the left lung is dark."
@@ -48,7 +48,7 @@ def test_prompts_change_with_their_version_only():
     }
 
 
-@rows("kind", ["components", "correctness", "severity"])
+@each_row("kind", ["components", "correctness", "severity"])
 def test_the_wording_for_one_model_speaks_of_one(kind):
     single, eleven = (getattr(WORDINGS[name], kind) for name in ("single", "eleven"))
     text = single.system + single.template
@@ -104,7 +104,7 @@ NUMBERS = {
 }
 
 
-@rows("text, expected", [(text, read) for read, texts in NUMBERS.items() for text in texts])
+@each_row("text, expected", [(text, read) for read, texts in NUMBERS.items() for text in texts])
 def test_scores_are_read_strictly(text, expected):
     assert (parse_number(text, most=5), parse_number(text, most=1)) == expected
 
@@ -125,14 +125,14 @@ BROKEN = [
 ]
 
 
-@rows("change", BROKEN)
+@each_row("change", BROKEN)
 def test_a_missing_or_further_field_is_no_count(change):
     aspects = json.loads(components())["model_1"] | change
     changed = {name: aspect for name, aspect in aspects.items() if aspect is not None}
     assert parse_components(json.dumps({"model_1": changed}), most=9) is None
 
 
-@rows("text", ['{"model_1": {}}', "{}"])
+@each_row("text", ['{"model_1": {}}', "{}"])
 def test_nothing_is_no_count(text):
     assert parse_components(text, most=9) is None
 
@@ -164,7 +164,7 @@ def test_a_rerun_costs_no_call_and_another_prompt_does(endpoint, judge):
     assert endpoint.count == 3
 
 
-@rows("text", ["{}", '{"model_1": 9}', "", "I cannot help with that."])
+@each_row("text", ["{}", '{"model_1": 9}', "", "I cannot help with that."])
 def test_a_misbehaving_judge_invents_nothing(endpoint, judge, text):
     endpoint.script = [endpoint.reply(text)]
     verdict = ask_severity(judge)

@@ -15,7 +15,7 @@ from medtasks.judges.mediconfusion_judge import (
     parse_scores,
 )
 
-from ..tables import rows
+from ..tables import each_row
 
 # The reference's text, copied independently of the module.
 REFERENCE = (
@@ -49,7 +49,7 @@ def test_the_prompt_is_the_reference_s_to_the_letter():
     assert judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n") == expected
 
 
-@rows("options", [[], ["Left"], ["Left", "Right", "Both"]])
+@each_row("options", [[], ["Left"], ["Left", "Right", "Both"]])
 def test_two_options_are_needed(options):
     with pytest.raises(ValueError, match="two options"):
         judge_prompt("Which side?", options, "left")
@@ -77,7 +77,7 @@ SCORED = {
 }
 
 
-@rows("text, scores", [(text, scores) for scores, texts in SCORED.items() for text in texts])
+@each_row("text, scores", [(text, scores) for scores, texts in SCORED.items() for text in texts])
 def test_scores_are_read_strictly(text, scores):
     assert parse_scores(text) == scores
 
@@ -93,7 +93,7 @@ def test_no_text_breaks_the_parser(text):
     assert scores is None or all(1 <= score <= 10 for score in scores)
 
 
-@rows("scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")])
+@each_row("scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")])
 def test_the_gap_is_three(scores, value):
     assert choose(scores) == (Answer.ok(value) if value else Answer.invalid(Reason.AMBIGUOUS))
     assert (RULE_NAME, RULE_VERSION) == ("gap_of_3", 1)
@@ -116,7 +116,7 @@ def test_a_reply_is_judged(endpoint, judge):
     assert user["content"] == judge_prompt("Which side?", ["Left", "Right"], "left")
 
 
-@rows(
+@each_row(
     "reply, reason",
     [("", Reason.EMPTY), (" \n\t", Reason.EMPTY), (failed_reply("out of memory"), Reason.ADAPTER_FAILED)],
 )

@@ -3,7 +3,7 @@ import pytest
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, UnknownName
 from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
 
-from ..tables import rows, tables_of
+from ..tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
 
@@ -43,7 +43,7 @@ def test_the_key_is_not_in_the_repr():
     assert "sk-secret" not in repr(settings) + str(settings)
 
 
-@rows("environ, named", TABLES["missing_variables_are_named_with_an_example"])
+@each_row("environ, named", TABLES["missing_variables_are_named_with_an_example"])
 def test_missing_variables_are_named_with_an_example(environ, named):
     with pytest.raises(JudgeNotConfigured) as caught:
         settings_from_environment(environ)
@@ -61,28 +61,28 @@ def test_only_a_local_endpoint_may_go_without_a_key():
         settings_from_environment(keyless)
 
 
-@rows("name, text, sentence", TABLES["bad_values_are_refused_in_one_sentence"])
+@each_row("name, text, sentence", TABLES["bad_values_are_refused_in_one_sentence"])
 def test_bad_values_are_refused_in_one_sentence(name, text, sentence):
     with pytest.raises(JudgeNotConfigured, match=sentence) as caught:
         settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text})
     assert f"MEDTASKS_JUDGE_{name}" in str(caught.value)
 
 
-@rows("url", TABLES["urls_that_could_hide_something_are_refused_unquoted"])
+@each_row("url", TABLES["urls_that_could_hide_something_are_refused_unquoted"])
 def test_urls_that_could_hide_something_are_refused_unquoted(url):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL") as caught:
         settings_at(url)
     assert "secret" not in str(caught.value)
 
 
-@rows("key", ["sk secret", "sk-\u00e9", "sk\x00secret"])
+@each_row("key", ["sk secret", "sk-\u00e9", "sk\x00secret"])
 def test_a_key_no_header_can_hold_is_refused_unquoted(key):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY") as caught:
         settings_from_environment(REMOTE | {"MEDTASKS_JUDGE_API_KEY": key})
     assert key not in str(caught.value)
 
 
-@rows("access", ["public", "gated"])
+@each_row("access", ["public", "gated"])
 def test_other_levels_may_go_anywhere(access):
     check_access(settings_at("https://api.openai.com/v1"), access, "d", environ={})
 
@@ -109,12 +109,12 @@ REMOTE_URLS = [
 ]
 
 
-@rows("url, trusted", TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"])
+@each_row("url, trusted", TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"])
 def test_credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named(url, trusted):
     check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
 
 
-@rows("url, trusted", TABLES["credentialed_text_goes_nowhere_else"])
+@each_row("url, trusted", TABLES["credentialed_text_goes_nowhere_else"])
 def test_credentialed_text_goes_nowhere_else(url, trusted):
     with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
         check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
@@ -124,7 +124,7 @@ def test_credentialed_text_goes_nowhere_else(url, trusted):
     assert "\n" not in message
 
 
-@rows(
+@each_row(
     "trusted",
     ["judge.example", "1", "*", "https://user:secret@judge.example/v1", "https://judge.example/v1?key=secret"],
 )

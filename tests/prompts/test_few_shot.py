@@ -12,7 +12,7 @@ from medtasks.prompts.few_shot import images, messages, prompt
 from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
-from ..tables import rows
+from ..tables import each_row
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_marks_of_a_simple_model(home):
     )
 
 
-@rows("name", ["vqa_rad", "diff_vqa", "octmnist", "mimic_cxr_classification", "medqa"])
+@each_row("name", ["vqa_rad", "diff_vqa", "octmnist", "mimic_cxr_classification", "medqa"])
 def test_images_are_as_many_as_places_and_in_their_order(home, name):
     doc = documents(name)[3]
     text, shown = prompt(doc, settings(name, "radfm")), images(doc, settings(name, "radfm"))

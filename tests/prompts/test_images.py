@@ -12,7 +12,7 @@ from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts.images import images
 
 from .. import tiny_multimedeval
-from ..tables import rows
+from ..tables import each_row
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_every_document_of_the_sample_has_its_image(sample):
         assert min(image.size) > 100
 
 
-@rows("file, root", [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")])
+@each_row("file, root", [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")])
 def test_where_an_image_is(picture, file, root):
     settings = {"image_root": root.format(picture.parent)} if root else None
     [image] = images(document(file.format(picture.parent)), settings)
@@ -100,7 +100,7 @@ def test_no_image_file_at_all(picture):
         images(document(picture))
 
 
-@rows(
+@each_row(
     "fields, error, complaint",
     [
         ({}, SourceError, "q1 has a relative path; write absolute paths or set image_root"),

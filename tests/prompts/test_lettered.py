@@ -16,14 +16,14 @@ from medtasks.prompts.lettered import (
 )
 from medtasks.tasks.task_files import task_config
 
-from ..tables import rows, tables_of
+from ..tables import each_row, tables_of
 
 DOC = {"question": "Which {side}?", "options": ["70% left", "Right, {maybe} "], "answer": "B"}
 
 PUBLISHED = tables_of(__file__)["published"]  # "$q $a": of "mediconfusion_ps" question and first option as one text
 
 
-@rows("task, family, published", PUBLISHED)
+@each_row("task, family, published", PUBLISHED)
 def test_prompt_is_the_published_one(task, family, published):
     """Of Med-Flamingo, three of four modes lack the first sign of the second separator: a slip of the reference."""
     config = task_config(task)
@@ -38,7 +38,7 @@ def test_greedy_letter_follows_the_prompt_directly():
     assert task_config("mediconfusion_gd")["target_delimiter"] == ""
 
 
-@rows("task", sorted({task for task, *_ in PUBLISHED}))
+@each_row("task", sorted({task for task, *_ in PUBLISHED}))
 def test_only_med_flamingo_is_shown_examples(task):
     settings = task_config(task)["lmms_eval_specific_kwargs"]
     shown = {family: kwargs["demonstrations"] for family, kwargs in settings.items() if "demonstrations" in kwargs}
@@ -46,7 +46,7 @@ def test_only_med_flamingo_is_shown_examples(task):
     assert settings["med_flamingo"]["template"].count("<image>") == len(shown["med_flamingo"])
 
 
-@rows("template", ["{{ question }} ", " {{ question }}\n", "\t{{ question }}  \n ", "{ x } {{ question }}"])
+@each_row("template", ["{{ question }} ", " {{ question }}\n", "\t{{ question }}  \n ", "{ x } {{ question }}"])
 def test_blanks_and_braces_stay(template):
     expected = template.replace("{{ question }}", DOC["question"])
     assert prompt(DOC, {"template": template}) == expected
@@ -80,7 +80,7 @@ def closed_settings(family):
     return kwargs[family]
 
 
-@rows(
+@each_row(
     "family, yes_no, options",
     [
         (
@@ -103,7 +103,7 @@ def test_prompts(family, yes_no, options):
     assert closed_prompt(organs(), closed_settings(family)) == options
 
 
-@rows(
+@each_row(
     "doc, asked",
     [
         (document(), "Is there a mass? Please answer Yes or No."),
@@ -122,7 +122,7 @@ def test_braces_in_a_question_stay():
     assert "{x}?" in closed_prompt(document(question="{x}?"), closed_settings("default"))
 
 
-@rows(
+@each_row(
     "given, complaint",
     [
         (None, "no yes_no_template"),

@@ -10,7 +10,7 @@ from medtasks.prompts.template import example_answer, messages, prompt, question
 from medtasks.tasks.task_files import task_config
 
 from .. import tiny_multimedeval
-from ..tables import rows, tables_of
+from ..tables import each_row, tables_of
 from ..tiny_multimedeval import FIVE_FINDINGS, SKIN
 
 TABLES = tables_of(__file__)
@@ -32,27 +32,27 @@ def settings(name, family="default"):
     return families.get(family, families["default"])
 
 
-@rows("name", REFERENCE)
+@each_row("name", REFERENCE)
 def test_prompt_is_the_references(name):
     row, question, answer = REFERENCE[name]
     assert "<img>".join(question_parts(row, settings(name))) == question
     assert example_answer(row, settings(name)) == answer
 
 
-@rows("name", REFERENCE)
+@each_row("name", REFERENCE)
 def test_simple_models_that_place_images_by_a_mark(name):
     row, question, _ = REFERENCE[name]
     for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"):
         assert prompt(row, settings(name, family)) == question.replace("<img>", "<image>")
 
 
-@rows("name", REFERENCE)
+@each_row("name", REFERENCE)
 def test_simple_models_that_show_images_first(name):
     row, question, _ = REFERENCE[name]
     assert prompt(row, settings(name, "medtasks_tiny")) == question.replace("<img> ", "").replace("<img>", "")
 
 
-@rows("name", REPORTS)
+@each_row("name", REPORTS)
 def test_prompts_for_reports_are_the_references(name):
     row, question = REPORTS[name]
     assert "<img>".join(question_parts(row, settings(name))) == question
@@ -70,7 +70,7 @@ def test_a_study_without_indication_keeps_the_blank():
     assert prompt(row, settings("mimic_cxr_report_indication")).startswith(" Can you provide")
 
 
-@rows("name", [*WITH_IMAGES, *(name for name in REPORTS if REPORTS[name][0]["image_files"])])
+@each_row("name", [*WITH_IMAGES, *(name for name in REPORTS if REPORTS[name][0]["image_files"])])
 def test_every_family_is_asked_the_same(name):
     families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
     assert {family: own["template"] for family, own in families.items()} == dict.fromkeys(
@@ -78,7 +78,7 @@ def test_every_family_is_asked_the_same(name):
     )
 
 
-@rows("mnist", tiny_multimedeval.MNIST)
+@each_row("mnist", tiny_multimedeval.MNIST)
 def test_all_medmnist_sets_are_asked_alike(mnist):
     assert (
         task_config(f"multimedeval_{mnist}")["lmms_eval_specific_kwargs"]
@@ -86,8 +86,8 @@ def test_all_medmnist_sets_are_asked_alike(mnist):
     )
 
 
-@rows("answer", ["yes", "no"])
-@rows("name", ["vqa_rad", "path_vqa", "slake", "diff_vqa"])
+@each_row("answer", ["yes", "no"])
+@each_row("name", ["vqa_rad", "path_vqa", "slake", "diff_vqa"])
 def test_only_lower_case_yes_and_no_are_announced(name, answer):
     row = {**ONE_IMAGE, "question": "Is it?"}
     assert prompt({**row, "answer": answer}, settings(name)) == f"{CLOSED}Is it?"
@@ -105,20 +105,20 @@ def test_no_finding():
     assert example_answer(findings(CHEST, ()), settings("chestxray14")) == "No Finding"
 
 
-@rows("lost", [None, ""])
+@each_row("lost", [None, ""])
 def test_absent_details_leave_their_place_empty(lost):
     row = {**ONE_IMAGE, "details": lost, "options": SKIN, "label": 0}
     assert prompt(row, settings("pad_ufes_20_head")).startswith(" Which of the following")
 
 
-@rows("text", ["<img>", "<img> {images} {question}", "{", "}", "{0}", "<image>"])
+@each_row("text", ["<img>", "<img> {images} {question}", "{", "}", "{0}", "<image>"])
 def test_what_a_question_holds_is_text(text):
     row = {**ONE_IMAGE, "question": text, "answer": "x"}
     assert question_parts(row, settings("vqa_rad")) == ["", f" {text}"]
     assert prompt(row, settings("vqa_rad")) == text
 
 
-@rows(
+@each_row(
     "name, expected",
     [
         ("medqa", "C"),
@@ -178,7 +178,7 @@ def test_wrong_number_of_places():
         prompt({**row, **NO_IMAGE}, {"template": "{{ image }} {{ question }}"})
 
 
-@rows("broken", ["{qestion}", "{{ qestion }}", "{{ question"])
+@each_row("broken", ["{qestion}", "{{ qestion }}", "{{ question"])
 def test_broken_template(broken):
     row = {**NO_IMAGE, "question": "Where?", "answer": "x"}
     with pytest.raises(
@@ -189,7 +189,7 @@ def test_broken_template(broken):
         example_answer(row, {"example_answer": broken})
 
 
-@rows("empty", [None, {}])
+@each_row("empty", [None, {}])
 def test_no_template(empty):
     with pytest.raises(MedTasksError, match="have no template for this model; add one"):
         prompt({**NO_IMAGE, "question": "Where?", "answer": "x"}, empty)

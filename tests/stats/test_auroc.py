@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from medtasks.stats.auroc import roc_area
 
-from ..tables import rows
+from ..tables import each_row
 
 
 def samples(seed, number=80, digits=1):
@@ -39,8 +39,8 @@ def looped_error(scores, positive, clusters):
     return math.sqrt(s10 / m + s01 / n + 2 * s11 / (m * n))
 
 
-@rows("digits", [1, 9])
-@rows("seed", range(4))
+@each_row("digits", [1, 9])
+@each_row("seed", range(4))
 def test_against_scikit_learn_and_loops(seed, digits):
     scores, positive = samples(seed, digits=digits)
     for clusters in (list(range(80)), [n // 4 for n in range(80)], [n % 7 for n in range(80)]):
@@ -86,7 +86,7 @@ def test_a_perfect_ranking_has_an_interval():
     assert found.low < 0.5  # two positives show little
 
 
-@rows("size", [1, 4])
+@each_row("size", [1, 4])
 def test_coverage(size):
     chance, covered = np.random.default_rng(size), []
     for _ in range(400):

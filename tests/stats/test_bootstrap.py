@@ -18,7 +18,7 @@ from medtasks.stats.bootstrap import (
 )
 from medtasks.stats.standard_error import clustered_standard_error
 
-from ..tables import rows
+from ..tables import each_row
 
 TABLES = st.integers(1, 4).flatmap(
     lambda cells: st.lists(st.tuples(*[st.integers(0, 3)] * cells), min_size=2, max_size=30)
@@ -63,7 +63,7 @@ def test_agrees_with_a_plain_loop():
     assert errors == pytest.approx(looped(contributions, f1_statistic, 4000), rel=0.06)
 
 
-@rows("seed", range(3))
+@each_row("seed", range(3))
 def test_of_a_mean_agrees_with_the_clustered_formula(seed):
     gold, predicted, unit = patients(seed, units=150)
     values = (gold == predicted).astype(int)
@@ -143,7 +143,7 @@ def test_draws_without_a_value_are_left_out():
     assert error == pytest.approx(np.nanstd(drawn, ddof=1), rel=0.05)
 
 
-@rows("units", [0, 1])
+@each_row("units", [0, 1])
 def test_fewer_than_two_units_have_no_error(units):
     def two_metrics(counts):
         return np.zeros((len(counts), 2))
@@ -207,7 +207,7 @@ def test_the_largest_task_is_computed_in_few_steps():
 # ---- rank correlation ----
 
 
-@rows("seed", range(5))
+@each_row("seed", range(5))
 def test_it_equals_scipy_s_also_with_ties(seed):
     random = np.random.default_rng(seed)
     x, y = random.integers(8, size=50), random.integers(2, size=50)

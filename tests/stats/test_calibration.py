@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, draws
 
-from ..tables import rows
+from ..tables import each_row
 
 
 def model(seed, samples=300, options=4, sharpness=1.0):
@@ -45,8 +45,8 @@ def looped_area(probabilities, keys):
     return sum(sum(wrong[: number + 1]) / (number + 1) for number in range(len(wrong))) / len(wrong)
 
 
-@rows("sharpness", [0.5, 1.0, 3.0])
-@rows("options", [2, 5])
+@each_row("sharpness", [0.5, 1.0, 3.0])
+@each_row("options", [2, 5])
 def test_against_loops(options, sharpness):
     probabilities, keys = model(1, options=options, sharpness=sharpness)
     found = measured(probabilities, keys)
@@ -91,7 +91,7 @@ def test_bins_add_up_to_the_error():
     )
 
 
-@rows("key", [0, 1, 2])
+@each_row("key", [0, 1, 2])
 def test_a_tie_counts_as_a_random_choice_among_its_options(key):
     expected = 0.5 if key < 2 else 0.0
     assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
@@ -159,7 +159,7 @@ def test_one_unit_has_no_interval_and_without_samples_nothing_is_defined():
     assert all(map(math.isnan, (found.accuracy.value, found.ece.low, found.confidence)))
 
 
-@rows(
+@each_row(
     "probabilities, keys, message",
     [
         ([[0.5, 0.6]], [0], "sum to 1"),
@@ -239,8 +239,8 @@ def fewer_resamples(monkeypatch):
 
 
 @pytest.mark.usefixtures("fewer_resamples")
-@rows("cluster", [1, 2])
-@rows("fall", [0.0, 0.05, 0.2])
+@each_row("cluster", [1, 2])
+@each_row("fall", [0.0, 0.05, 0.2])
 def test_coverage(fall, cluster):
     found = list(simulated(250, 352, cluster, fall))
     spread = 0.05  # variance of the confidence: a beta distribution on half of the line

@@ -9,7 +9,7 @@ import scipy.stats
 
 from medtasks.stats.equivalence import SCORE_TEST, STUDENT, equivalence, tango_statistic
 
-from ..tables import rows
+from ..tables import each_row
 
 
 def flips(gained, lost, samples):
@@ -18,7 +18,7 @@ def flips(gained, lost, samples):
     return [0.0] * gained + [1.0] * lost + [1.0] * same, [1.0] * gained + [0.0] * lost + [1.0] * same, range(samples)
 
 
-@rows("gained, lost, samples, true", [(5, 2, 40, 0.1), (0, 3, 50, -0.02), (9, 9, 30, 0.3)])
+@each_row("gained, lost, samples, true", [(5, 2, 40, 0.1), (0, 3, 50, -0.02), (9, 9, 30, 0.3)])
 def test_score_statistic_has_the_most_likely_variance(gained, lost, samples, true):
     def unlikely(only_first):
         terms = ((gained, only_first + true), (lost, only_first), (samples - gained - lost, 1 - true - 2 * only_first))
@@ -89,7 +89,7 @@ def drawn(random, units, size, share, alike, true):
     return first.tolist(), (first + flips_of).tolist(), np.repeat(np.arange(units), size).tolist()
 
 
-@rows(
+@each_row(
     "units, size, share, alike, true",
     [
         (280, 1, 0.0, 0.0, 0.01),  # all flips to one side, two or three of them

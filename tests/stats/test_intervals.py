@@ -13,7 +13,7 @@ from medtasks.metrics.metric import evaluate
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_error, mean_standard_error
 
-from ..tables import rows
+from ..tables import each_row
 
 DRAWS = 600  # the simulated coverage of a true 95 % has a standard error of 0.9 %
 
@@ -31,8 +31,8 @@ def of_independent(value, error, units):
     return interval(value, error, units - 1, share=True, effective=None if error > 0 else units)
 
 
-@rows("units", [40, 176, 352])
-@rows("share", [0.05, 0.25, 0.5, 0.9])
+@each_row("units", [40, 176, 352])
+@each_row("share", [0.05, 0.25, 0.5, 0.9])
 def test_coverage_of_independent_answers(units, share):
     """Every number of right answers with its binomial probability."""
     coverage = 0.0
@@ -43,8 +43,8 @@ def test_coverage_of_independent_answers(units, share):
     assert nominal([coverage])
 
 
-@rows("confused", [0.3, 0.7])
-@rows("images", [352, 228])
+@each_row("confused", [0.3, 0.7])
+@each_row("images", [352, 228])
 def test_coverage_of_set_and_individual_accuracy(confused, images):
     """Confused pairs have exactly one right answer, so that answers of a pair are negatively correlated."""
     random = np.random.default_rng(3)
@@ -67,8 +67,8 @@ def test_coverage_of_set_and_individual_accuracy(confused, images):
     assert all(map(nominal, covered.values()))
 
 
-@rows("right, wrong", [(1, 1), (2, 6), (6, 0.7)])
-@rows("patients", [40, 176])
+@each_row("right, wrong", [(1, 1), (2, 6), (6, 0.7)])
+@each_row("patients", [40, 176])
 def test_coverage_of_shares_clustered_by_patient(patients, right, wrong):
     random = np.random.default_rng(4)
     truth = right / (right + wrong)
@@ -83,7 +83,7 @@ def test_coverage_of_shares_clustered_by_patient(patients, right, wrong):
     assert nominal(covered)
 
 
-@rows(
+@each_row(
     "share, truth, draw",
     [
         (False, 3.0, lambda random, size: random.normal(3, 2, size)),
@@ -92,7 +92,7 @@ def test_coverage_of_shares_clustered_by_patient(patients, right, wrong):
         (True, 0.8, lambda random, size: random.beta(2, 0.5, size)),
     ],
 )
-@rows("units", [40, 352])
+@each_row("units", [40, 352])
 def test_coverage_of_continuous_scores(units, share, truth, draw):
     random = np.random.default_rng(5)
     covered = []
@@ -101,7 +101,7 @@ def test_coverage_of_continuous_scores(units, share, truth, draw):
     assert nominal(covered)
 
 
-@rows("right, units", [(0, 12), (12, 12), (3, 12), (300, 352)])
+@each_row("right, units", [(0, 12), (12, 12), (3, 12), (300, 352)])
 def test_is_wilsons_interval_with_students_quantile(right, units):
     """Against statsmodels' formula as scipy has it; scipy's quantile is normal, so the size is scaled to it."""
     value = right / units
@@ -126,8 +126,8 @@ def test_students_interval_of_other_scores():
     assert interval(float(np.mean(values)), mean_standard_error(values), 4, share=False) == pytest.approx(expected)
 
 
-@rows("share", [True, False])
-@rows(
+@each_row("share", [True, False])
+@each_row(
     "value, error, units",
     [
         (math.nan, 0.1, 9),
@@ -153,7 +153,7 @@ def test_all_units_agree():
     assert (low, high) == pytest.approx((0.427, 0.573), abs=0.002)
 
 
-@rows("value, error", [(1.2, 0.1), (-0.1, 0.1), (0.5, -0.1)])
+@each_row("value, error", [(1.2, 0.1), (-0.1, 0.1), (0.5, -0.1)])
 def test_what_is_no_share(value, error):
     with pytest.raises(ValueError, match="expected a share between 0 and 1"):
         interval(value, error, 10, share=True)

@@ -26,7 +26,7 @@ from medtasks.stats.paired import (
 )
 from medtasks.stats.standard_error import Dyad
 
-from ..tables import rows
+from ..tables import each_row
 from . import error_matrices
 
 RUNS = st.lists(
@@ -36,7 +36,7 @@ RUNS = st.lists(
 )
 
 
-@rows("lost, gained", [(0, 0), (0, 1), (1, 1), (3, 12), (12, 3), (20, 21), (0, 9)])
+@each_row("lost, gained", [(0, 0), (0, 1), (1, 1), (3, 12), (12, 3), (20, 21), (0, 9)])
 def test_mcnemar_is_the_sum_of_binomial_probabilities(lost, gained):
     n = lost + gained
     tail = sum(math.comb(n, k) for k in range(min(lost, gained) + 1)) / 2**n
@@ -110,7 +110,7 @@ def test_p_values_are_uniform_when_models_are_equal():
 CONNECTED = [*[2] * 33, *[4] * 10, *[6] * 6, *[10] * 4, 8, 8, 12, 16, 36, 40, 50]
 
 
-@rows("sizes", [[1] * 352, [6] * 58, CONNECTED])
+@each_row("sizes", [[1] * 352, [6] * 58, CONNECTED])
 def test_interval_covers_the_true_difference(sizes):
     random = np.random.default_rng(8)
     units, true = len(sizes), 0.06
@@ -155,7 +155,7 @@ def test_interval_of_agresti_and_min():
     assert agresti_min_interval(0, 3, 3)[1] == 1.0
 
 
-@rows("discordance, samples", [(0.2, 176), (0.35, 352), (0.05, 2000)])
+@each_row("discordance, samples", [(0.2, 176), (0.35, 352), (0.05, 2000)])
 def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
     found = detectable_by_mcnemar(discordance, samples)
     level, power = 1.959964, 0.841621

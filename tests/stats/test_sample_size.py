@@ -17,10 +17,10 @@ from medtasks.stats.sample_size import (
 )
 from medtasks.stats.standard_error import Dyad
 
-from ..tables import rows
+from ..tables import each_row
 
 
-@rows("difference, discordance, level", [(0.2, 0.3, 0.05), (0.1, 0.4, 0.0125), (-0.3, 0.3, 0.05)])
+@each_row("difference, discordance, level", [(0.2, 0.3, 0.05), (0.1, 0.4, 0.0125), (-0.3, 0.3, 0.05)])
 def test_mcnemar_power_against_enumeration(difference, discordance, level):
     gained, lost, total = (discordance + abs(difference)) / 2, (discordance - abs(difference)) / 2, 0.0
     for more in range(31):

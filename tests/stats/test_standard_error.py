@@ -17,7 +17,7 @@ from medtasks.stats.standard_error import (
     separate_units,
 )
 
-from ..tables import rows
+from ..tables import each_row
 from . import error_matrices
 
 VALUES = st.lists(st.sampled_from([0.0, 1.0, 0.25]), min_size=2, max_size=30)
@@ -126,7 +126,7 @@ def test_repeating_every_answer_does_not_shrink_the_error():
     assert clustered_standard_error(values * 10, list(range(5)) * 10) == pytest.approx(mean_standard_error(values))
 
 
-@rows("seed", range(3))
+@each_row("seed", range(3))
 def test_clustered_agrees_with_the_bootstrap_over_clusters(seed):
     values, clusters = simulated(seed)
     random = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from medtasks.curate.hallucination.hallucination_drafting import (
 )
 from medtasks.data.sources.medheval_sets import BINARY, MULTI_CHOICE
 
-from ...tables import rows, tables_of
+from ...tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
 
@@ -24,12 +24,12 @@ STRUCTURED = {"anatomy": ["lung"], "measurement": [], "symptom": ["opacity"]}
 LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "Structured_Answer": STRUCTURED}
 
 
-@rows("reply", TABLES["json_is_found_wherever_it_stands"])
+@each_row("reply", TABLES["json_is_found_wherever_it_stands"])
 def test_json_is_found_wherever_it_stands(reply):
     assert questions_in(reply, YesNoQuestion) == [YesNoQuestion(**MASS)]
 
 
-@rows(
+@each_row(
     "reply",
     [
         "",
@@ -97,8 +97,8 @@ def drafted(*questions):
     return drafts_of("i", questions, BANNED)
 
 
-@rows("answer", ["MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."])
-@rows("choices", ["A. CT, B. MRI, C. X-ray", "A: CT; B: MRI; C: X-ray", "A, CT; B, MRI; C, X-ray"])
+@each_row("answer", ["MRI", "B", "B. MRI", "(B)", "b. mri", "It is an MRI."])
+@each_row("choices", ["A. CT, B. MRI, C. X-ray", "A: CT; B: MRI; C: X-ray", "A, CT; B, MRI; C, X-ray"])
 def test_the_right_option_is_known_wherever_it_stands(answer, choices):
     (draft,) = drafted(choice(answer, choices))
     assert (draft.outcome, draft.reason, draft.hallucination) == (DraftOutcome.DRAFTED, "", "technique")
@@ -114,13 +114,13 @@ def test_the_right_option_stands_everywhere_about_equally_often():
     assert drafts_of("image 7", [choice("A. CT")], None)[0] == drafts[7]
 
 
-@rows("last", ["None of the above", "Both A and B", "A and B", "All of these: all of them"])
+@each_row("last", ["None of the above", "Both A and B", "A and B", "All of these: all of them"])
 def test_options_that_speak_of_each_other_keep_their_order(last):
     drafts = [drafts_of(str(number), [choice("B", f"A. CT, B. MRI, C. {last}")], None)[0] for number in range(8)]
     assert {draft.options for draft in drafts} == {("CT", "MRI", last)}
 
 
-@rows(
+@each_row(
     "question, reason",
     [
         (choice("Ultrasound"), "its answer names no option"),

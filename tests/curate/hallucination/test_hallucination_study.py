@@ -10,7 +10,7 @@ from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, SourceError
 
-from ...tables import rows
+from ...tables import each_row
 
 CLOSED = StudyKind.KNOWLEDGE_CLOSED
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_used_is_counted(listed, tmp_path, monkeypatch):
     }
 
 
-@rows(
+@each_row(
     "rows, message",
     [
         ([{"report": "x"}, {"report": "y", "id": "i0"}], r"reports.jsonl row 2: it has the id of reports.jsonl row 1"),
@@ -118,7 +118,7 @@ def test_passages_are_kept_beside_the_report(listed, tmp_path):
     assert changed.made_with["knowledge"] != study.made_with["knowledge"]
 
 
-@rows(
+@each_row(
     "kind, paths, message",
     [
         (StudyKind.KNOWLEDGE_OPEN, (), "name them with --knowledge"),

@@ -14,7 +14,7 @@ from medtasks.curate.pairs.encoders import Encoder
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 
-from ...tables import rows
+from ...tables import each_row
 from .. import tiny_encoders
 
 
@@ -137,7 +137,7 @@ def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
     assert found.kept.tolist() == [2, 3, 4, 5, 6, 7]
 
 
-@rows("good, batch_size", [(0, 4), (1, 1)])
+@each_row("good, batch_size", [(0, 4), (1, 1)])
 def test_an_encoder_that_always_fails_or_no_more_is_refused(files, good, batch_size):
     eye = Eye()
 

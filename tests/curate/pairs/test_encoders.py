@@ -14,7 +14,7 @@ from medtasks.curate.pairs.encoders import open_encoder
 from medtasks.errors import MedTasksError
 
 from ...model_adapters import tiny_hf_models
-from ...tables import rows
+from ...tables import each_row
 from .. import tiny_encoders
 
 IMAGES = [tiny_encoders.drawn(0), tiny_encoders.drawn(1, (60, 40)), tiny_encoders.drawn(2)]
@@ -71,7 +71,7 @@ def test_the_digest_changes_with_weights_and_preprocessing_only(tmp_path):
     assert len({first, second, open_encoder(str(folder), "cpu").digest}) == 3
 
 
-@rows("name", ["llava", "llava_next", "qwen2_5_vl", "gemma3", "internvl", "idefics3", "paligemma"])
+@each_row("name", ["llava", "llava_next", "qwen2_5_vl", "gemma3", "internvl", "idefics3", "paligemma"])
 def test_a_vlm_gives_what_its_language_model_is_given(name, tmp_path):
     folder = tiny_hf_models.build(name, tmp_path / name)
     vectors = open_encoder(f"hf_vlm:{folder}", "cpu").load()(IMAGES)

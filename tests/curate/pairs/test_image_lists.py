@@ -7,7 +7,7 @@ import pytest
 from medtasks.curate.pairs.pair_study import read_image_list
 from medtasks.errors import SourceError
 
-from ...tables import rows
+from ...tables import each_row
 
 
 def files(folder, *names):
@@ -49,7 +49,7 @@ def test_an_own_list_keeps_what_is_whole_and_counts_the_rest(tmp_path):
     assert read_image_list(path).digest != found.digest
 
 
-@rows(
+@each_row(
     "rows, says",
     [
         ([row(1), row(2), row(1)], "row 3: it has the id of list.jsonl row 1"),

@@ -5,7 +5,7 @@ import json
 from medtasks.curate.llm import one_line, why_not_sent
 from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules, chosen, read_pair_reply
 
-from ...tables import rows, tables_of
+from ...tables import each_row, tables_of
 
 TABLES = tables_of(__file__)
 
@@ -16,22 +16,22 @@ LONG = (
 )
 
 
-@rows("reply", TABLES["the_five_lines_are_read_in_the_ways_that_llms_write_them"])
+@each_row("reply", TABLES["the_five_lines_are_read_in_the_ways_that_llms_write_them"])
 def test_the_five_lines_are_read_in_the_ways_that_llms_write_them(reply):
     assert read_pair_reply(reply) == READ
 
 
-@rows("reply", TABLES["whatever_would_have_to_be_guessed_at_is_malformed"])
+@each_row("reply", TABLES["whatever_would_have_to_be_guessed_at_is_malformed"])
 def test_whatever_would_have_to_be_guessed_at_is_malformed(reply):
     assert read_pair_reply(reply) is None
 
 
-@rows("answer, position", TABLES["an_answer_repeats_an_option_or_names_it"])
+@each_row("answer, position", TABLES["an_answer_repeats_an_option_or_names_it"])
 def test_an_answer_repeats_an_option_or_names_it(answer, position):
     assert chosen(answer, ("Left", "Right")) == position
 
 
-@rows("question, options, answers, why", TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"])
+@each_row("question, options, answers, why", TABLES["a_draft_that_breaks_a_rule_is_rejected_and_says_why"])
 def test_a_draft_that_breaks_a_rule_is_rejected_and_says_why(question, options, answers, why):
     assert [*broken_rules(PairReply(question, options, answers)), ""][0] == why
 
@@ -55,7 +55,7 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
     assert [caption for caption in captions if why_not_sent(caption)] == []  # their rule: at least 100 characters
 
 
-@rows("caption, why", TABLES["captions_that_are_short_or_give_orders_are_not_sent"])
+@each_row("caption, why", TABLES["captions_that_are_short_or_give_orders_are_not_sent"])
 def test_captions_that_are_short_or_give_orders_are_not_sent(caption, why):
     assert why_not_sent(caption) == why
     assert "\n" not in one_line(caption)

@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.curate.pairs.pair_search import Limits, best_per_image, draw_numbers, find_pairs
 
-from ...tables import rows
+from ...tables import each_row
 
 COUNT = 3000
 
@@ -123,7 +123,7 @@ def test_a_large_sample_takes_memory_for_itself_alone():
     assert (abs(counts - 400) < 60).all()  # five standard deviations
 
 
-@rows("way", [{}, {"sample": 200 * 199 // 2 - 1}])
+@each_row("way", [{}, {"sample": 200 * 199 // 2 - 1}])
 def test_a_pair_on_the_limits_is_one_however_it_is_looked_for(way):
     noise = np.random.default_rng(0).standard_normal((2, 200, 64))
     noise[:, :2] = 0

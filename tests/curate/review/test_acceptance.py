@@ -4,7 +4,7 @@ from medtasks.curate.drafts import Draft
 from medtasks.curate.review.reviewer_agreement import DISAGREED, TOO_LOW, UNSCORED, accepted, balanced
 from medtasks.curate.review.reviews import Judgement, Review
 
-from ...tables import rows
+from ...tables import each_row
 from ..reviewed_study import scored
 
 PAIR = Draft(
@@ -64,7 +64,7 @@ def test_categories_and_type_after_review():
     assert accepted({"p": typed}, said, 5)[1] == {DISAGREED: 1}
 
 
-@rows(
+@each_row(
     "changes, why",
     [
         ({"question": " "}, "the question is empty"),

@@ -21,7 +21,7 @@ from medtasks.curate.review.reviews import opened
 from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError
 
-from ...tables import rows, tables_of
+from ...tables import each_row, tables_of
 from ..made_up_study import SIDE, hallucination_study, pairs_study
 from ..review_process import start_review
 
@@ -77,14 +77,14 @@ def test_it_listens_on_the_loopback_alone_and_each_time_with_another_token(serve
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", server.url)
 
 
-@rows("path", ["", "study", "image?id=im1", "review_page.js", "save", "nothing"])
+@each_row("path", ["", "study", "image?id=im1", "review_page.js", "save", "nothing"])
 def test_nothing_is_answered_without_the_token(server, path):
     for token in ("", "x", server.token[:-1], server.token.swapcase(), f"{server.token}x"):
         status, _, body = ask(server, path, token=token)
         assert (status, b"im1" in body) == (403, False)
 
 
-@rows("headers", TABLES["pages_of_others_are_refused_even_with_the_token"])
+@each_row("headers", TABLES["pages_of_others_are_refused_even_with_the_token"])
 def test_pages_of_others_are_refused_even_with_the_token(server, headers):
     named = {name: value.format(port=server.server_port) for name, value in headers.items()}
     for path in ("", "study", "image?id=im1"):
@@ -92,7 +92,7 @@ def test_pages_of_others_are_refused_even_with_the_token(server, headers):
     assert ask(server, "save", "POST", "{}", Content_Type="application/json", **named)[0] == 403
 
 
-@rows("path", ["", "review_page.css", "study", "image?id=im2", "nothing"])
+@each_row("path", ["", "review_page.css", "study", "image?id=im2", "nothing"])
 def test_nothing_is_kept_by_the_browser_nor_shared_nor_loaded_from_outside(server, path):
     _, headers, _ = ask(server, path)
     assert headers["Cache-Control"] == "no-store"
@@ -102,12 +102,12 @@ def test_nothing_is_kept_by_the_browser_nor_shared_nor_loaded_from_outside(serve
     assert "Python" not in headers["Server"]
 
 
-@rows("path", TABLES["only_known_paths_and_images_of_the_study_are_served"])
+@each_row("path", TABLES["only_known_paths_and_images_of_the_study_are_served"])
 def test_only_known_paths_and_images_of_the_study_are_served(server, path):
     assert ask(server, path)[0] == 404
 
 
-@rows("image", ["im1", "im3"])
+@each_row("image", ["im1", "im3"])
 def test_images_are_shown_as_models_see_them_whatever_their_format(server, image):
     status, headers, body = ask(server, f"image?id={image}")
     shown = Image.open(io.BytesIO(body))
@@ -170,7 +170,7 @@ def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_gi
     assert (status, reply["error"]) == (409, "this question was drafted anew; load the page again")
 
 
-@rows(
+@each_row(
     "body, headers, status",
     [
         ("{", {}, 400),

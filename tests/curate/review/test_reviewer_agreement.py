@@ -9,7 +9,7 @@ from medtasks.curate.review.reviewer_agreement import agreements, weighted_kappa
 from medtasks.curate.review.reviews import Judgement, Review, unjudged
 from medtasks.curate.study import StudyImage
 
-from ...tables import rows
+from ...tables import each_row
 
 
 def drafts(number):
@@ -57,7 +57,7 @@ def test_kappa_of_what_passes_is_the_textbooks():
     assert found.equal == pytest.approx(0.7)
 
 
-@rows("weights", [None, "quadratic"])
+@each_row("weights", [None, "quadratic"])
 def test_kappa_is_that_of_scikit_learn(weights):
     metrics = pytest.importorskip("sklearn.metrics", reason="pip install scikit-learn")
     rng = random.Random(5)

@@ -17,7 +17,7 @@ from medtasks.curate.review.reviews import (
 from medtasks.curate.study import DRAFTS, StudyKind
 from medtasks.errors import MedTasksError
 
-from ...tables import rows
+from ...tables import each_row
 from ..held_lock import held
 from ..made_up_study import hallucination_study, pairs_study
 
@@ -69,7 +69,7 @@ def test_taking_everything_back_leaves_nothing_in_the_file(tmp_path):
     assert read_reviews(tmp_path, study)[0].items == {}
 
 
-@rows(
+@each_row(
     "changes, field, why",
     [
         ({"question": "  "}, "question", "the question is empty"),
