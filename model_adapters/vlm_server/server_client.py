@@ -221,7 +221,7 @@ class ServerPool:
         if not isinstance(cards, list):
             raise MedTasksError(
                 f"the address {server.server.base_url} answers, but is no server of models; "
-                f"{server.server.mend_address}, which often ends with /v1"
+                f"{server.server.fix_address}, which often ends with /v1"
             )
         return {str(card["id"]): card for card in cards if isinstance(card, dict) and card.get("id")}
 

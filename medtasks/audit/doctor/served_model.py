@@ -134,10 +134,10 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     cause = refusal(Destination(url, "base_url", ("base_url",), obeys), os.environ) if private else ""
     if not cause:
         return MODEL.ok("address", where)
-    _, _, mend = cause.partition("; ")
+    _, _, fix = cause.partition("; ")
     state = State.PROBLEM if scope.chosen else State.NOTE
     return CheckResult(
-        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", mend
+        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", fix
     )
 
 
