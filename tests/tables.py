@@ -13,7 +13,7 @@ import pytest
 def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test on every row, like ``pytest.mark.parametrize`` but as one case.
 
-    Every row has a folder and a monkeypatch of its own; other fixtures are shared by all rows.
+    Every row has a folder, a monkeypatch and an empty log of its own; other fixtures are shared by all rows.
     """
     keys = [name.strip() for name in names.split(",")]
     table = [tuple(row) if len(keys) > 1 else (row,) for row in rows]
@@ -32,6 +32,8 @@ def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None]],
                         own["tmp_path"].mkdir()
                     if "monkeypatch" in fixtures:
                         own["monkeypatch"] = patch
+                    for name in {"log", "caplog"} & fixtures.keys():
+                        fixtures[name].clear()
                     try:
                         test(**{**fixtures, **own, **dict(zip(keys, row, strict=True))})
                     except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # a row may fail in any way

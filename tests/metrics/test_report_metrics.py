@@ -82,7 +82,7 @@ def weights(tmp_path_factory):
     }
 
 
-WITHOUT_WORDNET = pytest.mark.parametrize("name", [name for name in NAMES if not metric_info(name).wordnet])
+WITHOUT_WORDNET = each_row("name", [name for name in NAMES if not metric_info(name).wordnet])
 REFERENCES = ["No pleural effusion.", "", "Heart is large, lungs are clear.", "same", " \n\t", "No Effusion"]
 HYPOTHESES = ["No effusion.", "Clear.", "", "same", "Ünïcode 肺 " * 40, "no effusion"]
 

@@ -9,6 +9,8 @@ from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
+from ..tables import each_row
+
 
 def refusal(**arguments):
     with pytest.raises(AdapterArgumentError) as caught:
@@ -28,8 +30,8 @@ def test_an_argument_unlike_any_is_answered_with_the_known_ones():
     assert refusal(pretrained="x").startswith("medtasks_tiny has no argument 'pretrained'. Known: batch_size, ")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "wanted"),
+@each_row(
+    "name, value, wanted",
     [
         ("batch_size", 0, "a whole number of at least 1"),
         ("batch_size", "abc", "a whole number of at least 1"),
@@ -61,7 +63,7 @@ def test_a_text_that_is_no_choice_is_answered_with_the_choices():
     )
 
 
-@pytest.mark.parametrize("device", ["cudda", "mps", "cuda:99"])
+@each_row("device", ["cudda", "mps", "cuda:99"])
 def test_an_unusable_device_is_refused(device):
     assert f"device '{device}' is not present; give cpu" in refusal(device=device)
 

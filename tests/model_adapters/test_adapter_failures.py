@@ -8,6 +8,8 @@ from medtasks.model_adapters.base.batch_runner import FailureLog
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 
+from ..tables import each_row
+
 SECRET = "patient Jane Doe"
 
 
@@ -47,7 +49,7 @@ def test_a_failing_image_fails_its_own_scores_only(bench):
     assert [got[i][0] for i in kept] == pytest.approx([expected[i][0] for i in kept], abs=1e-9)
 
 
-@pytest.mark.parametrize("bad", ["", 3, lambda doc: None])
+@each_row("bad", ["", 3, lambda doc: None])
 def test_a_continuation_that_cannot_be_scored_fails_alone(bench, bad):
     requests = bench.scoring((" clear",))
     requests[2].arguments = (requests[2].args[0], bad, *requests[2].args[2:])
@@ -70,7 +72,7 @@ def test_a_batch_that_fails_is_repeated_one_by_one(bench, monkeypatch):
     assert got[:6] + got[7:] == expected[:6] + expected[7:]
 
 
-@pytest.mark.parametrize("call", ["generation", "scoring"])
+@each_row("call", ["generation", "scoring"])
 def test_too_many_failures_end_the_call_with_a_sentence(bench, call):
     requests = getattr(bench, call)(visual=failing_on(1, 2, 3))
     method = bench.adapter.generate_until if call == "generation" else bench.adapter.loglikelihood
@@ -88,9 +90,7 @@ def test_max_failed_one_lets_everything_fail(new_bench):
     assert all(failure_cause(reply) for reply in replies)
 
 
-@pytest.mark.parametrize(
-    ("share", "requests", "allowed"), [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (1, 7, 7)]
-)
+@each_row("share, requests, allowed", [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (1, 7, 7)])
 def test_the_allowance_is_the_share_but_at_least_one(share, requests, allowed):
     assert FailureLog("x", requests, share).allowed == allowed
 

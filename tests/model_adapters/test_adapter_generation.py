@@ -8,6 +8,7 @@ from medtasks.model_adapters.base.generation import cut_reply, read_settings
 
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
 from .toys import plain_forward
 
 
@@ -28,8 +29,8 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     assert len(set(got)) > 6
 
 
-@pytest.mark.parametrize("size", [1, 12])
-@pytest.mark.parametrize("beams", [1, 3])
+@each_row("size", [1, 12])
+@each_row("beams", [1, 3])
 def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     other = new_bench(batch_size=size)
     expected = bench.adapter.generate_until(bench.generation(num_beams=beams))
@@ -105,7 +106,7 @@ def test_repeats_of_a_sampled_request_differ(bench):
     assert len(set(bench.adapter.generate_until([request] * 4))) == 4
 
 
-@pytest.mark.parametrize("sampled", [False, True])
+@each_row("sampled", [False, True])
 def test_the_global_random_state_is_left_alone(bench, sampled):
     state = torch.get_rng_state()
     bench.adapter.generate_until(bench.generation([0, 1], do_sample=sampled, temperature=1.0))

@@ -8,6 +8,7 @@ from medtasks.model_adapters.base.batching import Continuation, Encoded, Likelih
 
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
 from .toys import plain_forward
 
 
@@ -84,7 +85,7 @@ def test_a_merged_seam_counts_from_the_common_prefix():
     assert split_continuation(context, whole) == Continuation(whole, 2)
 
 
-@pytest.mark.parametrize(("context", "whole"), [([1, 7], [1, 7]), ([1, 7], [1]), ([1], [2, 3])])
+@each_row("context, whole", [([1, 7], [1, 7]), ([1, 7], [1]), ([1], [2, 3])])
 def test_nothing_to_score_is_an_error(context, whole):
     with pytest.raises(ValueError, match="token"):
         split_continuation(Encoded(context, None), Encoded(whole, None))

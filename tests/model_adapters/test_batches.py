@@ -5,6 +5,7 @@ from medtasks.model_adapters.base.generation import GenerationSettings
 
 from medtasks.extract.failure import failure_cause
 
+from ..tables import each_row
 from . import llava_med_toy, med_flamingo_toy
 from .toys import SPLIT, TASK, instances, noise
 
@@ -40,7 +41,7 @@ def answers(name, model):
 
 @EVERY_MODEL
 @SHARED
-@pytest.mark.parametrize("size", [3, 64])
+@each_row("size", [3, 64])
 def test_batches_change_nothing(build, one_by_one, name, size, shared):
     expected, said = one_by_one[name]
     scores, replies = answers(name, build(name, batch_size=size, prefix_cache=shared, max_failed=0))

@@ -15,6 +15,7 @@ from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
 from PIL import Image
 
+from ..tables import each_row
 from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
 from .test_prefix_sharing import Merging, Passes, assert_pairs
@@ -86,8 +87,8 @@ def assert_alike(got, expected, tolerance):
     assert [(score.tokens, score.greedy) for score in got] == [(score.tokens, score.greedy) for score in expected]
 
 
-@pytest.mark.parametrize("name", MIXES)
-@pytest.mark.parametrize("seed", range(3))
+@each_row("name", MIXES)
+@each_row("seed", range(3))
 def test_scores_are_those_of_one_pass_per_option(bench, name, seed, monkeypatch):
     items = items_of(bench.adapter, MIXES[name])
     random.Random(seed).shuffle(items)
@@ -163,7 +164,7 @@ def album():
     return [*docs, {"question": "and this?", "image": scan(9), "image_id": None}]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+@each_row("size", [1, 2, 3, 7, 100])
 def test_every_batch_size_scores_alike(new_bench, album, size):
     shared, apart = (new_bench(docs=album, batch_size=size, prefix_cache=on) for on in (True, False))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
@@ -282,7 +283,7 @@ def test_golden_llava_med_prefixes(monkeypatch):
 
 
 @pytest.mark.usefixtures("tiny_images")
-@pytest.mark.parametrize("position", ["front", "before_last_character"])
+@each_row("position", ["front", "before_last_character"])
 def test_golden_radfm_prefixes(position, monkeypatch):
     _, image_of = cases_and_images("radfm")
     adapter = RadFM(
@@ -294,7 +295,7 @@ def test_golden_radfm_prefixes(position, monkeypatch):
     check(adapter, mix, image_of, monkeypatch, 6 if position == "front" else 0)
 
 
-@pytest.mark.parametrize("mode", ["preceding", "following"])
+@each_row("mode", ["preceding", "following"])
 def test_golden_med_flamingo_prefixes(mode, monkeypatch):
     cases, image_of = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)

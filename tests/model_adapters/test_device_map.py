@@ -13,6 +13,7 @@ from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.errors import AdapterArgumentError
 
+from ..tables import each_row
 from .test_batches import answers
 
 ADAPTERS = {"llava_med": LlavaMed, "radfm": RadFM, "med_flamingo": MedFlamingo}
@@ -26,7 +27,7 @@ def tops(names):
     return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 def test_without_a_gpu_one_sentence_says_so_before_weights_are_read(name):
     with pytest.raises(
         AdapterArgumentError, match=f"{name}: device_map='auto' {ONE_PROCESS}, .* here 1 process.* on cpu"
@@ -34,7 +35,7 @@ def test_without_a_gpu_one_sentence_says_so_before_weights_are_read(name):
         ADAPTERS[name](device_map="auto", device="cpu", pretrained="nowhere", journal=False)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 def test_there_is_one_map(name):
     with pytest.raises(AdapterArgumentError, match="argument 'device_map' must be auto, not 'balanced'"):
         ADAPTERS[name](device_map="balanced")
@@ -53,8 +54,8 @@ def test_one_process_and_from_the_first_gpu_on():
         check_device_map("auto", gpu("cuda", 1), 1, "m")
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("in_parts", [False, True])
+@each_row("name", MODELS)
+@each_row("in_parts", [False, True])
 def test_a_map_changes_no_answer(build, name, in_parts):
     whole, parted = (build(name, batch_size=4, max_failed=0) for _ in range(2))  # hooks stay on a network
     language = parted.language_model
@@ -69,7 +70,7 @@ def test_a_map_changes_no_answer(build, name, in_parts):
     assert answers(name, parted) == answers(name, whole)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 def test_a_layer_is_never_cut_and_words_come_first(build, name):
     language = build(name).language_model
     size = sum(weight.nbytes for weight in language.parameters())
@@ -85,7 +86,7 @@ def test_a_layer_is_never_cut_and_words_come_first(build, name):
         planned_map(language, {0: size // 4, 1: size // 4}, name)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each_row("name", MODELS)
 def test_all_that_sees_images_goes_to_the_first_device_and_types_stay(build, name, monkeypatch):
     model, told = build(name), []
     network = model.network

@@ -6,6 +6,8 @@ from medtasks.model_adapters.base.batching import FeatureCache, content_key
 
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
+
 
 class Tower:
     """Doubles its input and counts."""
@@ -47,7 +49,7 @@ def test_the_image_used_longest_ago_goes_first():
     assert tower.seen == [1, 2, 3, 2]
 
 
-@pytest.mark.parametrize("limit", [0, 15])
+@each_row("limit", [0, 15])
 def test_what_is_too_large_is_not_kept_but_computed_once_per_batch(limit):
     tower, cache = Tower(), FeatureCache(limit)
     for _ in range(2):
@@ -74,8 +76,8 @@ def test_clear_forgets():
     assert cache.used == 16
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each_row(
+    "one, other",
     [
         (torch.zeros(2, 3), torch.zeros(3, 2)),
         (torch.zeros(2), torch.zeros(2, dtype=torch.float64)),

@@ -15,6 +15,7 @@ from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
 
 from ..local_server import serving
+from ..tables import each_row
 from .recorded_server import CHAT, RECORDINGS, RecordedServer, conversation, image_of, read_recording, turns
 from .toys import SPLIT, TASK, instances
 
@@ -130,7 +131,7 @@ def told(exchange, start=None):
 # ---- questions ----
 
 
-@pytest.mark.parametrize("way", ["auto", "prompt_logprobs"])
+@each_row("way", ["auto", "prompt_logprobs"])
 @cases()
 def test_golden_scores_are_those_of_hf_vlm(recording, case, way):
     docs = [doc_of(recording, question) for question in recording.questions]

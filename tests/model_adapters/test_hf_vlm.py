@@ -20,6 +20,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
+from ..tables import each_row
 from . import tiny_hf_models
 from .test_prefix_sharing import assert_pairs
 from .toys import SPLIT, TASK, instances, noise
@@ -147,9 +148,9 @@ def plain(parts):
     return get
 
 
-@pytest.mark.parametrize("chat", [True, False], ids=["chat", "bare"])
-@pytest.mark.parametrize("prefix_cache", [True, False], ids=["prompts shared", "apart"])
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@each_row("chat", [True, False])
+@each_row("prefix_cache", [True, False])
+@each_row("name", ARCHITECTURES)
 def test_scores_are_those_of_a_plain_forward_pass(adapter, plain, name, prefix_cache, chat):
     """Batches of 7 over images of several sizes, two images, none, and prompts of very different length."""
     built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
@@ -158,7 +159,7 @@ def test_scores_are_those_of_a_plain_forward_pass(adapter, plain, name, prefix_c
 
 # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
 @pytest.mark.usefixtures("cut")
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@each_row("name", ARCHITECTURES)
 def test_questions_on_one_image_share_the_pass_over_it(adapter, plain, name):
     built = adapter(name, batch_size=13)
     got = built.loglikelihood(scoring(range(len(DOCS))))
@@ -180,7 +181,7 @@ def test_prefixes_of_a_model_with_a_window_that_takes_in_the_prompts(adapter, pa
     assert built._scorer._fits["a shared prefix", True]
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@each_row("name", ARCHITECTURES)
 def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name):
     model, processor = parts(name)
     ends = {processor.tokenizer.eos_token_id, processor.tokenizer.convert_tokens_to_ids("<|end|>")}
@@ -195,7 +196,7 @@ def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name
     assert len(set(got)) > 3
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@each_row("name", ARCHITECTURES)
 def test_a_batch_gives_what_single_samples_give(adapter, name):
     single, batch = adapter(name, batch_size=1), adapter(name, batch_size=18)
     alone = single.loglikelihood(scoring(range(len(DOCS))))
@@ -203,7 +204,7 @@ def test_a_batch_gives_what_single_samples_give(adapter, name):
     assert batch.generate_until(generation(range(len(DOCS)))) == single.generate_until(generation(range(len(DOCS))))
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@each_row("name", ARCHITECTURES)
 def test_the_image_matters(adapter, name):
     built = adapter(name)
     first, second = (built.encode_pair("Clear?", " yes", [scan(seed, 12, 12)]) for seed in (5, 6))
@@ -417,8 +418,8 @@ def without(folder, tmp_path, *names):
     return str(copy)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@each_row(
+    "arguments, message",
     [
         ({"pretrained": ""}, "argument 'pretrained' is missing; give a folder or a hub id"),
         ({"pretrained": "/no/such/folder"}, "/no/such/folder is no folder; give pretrained="),

@@ -18,6 +18,7 @@ from PIL import Image
 from medtasks.extract.failure import failure_cause
 from medtasks.net.journal import digest_of
 
+from ..tables import each_row
 from .toys import CountingTiny
 
 
@@ -60,7 +61,7 @@ def test_token_counts_and_formats_come_back_too(restart):
     assert second.adapter.ran == 0, "how answers are batched and worded does not make them others"
 
 
-@pytest.mark.parametrize("journal", ["false", False, "False"])
+@each_row("journal", ["false", False, "False"])
 def test_without_journal_nothing_is_written(restart, home, journal):
     bench = restart(journal=journal)
     bench.adapter.generate_until(bench.generation([0]))
@@ -197,7 +198,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@each_row("change", CHANGES)
 def test_a_changed_request_is_computed_anew(restart, change):
     first, second = restart(), restart()
     first.adapter.generate_until(first.generation([0, 1]))

@@ -13,6 +13,7 @@ import pytest
 from medtasks.net.journal import AsyncJournal, Entry, Journal, journal_folder
 
 from ..processes import run_fresh
+from ..tables import each_row
 
 NAME = "f" * 24
 
@@ -37,7 +38,7 @@ def test_entries_come_back_and_what_was_just_written_does_not(tmp_path):
     assert len(journal.path.read_bytes().splitlines()) == 2
 
 
-@pytest.mark.parametrize("kept", [1, 20, -2, -1])
+@each_row("kept", [1, 20, -2, -1])
 def test_a_torn_last_line_is_dropped_with_one_warning_and_the_next_is_whole(tmp_path, log, kept):
     journal = opened(tmp_path)
     journal.add({"a": entry("1")})
@@ -52,7 +53,7 @@ def test_a_torn_last_line_is_dropped_with_one_warning_and_the_next_is_whole(tmp_
     assert [third.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "damage",
     [
         lambda line: b"nonsense",

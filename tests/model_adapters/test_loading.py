@@ -21,6 +21,7 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
+from ..tables import each_row
 from .llava_med_toy import LANGUAGE, SHARDS, TOWER, V15, VISION
 from .llava_med_toy import WIDTH as LLAVA_WIDTH
 from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, scores
@@ -179,8 +180,8 @@ FILES = [("llava_med", ONE), ("llava_med", TWO), ("radfm", BIN)]
 FILES += [("med_flamingo", file) for file in (PT, LLAMA, CLIP)]
 
 
-@pytest.mark.parametrize(("model", "file"), FILES)
-@pytest.mark.parametrize("share", [0, 0.5, 0.99])
+@each_row("model, file", FILES)
+@each_row("share", [0, 0.5, 0.99])
 def test_a_truncated_file_is_refused(build, copied, model, file, share):
     folder = copied(model)
     content = (folder / file).read_bytes()
@@ -194,7 +195,7 @@ MISSING += [("radfm", "Language_files/tokenizer.model")]
 MISSING += [("med_flamingo", f) for f in (PT, "llama/tokenizer.model", "llama/config.json", "clip/config.json", LLAMA)]
 
 
-@pytest.mark.parametrize(("model", "file"), MISSING)
+@each_row("model, file", MISSING)
 def test_a_missing_file_is_named(build, copied, model, file):
     folder = copied(model)
     (folder / file).unlink()
@@ -223,8 +224,8 @@ def test_arguments_are_checked(build, model, given, message):
         build(model, **given)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@each_row("name", MODELS)
+@each_row("dtype", ["bfloat16", "float16"])
 def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, name, dtype):
     half, exact = build(name, dtype=dtype), build(name)
     parameters = list(half.network.parameters())
@@ -261,16 +262,15 @@ def nothing_on_the_hub(monkeypatch):
     monkeypatch.setattr(published, "snapshot_download", nothing)
 
 
-@pytest.mark.parametrize(
-    ("model", "argument"),
-    [("llava_med", "vision_tower")] + [("med_flamingo", a) for a in ("pretrained", "llama", "clip")],
+@each_row(
+    "model, argument", [("llava_med", "vision_tower")] + [("med_flamingo", a) for a in ("pretrained", "llama", "clip")]
 )
 def test_a_missing_folder_is_named_with_its_argument(build, model, argument):
     with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
         build(model, **{argument: "/nowhere/at_all"})
 
 
-@pytest.mark.parametrize("weights", ["openai", "checkpoint"])
+@each_row("weights", ["openai", "checkpoint"])
 def test_a_tower_that_the_hub_does_not_deliver(build, weights, nothing_on_the_hub):
     with pytest.raises(CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="):
         build("llava_med", vision_tower=None, vision_weights=weights)
@@ -337,7 +337,7 @@ def test_vision_weights_come_from_where_they_were_asked_from(llava_med):
     assert torch.equal(weights[name], tower(VISION, 7)[name])
 
 
-@pytest.mark.parametrize("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])
+@each_row("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])
 def test_a_config_that_leaves_a_value_to_chance_is_refused(build, copied, name):
     folder = copied("llava_med")
     (folder / "config.json").write_text(json.dumps({key: value for key, value in V15.items() if key != name}))
@@ -422,7 +422,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_every_published_form_gives_the_same_model(build, copied, expected, form):
     assert scores(build("med_flamingo", copied("med_flamingo", {PT: FORMS[form]}))) == expected
     assert [math.isfinite(loss) for loss, _ in expected] == [True] * len(DOCS) * len(OPTIONS)
@@ -451,8 +451,8 @@ def test_the_default_type_is_bfloat16_and_the_embedding_is_the_trained_one(med_f
     assert torch.equal(adapter.language_model.model.embed_tokens.weight, trained.bfloat16())
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "message"),
+@each_row(
+    "part, change, message",
     [
         ("llama", {"model_type": "mistral"}, "model_type is 'mistral'"),
         ("clip", {"model_type": "siglip"}, "model_type is 'siglip'"),
@@ -485,7 +485,7 @@ PUBLISHED_NAMES = {
 }
 
 
-@pytest.mark.parametrize("prefix", PUBLISHED_NAMES)
+@each_row("prefix", PUBLISHED_NAMES)
 def test_the_toy_has_the_published_names(med_flamingo_folder, prefix):
     """It is drawn from our modules, whose names are the file's."""
     names = {re.sub(r"\b\d+\b", "N", name) for name in torch.load(med_flamingo_folder / "model.pt")}

@@ -15,6 +15,7 @@ from medtasks.errors import MedTasksError
 from medtasks.prompts.lettered import prompt
 from medtasks.tasks.published_names import prompt_settings
 
+from ..tables import each_row
 from .med_flamingo_toy import (
     DOCS,
     LATENTS,
@@ -57,8 +58,8 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "ids", "expected"), TABLE)
-@pytest.mark.parametrize("padding", [0, 3])
+@each_row("mode, ids, expected", TABLE)
+@each_row("padding", [0, 3])
 def test_text_time_follows_the_table_and_is_zero_on_padding(mode, ids, expected, padding):
     row = torch.tensor([[11] * padding + ids])
     real = torch.tensor([[0] * padding + [1] * len(ids)])
@@ -102,7 +103,7 @@ MODES = pytest.mark.parametrize("mode", ["preceding", "following"])
 
 
 @MODES
-@pytest.mark.parametrize("shared", [True, False])
+@each_row("shared", [True, False])
 def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapters, mode, shared):
     expected = [plain_score(adapters(media_attention=mode), doc, option) for doc in DOCS for option in OPTIONS]
     adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=15)
@@ -199,7 +200,7 @@ def test_more_markers_than_images_fail_that_sample_alone(adapters):
     assert [math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])] == [False, True]
 
 
-@pytest.mark.parametrize("marker", ["<|endofchunk|>", "<image>", "<PAD>"])
+@each_row("marker", ["<|endofchunk|>", "<image>", "<PAD>"])
 def test_a_marker_cannot_be_scored(adapters, marker):
     (pair,) = scores(adapters(), DOCS[:1], [f" yes{marker}"])
     assert math.isnan(pair[0])
@@ -220,7 +221,7 @@ def test_markers_are_never_the_likeliest_token(adapters):
     assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
 
 
-@pytest.mark.parametrize("stop", ["<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"])
+@each_row("stop", ["<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"])
 def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch, stop):
     adapter = adapters()
     said = f" yes{stop} Is it? Answer: no"

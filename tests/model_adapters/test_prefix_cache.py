@@ -9,6 +9,7 @@ from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content
 from medtasks.model_adapters.base.shared_scoring import cut_places, find_cuts
 from medtasks.model_adapters.tiny import IMAGE_TOKENS
 
+from ..tables import each_row
 from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from
 from .test_common_prefixes import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, scan
@@ -48,7 +49,7 @@ def unshared(album, new_bench):
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("seed", range(6))
+@each_row("seed", range(6))
 def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, album, unshared, seed):
     draw = random.Random(seed)
     bench = new_bench(docs=album, batch_size=draw.choice((1, 2, 5, 16, 100)))
@@ -62,7 +63,7 @@ def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_ben
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("size", [1, 5, 16])
+@each_row("size", [1, 5, 16])
 def test_what_is_kept_does_not_change_the_last_bit(new_bench, album, size):
     """A run that was killed goes on with nothing kept, and has to end like an undisturbed one."""
     kept, forgetful = (new_bench(docs=album, batch_size=size, prefix_cache_mb=limit) for limit in (512, 0))
@@ -74,7 +75,7 @@ def test_what_is_kept_does_not_change_the_last_bit(new_bench, album, size):
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("size", [1, 4, 100])
+@each_row("size", [1, 4, 100])
 def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monkeypatch):
     bench = new_bench(docs=album[:15], batch_size=size)
     spied = Passes(bench, monkeypatch)
@@ -98,7 +99,7 @@ def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, album, monkeypa
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize(("window", "kept"), [(4096, True), (40, False)])
+@each_row("window, kept", [(4096, True), (40, False)])
 def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench, album, monkeypatch, window, kept):
     adapter = new_bench(docs=album).adapter
     items = items_of(adapter, [("is it?", [0], OPTIONS)])
@@ -109,8 +110,8 @@ def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench
     assert (adapter._prefixes.used > 0) == kept
 
 
-@pytest.mark.parametrize("size", [1, 4, 100])
-@pytest.mark.parametrize(("mode", "lengths"), [("preceding", 1), ("following", 3)])
+@each_row("size", [1, 4, 100])
+@each_row("mode, lengths", [("preceding", 1), ("following", 3)])
 def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkeypatch, short):
     cases, image_of = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
@@ -129,8 +130,8 @@ def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkey
 # ---- where a prompt is cut ----
 
 
-@pytest.mark.parametrize(
-    ("spans", "length", "places"),
+@each_row(
+    "spans, length, places",
     [
         ([], 100, ()),
         ([(1, 65)], 200, (65,)),

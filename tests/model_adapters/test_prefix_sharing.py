@@ -8,6 +8,8 @@ from medtasks.model_adapters.base.batching import Continuation, Encoded
 from medtasks.model_adapters.base.shared_scoring import group_by_prefix
 from medtasks.model_adapters.tiny import MedTasksTiny
 
+from ..tables import each_row
+
 OPTIONS = ("x", " clear", " a large effusion in the left lung", " no", "y")
 
 
@@ -51,15 +53,15 @@ def unshared(docs, new_bench):
     }
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 60])
-@pytest.mark.parametrize("shared", [True, False])
+@each_row("size", [1, 2, 7, 60])
+@each_row("shared", [True, False])
 def test_every_batch_size_scores_like_one_pass_per_option(new_bench, unshared, size, shared):
     bench = new_bench(batch_size=size, prefix_cache=shared)
     got = bench.adapter.loglikelihood(bench.scoring(OPTIONS))
     assert_pairs(got, unshared.values(), 1e-9)
 
 
-@pytest.mark.parametrize("order", itertools.islice(itertools.permutations(range(5)), 0, 120, 17))
+@each_row("order", itertools.islice(itertools.permutations(range(5)), 0, 120, 17))
 def test_every_order_and_choice_of_options_scores_alike(bench, unshared, order):
     for count in (1, 2, 5):
         options = [OPTIONS[number] for number in order[:count]]
@@ -93,7 +95,7 @@ def test_options_of_one_token_need_the_prompt_only(new_bench, monkeypatch):
     assert passes.rows == [2]
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@each_row("shared", [True, False])
 def test_no_logits_over_the_whole_length(new_bench, monkeypatch, shared):
     bench = new_bench(batch_size=60, prefix_cache=shared)
     passes = Passes(bench, monkeypatch)

@@ -11,6 +11,7 @@ from medtasks.model_adapters.radfm.network import axis_positions
 
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
 from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, plain_features, put
 from .toys import noise
 
@@ -111,7 +112,7 @@ def test_a_picture_has_the_last_depth_position(model, copied, radfm_state):
     ).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("shape", [(SIDE, SIDE, 4), (SIDE, SIDE, 8), (SIDE // 2, SIDE, 16)])
+@each_row("shape", [(SIDE, SIDE, 4), (SIDE, SIDE, 8), (SIDE // 2, SIDE, 16)])
 def test_vision_part_agrees_with_its_description(model, radfm_state, shape):
     """In float64, where rounding cannot hide an error."""
     exact = {key: value.double() for key, value in radfm_state.items()}
@@ -189,7 +190,7 @@ def test_batches_generate_like_single_prompts(model):
     assert model.generate_batch(prompts, GenerationSettings(8), 0) == expected
 
 
-@pytest.mark.parametrize("stop", [1, 2])
+@each_row("stop", [1, 2])
 def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     ending = adapter(radfm_folder)
     ids = [1, *ending.tokenizer.encode("is it clear?")]

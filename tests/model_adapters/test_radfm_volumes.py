@@ -4,11 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.base.requests import VOLUMES, Request, RequestReader
 from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.extract.failure import failure_cause
 
+from ..tables import each_row
 from .radfm_toy import adapter
 from .toys import SPLIT, TASK, Counting, instances, noise
 
@@ -39,7 +41,9 @@ def slices(count=5):
 
 def digests(*visuals):
     request = Request("", {}, lambda doc: doc, 0, "t", "s", 0, 0, False)
-    return RequestReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).visuals.digests
+    return (
+        RequestReader({"t": {"s": [list(visuals)]}}, scored=False, visual_types=VOLUMES).read(request).visuals.digests
+    )
 
 
 def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path):
@@ -51,7 +55,7 @@ def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path)
     as_volumes = [[VOXELS]] * 3 + [[slices()], [noise(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
     prompts = [model.encode(QUESTION, volumes) for volumes in as_volumes]
     pairs = [model.encode_pair(QUESTION, option, volumes) for volumes in as_volumes for option in OPTIONS]
-    settings = model._settings(Request(QUESTION, {"max_new_tokens": 6}, None, 0, "toy", "test", 0, 0, False))
+    settings = GenerationSettings(6)
     assert replies == [model.generate_batch([prompt], settings, 0)[0] for prompt in prompts]
     assert [mean for mean, _ in scores] == pytest.approx(
         [model.score_batch([pair])[0].mean for pair in pairs], abs=1e-5
@@ -88,8 +92,8 @@ def test_a_digest_stands_for_content_type_and_shape(tmp_path):
     assert len(set(digests(*others))) == len(others)
 
 
-@pytest.mark.parametrize(
-    ("visuals", "told"),
+@each_row(
+    "visuals, told",
     [
         (["SECRET.npy"], "the task yields str"),
         ("SECRET.npy", "the task yields str"),
@@ -107,9 +111,9 @@ def test_other_adapters_refuse_with_one_cause(new_bench, log, visuals, told):
     assert "SECRET" not in "".join(log)
 
 
-@pytest.mark.parametrize("journal", ["false", "j"])
-@pytest.mark.parametrize(
-    ("make", "told"),
+@each_row("journal", ["false", "j"])
+@each_row(
+    "make, told",
     [
         (lambda folder: [folder / "SECRET.npy"], r"cannot be read \(No such file|does not exist"),
         (lambda folder: [folder], "cannot be read|does not exist"),

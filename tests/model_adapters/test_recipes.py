@@ -12,6 +12,7 @@ from medtasks.model_adapters.vlm_server.adapter import VlmServer
 
 from medtasks.running.recipes import SERVER_MODEL, recipe, recipes
 
+from ..tables import each_row
 from . import tiny_hf_models
 from .toys import SPLIT, TASK, instances, noise
 
@@ -53,7 +54,7 @@ def twin(tmp_path_factory, llava_med_folder, radfm_folder, med_flamingo_folder):
     return get
 
 
-@pytest.mark.parametrize("name", IN_PROCESS)
+@each_row("name", IN_PROCESS)
 def test_the_tiny_twin_answers_and_scores(name, twin, build):
     one = recipe(name)
     given = {**twin(one), "device": "cpu", "journal": "false", "batch_size": 4, "max_new_tokens": 4}
@@ -73,7 +74,7 @@ def test_the_tiny_twin_answers_and_scores(name, twin, build):
         assert kept == value
 
 
-@pytest.mark.parametrize("name", SERVED)
+@each_row("name", SERVED)
 def test_a_server_is_told_what_it_takes(name):
     model, arguments = recipe(name).expanded("server", {"base_url": "http://127.0.0.1:8000/v1"})
     assert model == SERVER_MODEL

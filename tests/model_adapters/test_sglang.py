@@ -14,6 +14,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from medtasks.errors import MedTasksError
 
 from ..local_server import LocalServer, QuietHandler, serving
+from ..tables import each_row
 from . import tiny_hf_models
 from .toys import SPLIT, TASK, instances, noise
 
@@ -109,11 +110,7 @@ def test_scores_and_greedy_flags_are_those_of_hf_vlm(served, folder):
     assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [({}, "give pretrained="), ({"pretrained": "", "system_prompt": "s"}, "give pretrained=")],
-    ids=["no processor", "empty"],
-)
+@each_row("arguments, said", [({}, "give pretrained="), ({"pretrained": "", "system_prompt": "s"}, "give pretrained=")])
 def test_without_the_processor_nothing_is_scored(served, arguments, said):
     with pytest.raises(MedTasksError, match=said):
         served(**arguments).loglikelihood(scoring())
@@ -147,7 +144,7 @@ def impossible(answer):
     return answer
 
 
-@pytest.mark.parametrize("change", [without_scores, other_tokens, impossible])
+@each_row("change", [without_scores, other_tokens, impossible])
 def test_an_answer_that_is_not_certainly_right_is_a_failed_sample(served, folder, server, change):
     server.change = change
     found = served(pretrained=folder, max_failed=1).loglikelihood(scoring())

@@ -9,6 +9,8 @@ from lmms_eval.api.model import lmms
 from medtasks.model_adapters.tiny import CHARACTERS, VOCABULARY_SIZE, MedTasksTiny, ids_to_text, text_to_ids
 from PIL import Image
 
+from ..tables import each_row
+
 
 def weights(**arguments):
     return torch.cat([weight.flatten() for weight in MedTasksTiny(device="cpu", **arguments).network.parameters()])
@@ -63,7 +65,7 @@ def test_clean_releases_the_weights_and_the_features(new_bench):
     assert not hasattr(bench.adapter, "network")
 
 
-@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK", "LA"])
+@each_row("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK", "LA"])
 def test_images_of_any_mode_and_size_are_encoded(bench, mode):
     prompt = bench.adapter.encode("a", [Image.new(mode, (3, 500)), Image.new("RGB", (31, 1))])
     assert prompt.pixels.shape == (2, 3, 32, 32)

@@ -11,6 +11,8 @@ from medtasks.model_adapters.base.generation import CountedReply
 from medtasks.extract.failure import failure_cause
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
+from ..tables import each_row
+
 
 def failing(doc):
     raise OSError("gone")
@@ -75,7 +77,7 @@ def test_a_failed_score_as_json_is_read_as_failed(new_bench):
     assert greedy is False
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "{}",

@@ -18,6 +18,7 @@ from medtasks.tasks.task_files import task_file
 
 from ..local_server import LocalServer, QuietHandler, serving
 from ..processes import run_here
+from ..tables import each_row
 from .served_model import CHAT, POSITIONS, image_of
 from .test_vlm_server_scores import adapter_for, assert_right, docs_with, scores
 from .toys import instances, noise
@@ -143,7 +144,7 @@ def test_sampling_comes_from_the_task_and_seeds_from_the_request(served):
     assert all(body["temperature"] == 0 and not {"seed", "top_p", "top_k"} & body.keys() for body in (first, second))
 
 
-@pytest.mark.parametrize("ignores", [frozenset(), frozenset({"stop"})])
+@each_row("ignores", [frozenset(), frozenset({"stop"})])
 def test_replies_end_at_stop_strings(served, ignores):
     server = served(reply=" yes. Q: next\n\nno", ignores=ignores)
     assert replies(adapter_for(server, [PLAIN]), [PLAIN], until=["\n\n", "Q:"]) == ["yes."]
@@ -156,8 +157,8 @@ def test_replies_that_were_cut(served):
     assert [body["max_tokens"] for body in server.bodies()] == [10]
 
 
-@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
-@pytest.mark.parametrize(("content", "end"), [("B", "stop"), (None, "length")])
+@each_row("field", ["reasoning", "reasoning_content"])
+@each_row("content, end", [("B", "stop"), (None, "length")])
 def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
     thought = 'Option "A"? <think> The answer is A. </think> [[medtasks:cut]]'
 
@@ -187,7 +188,7 @@ def test_tokens_are_counted_as_the_server_counts_them(served):
     assert adapter_for(server, docs, token_counts=False).generate_until(given) == ["yes"]
 
 
-@pytest.mark.parametrize("text", ["a<|end|>b", "<|image|>", "say <|start|>assistant"])
+@each_row("text", ["a<|end|>b", "<|image|>", "say <|start|>assistant"])
 def test_questions_with_special_tokens_are_not_asked(served, text):
     server, docs = served(), [{"question": text, "images": []}, {"question": "p <0.05 <b>", "images": []}]
     failed, right = replies(adapter_for(server, docs), docs)
@@ -199,9 +200,7 @@ def test_questions_with_special_tokens_are_not_asked(served, text):
 # ---- servers ----
 
 
-@pytest.mark.parametrize(
-    "facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}]
-)
+@each_row("facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}])
 def test_models_with_image_attention_both_ways(served, facts, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gemma3"}')
     server = served(**{name: value.replace("FOLDER", str(tmp_path)) for name, value in facts.items()})
@@ -212,7 +211,7 @@ def test_models_with_image_attention_both_ways(served, facts, tmp_path):
     assert not server.asked
 
 
-@pytest.mark.parametrize("name", ["gemma-3n-e4b", "google/gemma-2-9b", "Qwen/Qwen2.5-VL-3B"])
+@each_row("name", ["gemma-3n-e4b", "google/gemma-2-9b", "Qwen/Qwen2.5-VL-3B"])
 def test_models_with_causal_attention_are_taken(served, name):
     assert adapter_for(served(name=name), []).model == name
 
@@ -245,7 +244,7 @@ def test_a_server_that_dies_is_left_out(served):
     assert 5 <= len(servers[1].asked) < 12
 
 
-@pytest.mark.parametrize("other", [{"root": "other"}, {"version": "0.31"}, {"max_model_len": 9}, {"version": None}])
+@each_row("other", [{"root": "other"}, {"version": "0.31"}, {"max_model_len": 9}, {"version": None}])
 def test_servers_that_differ_are_refused(served, other):
     urls = ";".join(server.base_url for server in (served(), served(**other)))
     with pytest.raises(MedTasksError, match=f"differ in {next(iter(other))}; name servers of the same model"):
@@ -264,7 +263,7 @@ def test_which_model_is_meant(served):
     assert replies(adapter_for(served(listed=[]), [PLAIN], model="tiny"), [PLAIN]) == ["A"]
 
 
-@pytest.mark.parametrize("key", ["", "wrong"])
+@each_row("key", ["", "wrong"])
 def test_a_wrong_key_stops_the_run(served, monkeypatch, key):
     monkeypatch.setenv(KEY, key)
     with pytest.raises(MedTasksError, match=f"set {KEY}") as error:
@@ -353,7 +352,7 @@ def finished(tmp_path_factory, sample_home):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["mediconfusion_gd", "mediconfusion_ps"])
+@each_row("task", ["mediconfusion_gd", "mediconfusion_ps"])
 def test_samples_score_again_as_the_harness_scored_them(finished, sample_home, monkeypatch, task):
     monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
     folder, _, _ = finished

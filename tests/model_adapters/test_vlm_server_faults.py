@@ -1,6 +1,7 @@
 """``vlm_server`` on a server that fails: a right answer, a failed sample, or the run stops; never a made-up answer."""
 
 import asyncio
+import itertools
 import json
 import math
 import random
@@ -19,6 +20,7 @@ from medtasks.net import chat_client
 from medtasks.net.chat_client import AdaptiveLimit
 
 from ..local_server import serving
+from ..tables import each_row
 from .served_model import CHAT, ServedModel
 from .toys import SPLIT, TASK, instances, noise, to_visual
 
@@ -263,9 +265,8 @@ def is_as(outcome, answer, expected):
     return is_failed(answer) if outcome == FAILED else is_right(answer, wanted[outcome])
 
 
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", EXPECTED)
+@each_row("kind, for_ever", itertools.product(KINDS, [False, True]))
 def test_each_fault(fault, kind, for_ever, right, log):
     outcome = EXPECTED[fault][KINDS.index(kind)][for_ever]
     with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:

@@ -11,6 +11,7 @@ from medtasks.model_adapters.vlm_server.messages import data_url
 
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
 from .served_model import CHAT, GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
 from .toys import SPLIT, TASK, instances, noise
 
@@ -60,21 +61,21 @@ def assert_right(server, docs, found):
         assert (one["greedy"], one["tokens"]) == (greedy, tokens)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("options", [LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A")])
+@each_row("way", WAYS)
+@each_row("options", [LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A")])
 def test_every_way_gives_the_same(served, way, options):
     server, docs = served(scale_out=True, merges=["yes", " no", " small", "on"]), docs_with(*options)
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("merges", [["\ny", "\nyes"], ["t\ny"], ["\n "], ["\n\n", "\n"]])
+@each_row("way", WAYS)
+@each_row("merges", [["\ny", "\nyes"], ["t\ny"], ["\n "], ["\n\n", "\n"]])
 def test_tokens_that_merge_with_the_prompt(served, way, merges):
     server, docs = served(scale_out=True, merges=merges), docs_with("yes", "no", " yes", "\n")
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_an_option_without_a_token_has_no_score(served, way):
     server, docs = served(scale_out=True), docs_with("")
     assert all(math.isnan(one["sum"]) for one in scores(adapter_for(server, docs, likelihood=way), docs))
@@ -141,8 +142,8 @@ def test_letters_that_are_likeliest(served):
 # ---- templates ----
 
 
-@pytest.mark.parametrize("way", ["auto", "prompt_logprobs", "tokens"])
-@pytest.mark.parametrize(("template", "options"), [("bare-turn", SENTENCES), ("blank", SENTENCES)])
+@each_row("way", ["auto", "prompt_logprobs", "tokens"])
+@each_row("template, options", [("bare-turn", SENTENCES), ("blank", SENTENCES)])
 def test_templates_that_are_mended(served, template, options, way):
     server, docs = served(template=template), docs_with(*options)
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
@@ -151,7 +152,7 @@ def test_templates_that_are_mended(served, template, options, way):
 REFUSED = {"trim": "cuts the blanks off a reply", "think": "puts '<think>", "refuse": "refuses an open assistant turn"}
 
 
-@pytest.mark.parametrize("template", REFUSED)
+@each_row("template", REFUSED)
 def test_templates_that_are_refused_before_the_first_score(served, template):
     server, docs = served(template=template), docs_with("yes", " no")
     with pytest.raises(MedTasksError, match="chat template of its model") as error:
@@ -160,8 +161,8 @@ def test_templates_that_are_refused_before_the_first_score(served, template):
     assert "--enable-scale-out" in str(error.value)
 
 
-@pytest.mark.parametrize("template", [*REFUSED, "bare-turn", "blank", "plain"])
-@pytest.mark.parametrize("way", ["auto", "token_ids"])
+@each_row("template", [*REFUSED, "bare-turn", "blank", "plain"])
+@each_row("way", ["auto", "token_ids"])
 def test_templates_where_the_server_takes_token_ids(served, template, way):
     server, docs = served(template=template, scale_out=True), docs_with("yes", " no", " one")
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
@@ -184,7 +185,7 @@ def test_an_option_that_a_mended_template_cannot_express(served):
     assert [math.isnan(one["sum"]) for one in found] == [False, True] * len(docs)
 
 
-@pytest.mark.parametrize("scale_out", [True, False])
+@each_row("scale_out", [True, False])
 def test_a_template_that_trims_is_noticed_behind_the_first_question_too(served, scale_out):
     server = served(template="trim", scale_out=scale_out)
     docs = [*docs_with("yes", "no"), *docs_with(" yes", "no")]
@@ -217,8 +218,8 @@ IGNORED = {
 }
 
 
-@pytest.mark.parametrize("options", [LETTERS, SENTENCES])
-@pytest.mark.parametrize("field", IGNORED)
+@each_row("options", [LETTERS, SENTENCES])
+@each_row("field", IGNORED)
 def test_fields_that_a_server_ignores(served, field, options):
     dropped = {field, *(["add_generation_prompt"] if field == "continue_final_message" else [])}
     server, docs = served(ignores=frozenset(dropped)), docs_with(*options)
@@ -237,7 +238,7 @@ def test_a_router_that_drops_all_that_is_not_openais(served):
         scores(adapter_for(server, docs), docs)
 
 
-@pytest.mark.parametrize("options", [LETTERS, SENTENCES])
+@each_row("options", [LETTERS, SENTENCES])
 def test_a_server_that_does_not_tokenize_texts(served, options):
     server, docs = served(tokenizes=False), docs_with(*options, count=8)
     assert_right(server, docs, scores(adapter_for(server, docs, concurrency=1), docs))
@@ -276,7 +277,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@each_row("damage", DAMAGES)
 def test_answers_that_are_no_scores(served, damage):
     """A failure is never a number, whether it stops the run or the sample."""
 
@@ -324,8 +325,8 @@ def test_next_tokens_of_another_model_are_noticed(served):
 # ---- texts that are none to the model ----
 
 
-@pytest.mark.parametrize("tokenizes", [True, False])
-@pytest.mark.parametrize("text", SPECIAL)
+@each_row("tokenizes", [True, False])
+@each_row("text", SPECIAL)
 def test_special_tokens_in_a_text_are_refused(served, text, tokenizes):
     server = served(tokenizes=tokenizes)
     docs = [*docs_with("p <0.05", f"a{text}b"), {"question": f"a{text}b", "images": [], "options": ["A"]}]

@@ -17,6 +17,7 @@ from PIL import Image
 
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
 from .toys import noise
 
 SIDE = 8
@@ -43,7 +44,7 @@ def test_no_image_is_a_black_volume():
     assert torch.equal(stack_volumes([], SIDE), torch.zeros(1, 3, SIDE, SIDE, 4))
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
+@each_row("mode", ["RGB", "L", "RGBA", "P"])
 def test_the_whole_picture_is_resized_and_not_normalised(mode):
     picture = noise(mode=mode)
     got = image_volume(picture, SIDE)
@@ -86,12 +87,12 @@ def test_crops_cover_the_range_that_training_drew_from():
     assert len(lefts) > 20
 
 
-@pytest.mark.parametrize(("size", "box"), [((100, 10), (43, 0, 56, 10)), ((10, 100), (0, 43, 10, 56))])
+@each_row("size, box", [((100, 10), (43, 0, 56, 10)), ((10, 100), (0, 43, 10, 56))])
 def test_very_long_pictures_give_the_largest_centred_part(size, box):
     assert random_crop_box(*size, random.Random(0)) == box
 
 
-@pytest.mark.parametrize("channels", [None, 1, 3])
+@each_row("channels", [None, 1, 3])
 def test_arrays_and_files_give_the_same_volume(tmp_path, channels):
     voxels = np.random.default_rng(0).random((5, 6, 7) if channels is None else (channels, 5, 6, 7))
     np.save(tmp_path / "a.npy", voxels)
@@ -122,8 +123,8 @@ def test_values_are_brought_to_0_to_1():
     assert not read_volume(np.full((2, 2, 2), 40.0), SIDE).any()
 
 
-@pytest.mark.parametrize(
-    ("voxels", "message"),
+@each_row(
+    "voxels, message",
     [
         (np.zeros((4, 4)), r"the array has shape \(4, 4\); a volume is"),
         (np.zeros((2, 4, 4, 4)), r"shape \(2, 4, 4, 4\)"),
@@ -171,7 +172,7 @@ def test_nifti_is_seen_as_it_is_printed(tmp_path):
         read_volume(tmp_path / "series.nii", SIDE)
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@each_row("count", [1, 3])
 def test_flat_images_are_stacked_as_the_nearest_voxels_would_be(count):
     flat = [image_volume(noise(seed, (20, 31)), 16) for seed in range(count)]
     stacked = stack_volumes(flat, 16)
