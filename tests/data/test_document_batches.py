@@ -1,8 +1,8 @@
-import pytest
-
 from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import BATCH, DocumentBatches
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
+
+from ..tables import each_row
 
 
 def documents(count):
@@ -10,7 +10,7 @@ def documents(count):
     return [{**choice_document(str(n), f"Wie groß {n}?", ["a", "b"], n % 2), **shown} for n in range(count)]
 
 
-@pytest.mark.parametrize("count", [0, 1, BATCH, 2 * BATCH + 3])
+@each_row("count", [0, 1, BATCH, 2 * BATCH + 3])
 def test_packed_documents_are_the_same(count):
     plain = documents(count)
     batches = DocumentBatches(arrow_schema(CHOICE), plain)

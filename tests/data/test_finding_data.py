@@ -18,6 +18,8 @@ from medtasks.errors import DatasetNotPrepared, UnknownName
 from medtasks.home import dataset_folder, dataset_holding, datasets_folder
 from medtasks.home import home as home_folder
 
+from ..tables import each_row
+
 OF_ROWS = [
     name
     for name, info in CATALOGUE.items()
@@ -40,7 +42,7 @@ def test_catalogue(refuses):
         prepare_by_name("medi_confusion", Options())
 
 
-@pytest.mark.parametrize("name", OF_ROWS)
+@each_row("name", OF_ROWS)
 def test_every_dataset_has_a_recipe(name):
     recipe = recipe_of(name)
     assert set(recipe.columns) > {"doc_id", "image_files"}
@@ -49,7 +51,7 @@ def test_every_dataset_has_a_recipe(name):
         assert recipe.demonstrations is None
 
 
-@pytest.mark.parametrize("name", [name for name, info in CATALOGUE.items() if info.part_of])
+@each_row("name", [name for name, info in CATALOGUE.items() if info.part_of])
 def test_a_part_is_prepared_by_its_name(name):
     info = CATALOGUE[name]
     assert info.source == CATALOGUE[info.part_of].source
@@ -81,8 +83,8 @@ def test_a_folder_without_manifest_is_not_prepared(prepared, final, refuses):
         prepared_folder("mediconfusion")
 
 
-@pytest.mark.parametrize("module", [path_of, provenance_of], ids=["path_of", "provenance_of"])
-@pytest.mark.parametrize("name", ["medhevall", "__path__"])
+@each_row("module", [path_of, provenance_of])
+@each_row("name", ["medhevall", "__path__"])
 def test_unknown_dataset_is_an_attribute_error_that_lists_the_known(module, name):
     with pytest.raises(AttributeError, match=rf"no dataset '{name}'; known: .*mediconfusion"):
         getattr(module, name)

@@ -6,11 +6,13 @@ from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import listed_records
 from medtasks.errors import SourceError
 
+from ..tables import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     "text", ["[]", " [ ]\n", '[{"a": "]"}]', '\n[ {"a": [1, {"b": ","}]} ,\t{"a": null}\r\n] ', '[{"a": "ü\\u00fc"}]']
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@each_row("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_lists_are_read_as_json_does(tmp_path, text, encoding):
     path = tmp_path / "list.json"
     path.write_bytes(text.encode(encoding))
@@ -19,7 +21,7 @@ def test_lists_are_read_as_json_does(tmp_path, text, encoding):
     assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

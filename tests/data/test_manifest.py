@@ -2,13 +2,14 @@
 
 import json
 
-import pytest
 from PIL import Image
 
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.data.images.image_store import ImageFacts
 from medtasks.errors import SourceError
+
+from ..tables import each_row
 
 FACTS = {
     "name": "mediconfusion",
@@ -42,7 +43,7 @@ def test_fingerprint_covers_text_and_pixels():
     assert manifest.model_copy(update={"source": "elsewhere"}).fingerprint == manifest.fingerprint
 
 
-@pytest.mark.parametrize(
+@each_row(
     "contents",
     [
         *(b"", b"{", b"[]", b"\xff\xfe", b'{"name": "x"}'),

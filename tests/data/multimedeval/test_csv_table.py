@@ -8,6 +8,7 @@ from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import csv_table
 
 from ...multimedeval_sources import put_zip
+from ...tables import each_row
 
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
 
@@ -39,7 +40,7 @@ def test_evenly_spread_rows(table):
     assert spread == [str(int(i / 5 * 23)) for i in range(5)]
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@each_row("mark", [b"", b"\xef\xbb\xbf"])
 def test_compressed_and_marked(table, mark):
     data = gzip.compress(mark + TEXT.encode().replace(b"\n", b"\r\n"))
     assert [row.values["id"] for row in table(data, "a.csv.gz").rows()] == ["1", "2", "3", "4"]
@@ -55,8 +56,8 @@ def test_an_archive_member(tmp_path):
     assert (first.place, first.values) == ("a.zip/a.csv row 1", {"id": "1"})
 
 
-@pytest.mark.parametrize(
-    ("data", "name", "parts"),
+@each_row(
+    "data, name, parts",
     [
         ("", "a.csv", ["a.csv lacks 'id', 'split'; it has nothing"]),
         ("id,half\n", "a.csv", ["a.csv lacks 'split'; it has half, id"]),
@@ -65,7 +66,6 @@ def test_an_archive_member(tmp_path):
         (TEXT, "a.csv.gz", ["a.csv.gz cannot be unpacked", "download it again"]),
         (TEXT + '5,"' + "x" * 200_000, "a.csv", ["a.csv is no table after row 4", "download it again"]),
     ],
-    ids=["empty", "column", "encoding", "cut", "not compressed", "no table"],
 )
 def test_broken_files(table, refuses, data, name, parts):
     with refuses(*parts):

@@ -17,6 +17,7 @@ from medtasks.data.sources.multimedeval.classification_sets import CLASSES, read
 from medtasks.home import dataset_folder
 
 from ...damages import changed
+from ...tables import each_row
 from .published_files import arrays
 
 CLASS_NAMES = {  # SHA-256 of the names in the package medmnist 3.0.2, one per line
@@ -38,7 +39,7 @@ def arrays_in(file):
         return {**arrays}
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@each_row("name", CLASSES)
 def test_images_and_labels(source, prepared, name):
     folder = source(name)
     manifest, documents, shots = prepared(name, folder)

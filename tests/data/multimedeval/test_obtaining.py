@@ -1,16 +1,16 @@
 """What a source that a person has to bring says of itself, and sets whose size is not the published one."""
 
-import pytest
-
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
+
+from ...tables import each_row
 
 AGREEMENT, PERSON = "needs credentials", "has to be downloaded by a person at "
 PHYSIONET = "https://physionet.org/content"
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
+@each_row(
+    "name, parts",
     [
         ("ct_rate_report", [f"{PERSON}https://huggingface.co/datasets/ibrahimhamamci/CT-RATE"]),
         ("mednli", [AGREEMENT, f"{PHYSIONET}/mednli/1.0.0/", "PhysioNet's mednli zip archive"]),

@@ -7,6 +7,7 @@ import pytest
 
 from ...damages import changed, cut, every_row, lost, row, text, written
 from ...multimedeval_sources import put_parquet
+from ...tables import each_row
 from .published_files import (
     CASES,
     CT,
@@ -264,7 +265,7 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
 }
 
 
-@pytest.mark.parametrize(("name", "damage", "parts"), cases(REFUSED))
+@each_row("name, damage, parts", cases(REFUSED))
 def test_what_is_refused(source, complains, name, damage, parts):
     folder = source(name)
     damage(folder)
