@@ -1,5 +1,6 @@
 """The catalogue, ``path_of``, ``provenance_of`` and ``label_of``: names that task YAML resolves."""
 
+import os
 import shutil
 
 import pytest
@@ -15,7 +16,7 @@ from medtasks.data.prepare.prepare_dataset import prepare as prepare_by_name
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.selecting import SELECTABLE
 from medtasks.errors import DatasetNotPrepared, UnknownName
-from medtasks.home import dataset_folder, dataset_holding, datasets_folder
+from medtasks.home import dataset_folder, dataset_holding, datasets_folder, written_whole
 from medtasks.home import home as home_folder
 
 from ..tables import each_row
@@ -118,7 +119,7 @@ def test_label_of_an_unprepared_set_is_the_name(home):
     assert label_of.mediconfusion_ps == "mediconfusion_ps"
 
 
-@pytest.mark.parametrize("name", ["mediconfusions", "medi", "__path__"])
+@each_row("name", ["mediconfusions", "medi", "__path__"])
 def test_label_of_an_unknown_task(name):
     with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
         getattr(label_of, name)
@@ -148,3 +149,23 @@ def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_
     monkeypatch.delenv("MEDTASKS_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert home_folder() == tmp_path / "cache" / "medtasks"
+
+
+def test_a_file_is_replaced_when_the_block_ends_and_not_when_it_fails(tmp_path):
+    target = tmp_path / "folder" / "file"
+    with written_whole(target) as partial:
+        partial.write_text("first")
+        assert not target.exists()
+    with pytest.raises(IsADirectoryError), written_whole(target) as partial:
+        partial.parent.write_text("no folder takes text")
+    assert (target.read_text(), [*target.parent.iterdir()]) == ("first", [target])
+
+
+def test_a_device_stays_what_it_is(tmp_path):
+    """As root, a page for /dev/null would take its place for the whole machine."""
+    device = tmp_path / "nothing"
+    device.symlink_to(os.devnull)
+    with written_whole(device) as partial:
+        partial.write_text("gone")
+    assert device.is_symlink()
+    assert device.read_text() == ""

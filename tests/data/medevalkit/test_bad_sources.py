@@ -2,8 +2,6 @@
 
 import shutil
 
-import pytest
-
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import MedTasksError, SourceError
@@ -127,7 +125,7 @@ def test_rows_are_left_out_on_request_only(source, refuses):
         prepare("medevalkit_pmc_vqa", Options(folder))
 
 
-@pytest.mark.parametrize("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
+@each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
 def test_unpacked_packed_and_one_folder_down_are_the_same(source, prepared, tmp_path, name):
     folder = source(name)
     first = prepared(name, folder)[0].fingerprint

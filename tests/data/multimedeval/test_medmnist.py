@@ -137,7 +137,7 @@ def test_download(origin, home):
 
 
 def test_a_local_copy_of_the_published_file_has_its_revision(origin, tmp_path, prepared):
-    assert prepared("octmnist", tmp_path / "source")[0].revision == "MedMNIST v3 (10519652)"
+    assert prepared("octmnist", tmp_path / "0" / "source")[0].revision == "MedMNIST v3 (10519652)"
 
 
 def test_another_file_is_no_download(origin, refuses):
