@@ -162,7 +162,7 @@ class GmaiFile(TableReader):
         return list(self.rows(self.table().rows(), "", self.path, images))
 
     def first_fault(self) -> str:
-        """Describe the first unusable row; empty if there is none."""
+        """Describe the first unusable row; empty if all can be used."""
         for row in self.table().rows():
             try:
                 self.document(row, "")
