@@ -78,8 +78,14 @@ class Shard:
         largest = max(Counter(clusters).values(), default=0)
         if all(abs(size * self.count - total) <= largest * self.count for size in sizes):
             return list(range(cuts[self.index - 1], cuts[self.index]))
-        mine = _dealt(clusters, self.count)[self.index - 1]
-        return [row for row, cluster in enumerate(clusters) if cluster in mine]
+        members: list[set[Hashable]] = [set() for _ in range(self.count)]
+        fewest = [(0, shard) for shard in range(self.count)]
+        # The counter has the order of the first rows, which sorting keeps for clusters of equal size.
+        for cluster, size in sorted(Counter(clusters).items(), key=lambda item: -item[1]):
+            rows, shard = fewest[0]
+            members[shard].add(cluster)
+            heapq.heapreplace(fewest, (rows + size, shard))
+        return [row for row, cluster in enumerate(clusters) if cluster in members[self.index - 1]]
 
 
 def cut_places(clusters: Sequence[Hashable]) -> list[int]:
@@ -91,18 +97,6 @@ def cut_places(clusters: Sequence[Hashable]) -> list[int]:
         if reach == row:
             places.append(row)
     return places
-
-
-def _dealt(clusters: Sequence[Hashable], count: int) -> list[set[Hashable]]:
-    """Return the clusters of each shard, shape (count,)."""
-    sizes = Counter(clusters)  # in the order of their first rows, which sorting keeps for equal ones
-    shards: list[set[Hashable]] = [set() for _ in range(count)]
-    fewest = [(0, shard) for shard in range(count)]
-    for cluster, size in sorted(sizes.items(), key=lambda item: -item[1]):
-        rows, shard = fewest[0]
-        shards[shard].add(cluster)
-        heapq.heapreplace(fewest, (rows + size, shard))
-    return shards
 
 
 def clusters_of(documents: Any) -> list[int]:

@@ -25,6 +25,7 @@ from medtasks.prompts.images import _LOGGED, OPENED, images
 from medtasks.tasks.own_tasks import prepare_own
 
 from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
+from ..tables import each_row
 
 CASES = image_cases()
 FLOATS = tiff((ramp(4000) - 1000).astype("<f4"), 32)
@@ -81,7 +82,7 @@ def prepared(every_mode, monkeypatch):
     return folder, manifest
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
     folder, manifest = prepared
     (from_folder,) = images(load_documents(manifest.name)[list(CASES).index(name)])
@@ -102,7 +103,7 @@ def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
 
 
 @pytest.mark.filterwarnings("ignore")  # of Pillow, which is asked here without us
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_the_rule_of_published_sets_is_what_pillow_does(prepared, name):
     folder, _ = prepared
     with Image.open(folder / name) as image:
@@ -111,8 +112,8 @@ def test_the_rule_of_published_sets_is_what_pillow_does(prepared, name):
     assert (seen.size, seen.tobytes()) == (expected.size, expected.tobytes())
 
 
-@pytest.mark.parametrize(
-    ("name", "done"),
+@each_row(
+    "name, done",
     [
         ("L.png", ()),
         ("RGBA opaque.png", ()),
@@ -144,8 +145,9 @@ def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(prepared,
     assert np.mean(pixels(seen) == 255) > 0.98
 
 
-@pytest.mark.parametrize("name", UNCLEAR)
-def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, name):
+@each_row("name", UNCLEAR)
+def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     data, complaint = UNCLEAR[name]
     mend = "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
     folder = put(tmp_path / "scans", {name: data})
@@ -204,8 +206,8 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
             assert seen.conversions[-2:] == ("first of several frames", NEARLY_FLAT)
 
 
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
+@each_row(
+    "settings, complaint",
     [
         ({"image_rule": "careful"}, "image_rule is 'careful'; it can be reference or linear"),
         ({"image_rule": ["linear"]}, r"image_rule is \['linear'\]"),
@@ -251,9 +253,7 @@ def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
     ]
 
 
-@pytest.mark.parametrize(
-    ("grey", "is_flat"), [((100, 131), True), ((100, 132), False), ((0, 255), False), ((7, 7), True)]
-)
+@each_row("grey, is_flat", [((100, 131), True), ((100, 132), False), ((0, 255), False), ((7, 7), True)])
 def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_path, grey, is_flat):
     folder = put(tmp_path, {"a.png": png(np.array([grey]), 8, 0)})
     assert decoded(folder / "a.png", REFERENCE).conversions == (NEARLY_FLAT,) * is_flat
@@ -329,7 +329,7 @@ def test_a_bomb_is_an_error_of_one_sentence(tmp_path, monkeypatch):
     assert str(refused.value).endswith("is broken (it has more than 20 pixels; save it smaller)")
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense", CASES["RGB.png"].data[:200], b"\xff\xd8\xff\xe0nonsense"])
+@each_row("data", [b"", b"nonsense", CASES["RGB.png"].data[:200], b"\xff\xd8\xff\xe0nonsense"])
 def test_messages_name_the_users_file(tmp_path, data):
     folder = put(tmp_path / "scans", {"scan.png": data})
     with pytest.raises(SourceError) as refused:

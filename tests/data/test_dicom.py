@@ -18,6 +18,7 @@ from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
 from ..dicom_files import put_dicom  # noqa: E402
 from ..image_modes import colours, in_8_bits, ramp  # noqa: E402
+from ..tables import each_row  # noqa: E402
 from .test_decoding import put  # noqa: E402
 
 CT = {"RescaleSlope": 1, "RescaleIntercept": -1024}
@@ -42,8 +43,8 @@ def window(center, width, values=UNITS):
     return np.repeat(np.floor(grey + 0.5).astype(int)[..., None], 3, axis=2)
 
 
-@pytest.mark.parametrize(
-    ("center", "width", "expected"),
+@each_row(
+    "center, width, expected",
     [
         (40, 400, window(40, 400)),
         (-600, 1500, window(-600, 1500)),
@@ -89,8 +90,8 @@ SIGNED = (STORED - 1024).astype(np.int16)
 SCALED = ("DICOM without a window scaled from its least to its largest value",)
 
 
-@pytest.mark.parametrize(
-    ("fields", "padding"),
+@each_row(
+    "fields, padding",
     [
         ({}, None),
         ({"PixelPaddingValue": -2000}, -2000),  # as CT scanners fill up what is outside of their circle
@@ -124,7 +125,7 @@ def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path
         seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7), PixelPaddingValue=7))
 
 
-@pytest.mark.parametrize("window", [(5000, 100), (1000, 60000)])
+@each_row("window", [(5000, 100), (1000, 60000)])
 def test_a_window_that_shows_next_to_nothing_is_marked(tmp_path, window):
     _, done = seen(write(tmp_path / "a.dcm", STORED, WindowCenter=window[0], WindowWidth=window[1]))
     assert done == ("DICOM window applied", NEARLY_FLAT)
@@ -137,7 +138,7 @@ def test_a_range_of_ones_own_goes_before_the_window(tmp_path):
     assert done == ("DICOM scaled from -160..240, as given",)
 
 
-@pytest.mark.parametrize("stored", [8, 12])
+@each_row("stored", [8, 12])
 def test_colours(tmp_path, stored):
     rgb = colours(2**stored - 1).astype(np.uint8 if stored == 8 else np.uint16)
     path = write(tmp_path / "a.dcm", rgb[..., 0], stored=stored)

@@ -1,5 +1,6 @@
 """The catalogue, ``path_of``, ``provenance_of`` and ``label_of``: names that task YAML resolves."""
 
+import os
 import shutil
 
 import pytest
@@ -15,8 +16,10 @@ from medtasks.data.prepare.prepare_dataset import prepare as prepare_by_name
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.selecting import SELECTABLE
 from medtasks.errors import DatasetNotPrepared, UnknownName
-from medtasks.home import dataset_folder, dataset_holding, datasets_folder
+from medtasks.home import dataset_folder, dataset_holding, datasets_folder, written_whole
 from medtasks.home import home as home_folder
+
+from ..tables import each_row
 
 OF_ROWS = [
     name
@@ -40,7 +43,7 @@ def test_catalogue(refuses):
         prepare_by_name("medi_confusion", Options())
 
 
-@pytest.mark.parametrize("name", OF_ROWS)
+@each_row("name", OF_ROWS)
 def test_every_dataset_has_a_recipe(name):
     recipe = recipe_of(name)
     assert set(recipe.columns) > {"doc_id", "image_files"}
@@ -49,7 +52,7 @@ def test_every_dataset_has_a_recipe(name):
         assert recipe.demonstrations is None
 
 
-@pytest.mark.parametrize("name", [name for name, info in CATALOGUE.items() if info.part_of])
+@each_row("name", [name for name, info in CATALOGUE.items() if info.part_of])
 def test_a_part_is_prepared_by_its_name(name):
     info = CATALOGUE[name]
     assert info.source == CATALOGUE[info.part_of].source
@@ -81,8 +84,8 @@ def test_a_folder_without_manifest_is_not_prepared(prepared, final, refuses):
         prepared_folder("mediconfusion")
 
 
-@pytest.mark.parametrize("module", [path_of, provenance_of], ids=["path_of", "provenance_of"])
-@pytest.mark.parametrize("name", ["medhevall", "__path__"])
+@each_row("module", [path_of, provenance_of])
+@each_row("name", ["medhevall", "__path__"])
 def test_unknown_dataset_is_an_attribute_error_that_lists_the_known(module, name):
     with pytest.raises(AttributeError, match=rf"no dataset '{name}'; known: .*mediconfusion"):
         getattr(module, name)
@@ -116,7 +119,7 @@ def test_label_of_an_unprepared_set_is_the_name(home):
     assert label_of.mediconfusion_ps == "mediconfusion_ps"
 
 
-@pytest.mark.parametrize("name", ["mediconfusions", "medi", "__path__"])
+@each_row("name", ["mediconfusions", "medi", "__path__"])
 def test_label_of_an_unknown_task(name):
     with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
         getattr(label_of, name)
@@ -146,3 +149,23 @@ def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_
     monkeypatch.delenv("MEDTASKS_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert home_folder() == tmp_path / "cache" / "medtasks"
+
+
+def test_a_file_is_replaced_when_the_block_ends_and_not_when_it_fails(tmp_path):
+    target = tmp_path / "folder" / "file"
+    with written_whole(target) as partial:
+        partial.write_text("first")
+        assert not target.exists()
+    with pytest.raises(IsADirectoryError), written_whole(target) as partial:
+        partial.parent.write_text("no folder takes text")
+    assert (target.read_text(), [*target.parent.iterdir()]) == ("first", [target])
+
+
+def test_a_device_stays_what_it_is(tmp_path):
+    """As root, a page for /dev/null would take its place for the whole machine."""
+    device = tmp_path / "nothing"
+    device.symlink_to(os.devnull)
+    with written_whole(device) as partial:
+        partial.write_text("gone")
+    assert device.is_symlink()
+    assert device.read_text() == ""

@@ -16,6 +16,7 @@ from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
 from .. import tiny_gmai
+from ..tables import each_row
 
 VAL, TEST, MCLS = (CATALOGUE[f"gmai_mmbench_{part}"] for part in ("val", "test", "mcls"))
 CHANGED = {"allow_changed": True}
@@ -133,8 +134,8 @@ def test_cut_file_names_its_last_row_and_keeps_the_others(source):
     assert [one["doc_id"] for one in prepared(folder, allow_incomplete=True)] == [str(1000 + n) for n in range(5)]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@each_row(
+    "change, message",
     [
         ({"image": "A" * 100}, r"row 2 \(index 1001\): its image is broken"),
         ({"image": "*" * 100}, r"row 2 \(index 1001\): its image is broken \(it is no base64\)"),
@@ -170,7 +171,7 @@ def test_ids_are_unique(source):
         prepared(source(rows))
 
 
-@pytest.mark.parametrize("content", [b"", b"index\tindex\n", b"\xff\xfe\n"])
+@each_row("content", [b"", b"index\tindex\n", b"\xff\xfe\n"])
 def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "GMAI-MMBench_VAL.tsv").write_bytes(content)
     with pytest.raises(SourceError, match="is it the benchmark's TSV file"):

@@ -13,6 +13,7 @@ from medtasks.home import dataset_folder
 
 from .. import iu_xray_sources as sources
 from ..damages import both, changed, cut, lost, text, written
+from ..tables import each_row
 
 NAME = "iu_xray_report"
 
@@ -150,12 +151,12 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("layout", "damage", "parts"),
+@each_row(
+    "layout, damage, parts",
     [(layout, damage, parts) for layout, damages in BROKEN.items() for damage, *parts in damages],
 )
-def test_broken_sources(layout, damage, parts, request, home, refuses):
-    source = request.getfixturevalue(layout)
+def test_broken_sources(layout, damage, parts, tmp_path, home, refuses):
+    source = sources.put_open_i(tmp_path / "x") if layout == "open_i" else sources.put_r2gen(tmp_path / "x")
     damage(source)
     with refuses(*parts, kind=SourceError):
         prepare(NAME, Options(source))

@@ -2,13 +2,16 @@
 
 import json
 
-import pytest
 from PIL import Image
 
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
+from medtasks.data.document_store import BATCH, DocumentBatches
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.data.images.image_store import ImageFacts
+from medtasks.data.schema import CHOICE, arrow_schema, choice_document
 from medtasks.errors import SourceError
+
+from ..tables import each_row
 
 FACTS = {
     "name": "mediconfusion",
@@ -42,7 +45,7 @@ def test_fingerprint_covers_text_and_pixels():
     assert manifest.model_copy(update={"source": "elsewhere"}).fingerprint == manifest.fingerprint
 
 
-@pytest.mark.parametrize(
+@each_row(
     "contents",
     [
         *(b"", b"{", b"[]", b"\xff\xfe", b'{"name": "x"}'),
@@ -82,3 +85,20 @@ def test_pixels_fingerprint_knows_which_picture_is_whose():
     first, second = ImageFacts("a"), ImageFacts("b", ("CMYK to RGB",))
     assert pixels_fingerprint({"1": first, "2": second}) == pixels_fingerprint({"2": second, "1": first})
     assert pixels_fingerprint({"1": first, "2": second}) != pixels_fingerprint({"1": second, "2": first})
+
+
+def packed_documents(count):
+    shown = {"dataset": "d", "image_files": [], "image_sha256": []}
+    return [{**choice_document(str(n), f"Wie groß {n}?", ["a", "b"], n % 2), **shown} for n in range(count)]
+
+
+@each_row("count", [0, 1, BATCH, 2 * BATCH + 3])
+def test_packed_documents_are_the_same(count):
+    plain = packed_documents(count)
+    batches = DocumentBatches(arrow_schema(CHOICE), plain)
+    assert (len(batches), bool(batches), list(batches)) == (count, count > 0, plain)
+    assert text_fingerprint(batches) == text_fingerprint(plain)
+    table = batches.table()
+    assert table.to_pylist() == plain
+    assert table.column_names == list(plain[0] if plain else CHOICE)
+    assert max((column.num_chunks for column in table.columns), default=0) <= 1

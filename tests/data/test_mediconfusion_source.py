@@ -11,6 +11,8 @@ from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.sources.mediconfusion import find_question_file, read_links, read_pairs
 from medtasks.errors import SourceError
 
+from ..tables import each_row
+
 PAIR = {
     "question": "Where?",
     "option_A": "Here, there",
@@ -59,8 +61,8 @@ def test_json_and_csv_say_the_same(read):
     assert read(b"\n" + json.dumps({"10001": PAIR, "10002": PAIR}, indent=4).encode())[0] == pair
 
 
-@pytest.mark.parametrize(
-    ("contents", "part"),
+@each_row(
+    "contents, part",
     [
         ("", "Invalid JSON"),
         ("{", "Invalid JSON"),
@@ -81,14 +83,14 @@ def test_malformed_json(read, refuses, contents, part):
         read(contents)
 
 
-@pytest.mark.parametrize("name", PAIR)
+@each_row("name", PAIR)
 def test_missing_field_is_named(read, refuses, name):
     with refuses(f"dataset.json, pair '10001', field '{name}': Field required", kind=SourceError):
         read({"10001": {key: value for key, value in PAIR.items() if key != name}})
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@each_row(
+    "field, value",
     [
         ("im_1_correct", "C"),
         ("im_2_correct", "b"),
@@ -112,14 +114,14 @@ def test_impossible_value(read, refuses, field, value):
         read({"10001": PAIR, "10002": PAIR | {field: value}})
 
 
-@pytest.mark.parametrize("text", ["half a \ud83d pair", "\udc80"])
+@each_row("text", ["half a \ud83d pair", "\udc80"])
 def test_half_a_surrogate_pair_is_refused(read, refuses, text):
     with refuses("dataset.json: Invalid JSON", kind=SourceError):
         read({"10001": PAIR | {"option_B": text}})
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
+@each_row(
+    "text, part",
     [
         (as_csv({"id": "1", **PAIR, "category_2": "['Cerebral'"}), " is malformed (SyntaxError"),
         (as_csv({"id": "1", **PAIR, "category_2": "__import__('os')"}), " is malformed (ValueError"),
@@ -150,7 +152,7 @@ def test_a_data_folder_is_found(tmp_path):
     assert find_question_file(tmp_path) == tmp_path / "dataset.csv"
 
 
-@pytest.mark.parametrize("contents", [b"", b"[]", b"{", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"])
+@each_row("contents", [b"", b"[]", b"{", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"])
 def test_malformed_links(tmp_path, refuses, contents):
     path = tmp_path / "image_dict.json"
     path.write_bytes(contents)

@@ -11,6 +11,7 @@ from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.data.images.volume_files import axial, axial_slices, is_volume, read_header, volume_digests
 
 from ..nifti_files import nifti, put_nifti, scan
+from ..tables import each_row
 
 # Right, front, head.
 VOXELS = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
@@ -28,9 +29,9 @@ def test_slices_are_seen_from_the_feet():
     assert first.shape == (3, 2)
 
 
-@pytest.mark.parametrize("axes", permutations(range(3)))
-@pytest.mark.parametrize("signs", product((1, -1), repeat=3))
-@pytest.mark.parametrize("order", "<>")
+@each_row("axes", permutations(range(3)))
+@each_row("signs", product((1, -1), repeat=3))
+@each_row("order", "<>")
 def test_every_way_a_volume_may_be_stored(axes, signs, order):
     stored = VOXELS.transpose(axes)
     directions = np.zeros((3, 3))
@@ -40,8 +41,8 @@ def test_every_way_a_volume_may_be_stored(axes, signs, order):
     assert (axial(nifti(stored, directions, order=order)) == printed(VOXELS)).all()
 
 
-@pytest.mark.parametrize(
-    ("axes", "wanted"),
+@each_row(
+    "axes, wanted",
     [
         ({"directions": [[0.9, 0.1, 0.0], [-0.1, 0.8, -0.3], [0.0, 0.3, 2.5]]}, VOXELS),  # tilted: not resampled
         ({"rotation": (0, 0, 0)}, VOXELS),
@@ -55,7 +56,7 @@ def test_other_ways_to_say_how_axes_run(axes, wanted):
     assert np.array_equal(axial(nifti(VOXELS, **axes)), printed(wanted))
 
 
-@pytest.mark.parametrize("kind", ["u1", "i2", "f4"])
+@each_row("kind", ["u1", "i2", "f4"])
 def test_kinds_of_voxels_and_scaling(kind):
     voxels = VOXELS.astype(kind)
     assert (axial(nifti(voxels)) == printed(VOXELS)).all()
@@ -64,8 +65,8 @@ def test_kinds_of_voxels_and_scaling(kind):
     assert (axial(nifti(voxels[..., None])) == printed(VOXELS)).all()  # one more axis of length one is no series
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
+@each_row(
+    "data, what",
     [
         (b"", "it is no NIfTI file"),
         (b"\x5c\x01\0\0", "it is no NIfTI file"),

@@ -9,6 +9,8 @@ from medtasks.prompts import images
 from medtasks.prompts import lettered as prompts
 from medtasks.tasks.own_documents import check, completed, following
 
+from ..tables import each_row
+
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",
     "doc_to_text": "medtasks.hooks.prompts.prompt",
@@ -36,8 +38,8 @@ def test_nothing_is_wrong():
     run({"process_results": "mine.process_results"}, {"anything": [1]})
 
 
-@pytest.mark.parametrize(
-    ("column", "who"),
+@each_row(
+    "column, who",
     [
         ("question", "the prompt of the family 'single choice'"),
         ("options", "the family 'single choice'"),
@@ -45,7 +47,7 @@ def test_nothing_is_wrong():
         ("image_file", "the prompt of the family 'single choice'"),
     ],
 )
-@pytest.mark.parametrize("live", [False, True])
+@each_row("live", [False, True])
 def test_a_missing_column(column, who, live):
     functions = {
         "process_results": choice.process_results,
@@ -56,8 +58,8 @@ def test_a_missing_column(column, who, live):
         run(functions if live else CHOICE, without(column))
 
 
-@pytest.mark.parametrize(
-    ("family", "columns", "complaint"),
+@each_row(
+    "family, columns, complaint",
     [
         ("choice", {"answer": ["A", "C"]}, r"row 2: 'answer' is 'C', .*'single choice' needs the letter of one of"),
         ("choice", {"answer": ["A", "b"]}, r"row 2: 'answer' is 'b'"),

@@ -18,6 +18,7 @@ from medtasks.data.sources import pmc
 from medtasks.data.sources.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
+from ..tables import each_row
 from ..waiting import wait_until
 
 
@@ -61,7 +62,7 @@ def test_package_link_names_the_article():
     assert pmc_id_of("ftp://ftp.ncbi.nlm.nih.gov/pub/pmc/oa_package/25/da/PMC3284869.tar.gz") == "PMC3284869"
 
 
-@pytest.mark.parametrize("link", ["", "PMC1", "ftp://x/PMC.tar.gz", "ftp://x/PMC12.tar.gz.md5", "ftp://x/aPMC1.tar.gz"])
+@each_row("link", ["", "PMC1", "ftp://x/PMC.tar.gz", "ftp://x/PMC12.tar.gz.md5", "ftp://x/aPMC1.tar.gz"])
 def test_other_links_are_refused_with_a_sentence(link):
     with pytest.raises(SourceError, match="names no PubMed Central package"):
         pmc_id_of(link)
@@ -112,9 +113,11 @@ def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
     assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
 
 
-@pytest.mark.parametrize("where", ["list", "PMC1.1/a.jpg"])
-@pytest.mark.parametrize("fault", [500, 503, 429, 408, "reset", "cut5", "hang", b"<html>sign in"])
+@each_row("where", ["list", "PMC1.1/a.jpg"])
+@each_row("fault", [500, 503, 429, 408, "reset", "cut5", "hang", b"<html>sign in"])
 def test_passing_trouble_is_tried_again(bucket, fetch, figure, where, fault):
+    figure.target.unlink(missing_ok=True)
+    bucket.requests.clear()
     bucket.faults[where] = [fault, fault]
     assert fetch(figure, attempts=60, **({"timeout_s": 0.5} if fault == "hang" else {})) == {}
     tries = bucket.count("list PMC1." if where == "list" else where)

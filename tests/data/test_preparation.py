@@ -15,6 +15,8 @@ from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRec
 from medtasks.data.schema import CLASSIFICATION, DEMONSTRATIONS_SPLIT
 from medtasks.errors import SourceError
 
+from ..tables import each_row
+
 NAMES = ["adipose", "mucus"]
 
 
@@ -142,8 +144,8 @@ def test_a_broken_training_split_costs_only_the_demonstrations(source):
     assert manifest.left_out == ("no few-shot demonstrations: train.csv lacks the column 'label'",)
 
 
-@pytest.mark.parametrize(
-    ("access", "need"),
+@each_row(
+    "access, need",
     [
         (Access.CREDENTIALED, "needs credentials: sign its agreement at https://example.org"),
         (Access.GATED, "has to be downloaded by a person"),

@@ -11,6 +11,8 @@ from PIL import Image
 
 from medtasks.data.sources.bundled_sample import Sheet, head, write_sample_source
 
+from ..tables import each_row
+
 FIELDS = {
     *("im_1", "im_2", "im_1_local", "im_2_local", "cap_1", "cap_2", "category_1", "category_2"),
     *("BiomedCLIP_sim", "DINO_sim", "question", "option_A", "option_B", "im_1_correct", "im_2_correct"),
@@ -136,7 +138,7 @@ DECIDED_BY = {  # by pair: a rule on the pixels of 96 x 96, and the option that 
 }
 
 
-@pytest.mark.parametrize("pair_id", DECIDED_BY)
+@each_row("pair_id", DECIDED_BY)
 def test_a_simple_rule_on_the_pixels_decides(folder, records, pair_id):
     record, (rule, when_true) = records[pair_id], DECIDED_BY[pair_id]
     for n in (1, 2):

@@ -5,6 +5,8 @@ import pytest
 from medtasks.data.selecting import choose, described, resolved, selectable
 from medtasks.errors import MedTasksError, UnknownName
 
+from ..tables import each_row
+
 pandas = pytest.importorskip("pandas")
 
 DEPARTMENTS = [
@@ -36,8 +38,8 @@ def documents():
     ]
 
 
-@pytest.mark.parametrize(
-    ("criteria", "full"),
+@each_row(
+    "criteria, full",
     [
         ({"department": ["Ophthalmology"]}, {"department": ["Ophthalmology"]}),
         ({"department": ["O", "urology"]}, {"department": ["Ophthalmology", "Urology"]}),
@@ -67,8 +69,8 @@ def test_no_criteria_choose_everything(documents):
     assert choose(documents, {"department": []}) == documents
 
 
-@pytest.mark.parametrize(
-    ("criteria", "error", "message"),
+@each_row(
+    "criteria, error, message",
     [
         ({"departement": ["O"]}, UnknownName, "unknown column 'departement'; did you mean 'department'"),
         ({"question": ["Question 1?"]}, UnknownName, "unknown column 'question'"),

@@ -13,6 +13,8 @@ from medtasks.data.shards import Shard, clusters_of
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
+
 CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(sorted)
 
 
@@ -55,7 +57,7 @@ def test_more_shards_than_clusters_leave_some_empty():
     assert [len(Shard(index, 4).rows("aaab")) for index in (1, 2, 3, 4)].count(0) == 2
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "3", "1/0", "-1/4", "1/4/2", "1.5/4", "٣/٤", ""])
+@each_row("text", ["0/4", "5/4", "a/b", "3", "1/0", "-1/4", "1/4/2", "1.5/4", "٣/٤", ""])
 def test_no_shard(text):
     with pytest.raises(MedTasksError, match="such as --shard 3/16"):
         Shard.parse(text)

@@ -9,6 +9,8 @@ from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import DatasetNotPrepared, SourceError
 
+from ..tables import each_row
+
 
 @pytest.fixture(autouse=True)
 def prepared(source, home):
@@ -69,8 +71,8 @@ def test_unprepared(final, refuses):
         list(verify("mediconfusion"))
 
 
-@pytest.mark.parametrize("name", ["dataset_dict.json", "test/state.json", "test/dataset_info.json", "test/*.arrow"])
-@pytest.mark.parametrize("damage", ["missing", "cut", "garbage", "empty"])
+@each_row("name", ["dataset_dict.json", "test/state.json", "test/dataset_info.json", "test/*.arrow"])
+@each_row("damage", ["missing", "cut", "garbage", "empty"])
 def test_damaged_documents_are_one_sentence(final, refuses, name, damage):
     (path,) = final.glob(name)
     body = path.read_bytes()
@@ -81,3 +83,4 @@ def test_damaged_documents_are_one_sentence(final, refuses, name, damage):
         list(verify("mediconfusion"))
     with refuses("are damaged", kind=SourceError):
         (load_documents if name in ("test/state.json", "test/*.arrow") else open_documents)("mediconfusion")
+    path.write_bytes(body)

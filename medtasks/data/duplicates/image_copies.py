@@ -277,7 +277,7 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     within = []
     for (number, twin), resemblance in alike.items():
         first, second = images[number], images[twin]
-        concern = _concern(first, second)
+        concern = concern_of(first, second)
         if concern is not None:
             kind = _exactness(first, second) if number == twin else CopyKind.NEAR
             within.append(DuplicatePair(first, second, kind, concern, resemblance))
@@ -302,7 +302,7 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         groups=_groups(images, within),
         uniform=tuple(image for image in dataset.images if not image.known.views),
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
-        left_out=_left_out(dataset.documents, within, outside),
+        left_out=left_out_of(dataset.documents, within, outside),
     )
 
 
@@ -313,7 +313,7 @@ def _exactness(first: DistinctImage, second: DistinctImage) -> CopyKind:
     return CopyKind.FILE if first.file_digests & second.file_digests else CopyKind.PIXELS
 
 
-def _concern(first: DistinctImage, second: DistinctImage) -> Concern | None:
+def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
     """Return why it matters that two images, or all uses of one, show the same; None if it does not."""
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE
@@ -352,9 +352,10 @@ def _groups(images: Sequence[DistinctImage], within: Iterable[DuplicatePair]) ->
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
-def _left_out(
+def left_out_of(
     documents: Sequence[Mapping[str, Any]], within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
 ) -> tuple[str, ...]:
+    """Return the questions to leave out so that no finding remains, see :class:`Duplicates`."""
     spoiled = {question for finding in outside for question in finding.questions}
     neighbours: dict[str, list[DuplicatePair]] = defaultdict(list)
     for finding in within:
@@ -373,17 +374,17 @@ def _left_out(
         units[document.get("pair_id") or (document["doc_id"],)].append(document["doc_id"])
     staying: set[str] = set()
     leaving: set[str] = set()
+
+    def contradicts(question: str) -> bool:
+        """Return whether a question shows an image that a staying one shows under another identity."""
+        for finding in neighbours[question]:
+            uses = {*finding.first.asking, *finding.second.asking}
+            identities = {use.identity for use in uses if use.doc_id == question}
+            if any(use.doc_id in staying and use.identity not in identities for use in uses):
+                return True
+        return False
+
     for unit in units.values():
-        contradicted = any(_contradicts(question, staying, neighbours[question]) for question in unit)
+        contradicted = any(map(contradicts, unit))
         (leaving if contradicted or not spoiled.isdisjoint(unit) else staying).update(unit)
     return tuple(document["doc_id"] for document in documents if document["doc_id"] in leaving)
-
-
-def _contradicts(question: str, staying: set[str], findings: Iterable[DuplicatePair]) -> bool:
-    """Return whether a question shows an image that a staying one shows under another identity."""
-    for finding in findings:
-        uses = {*finding.first.asking, *finding.second.asking}
-        identities = {use.identity for use in uses if use.doc_id == question}
-        if any(use.doc_id in staying and use.identity not in identities for use in uses):
-            return True
-    return False

@@ -172,12 +172,34 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path],
     where it publishes no checksum, as for small files, with the catalogue's.
     """
 
+    def fetch(folder: Path) -> str:
+        from huggingface_hub import HfApi, hf_hub_download
+        from huggingface_hub.hf_api import RepoFile
+
+        hub, repository = HfApi(), info.source.removeprefix(_HUB)
+        # Also for a known commit: without a network this fails at once, where listing tries again and again.
+        commit = str(hub.repo_info(repository, repo_type="dataset", revision=info.revision).sha)
+        tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
+        files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+        selected: dict[str, Any] = {}
+        for pattern in patterns:
+            matching = fnmatch.filter(files, pattern)
+            if not matching:
+                raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
+            selected |= {path: files[path] for path in sorted(matching)}
+        for name, file in selected.items():
+            path = Path(hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder))
+            published = file.lfs.sha256 if file.lfs else info.sha256.get(name)
+            if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
+                path.unlink()  # so that the next attempt fetches it anew
+                raise SourceError(
+                    f"{_HUB}{repository} sent another {name} than it published; run the same command again"
+                )
+        return commit
+
     def download(folder: Path) -> Path:
-        repository = info.source.removeprefix(_HUB)
         try:
-            commit, files = _listed(repository, info.revision, patterns)
-            for file in files:
-                _fetch(info, repository, commit, file, folder)
+            commit = fetch(folder)
         except SourceError:
             raise
         except Exception as error:
@@ -214,31 +236,3 @@ def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
         return info.revision
 
     return revision
-
-
-def _listed(repository: str, revision: str, patterns: Sequence[str]) -> tuple[str, list[Any]]:
-    from huggingface_hub import HfApi
-    from huggingface_hub.hf_api import RepoFile
-
-    hub = HfApi()
-    # Also for a known commit: without a network this fails at once, where listing tries again and again.
-    commit = str(hub.repo_info(repository, repo_type="dataset", revision=revision).sha)
-    tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
-    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-    selected: dict[str, Any] = {}
-    for pattern in patterns:
-        matching = fnmatch.filter(files, pattern)
-        if not matching:
-            raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
-        selected |= {path: files[path] for path in sorted(matching)}
-    return commit, list(selected.values())
-
-
-def _fetch(info: DatasetInfo, repository: str, commit: str, file: Any, folder: Path) -> None:
-    from huggingface_hub import hf_hub_download
-
-    path = Path(hf_hub_download(repository, file.path, repo_type="dataset", revision=commit, local_dir=folder))
-    published = file.lfs.sha256 if file.lfs else info.sha256.get(file.path)
-    if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
-        path.unlink()  # so that the next attempt fetches it anew
-        raise SourceError(f"{_HUB}{repository} sent another {file.path} than it published; run the same command again")

@@ -162,7 +162,7 @@ class GmaiFile(TableReader):
         return list(self.rows(self.table().rows(), "", self.path, images))
 
     def first_fault(self) -> str:
-        """Describe the first unusable row; empty if there is none."""
+        """Describe the first unusable row; empty if all can be used."""
         for row in self.table().rows():
             try:
                 self.document(row, "")
@@ -231,20 +231,37 @@ VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
 _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
 
 
-def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
-    columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
-    changed: list[Path] = []
+class GmaiPart:
+    """Preparing one part with options."""
 
-    def rows(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    def __init__(self, info: DatasetInfo, options: Options) -> None:
+        self.info, self.options = info, options
+        self.columns = MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE
+        self.changed: list[Path] = []  # files that are not the published ones
+
+    def recipe(self) -> SourceRecipe:
+        """Return the recipe."""
+        return SourceRecipe(
+            self.columns,
+            self.rows,
+            layout=", ".join(self.info.md5)
+            or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
+            download=hub_download(self.info, list(self.info.md5)) if self.info.md5 else None,
+            revision=lambda _: "local" if self.changed else self.info.revision,
+            counted=not self.options.allow_changed,
+        )
+
+    def rows(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Read all files; SourceError if one is not the published one, unless that is allowed."""
         questions: list[PublishedRow] = []
-        for path in _files(info, source):
-            published = next(iter(info.md5.values())) if len(info.md5) == 1 else info.md5.get(path.name)
+        for path in self.files(source):
+            published = next(iter(self.info.md5.values())) if len(self.info.md5) == 1 else self.info.md5.get(path.name)
             with path.open("rb") as stream:
                 md5 = hashlib.file_digest(stream, functools.partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-            file = GmaiFile(path, columns, keyed=info is not TEST)
+            file = GmaiFile(path, self.columns, keyed=self.info is not TEST)
             if published not in (None, md5):
-                changed.append(path)
-                if not options.allow_changed:
+                self.changed.append(path)
+                if not self.options.allow_changed:
                     raise SourceError(
                         f"{path} is not the published file (MD5 {md5}, published {published}){file.first_fault()}; "
                         f"download it again, or accept this one with --allow-changed"
@@ -252,33 +269,24 @@ def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
             questions += file.questions(images)
         yield from with_images(questions)
 
-    return SourceRecipe(
-        columns,
-        rows,
-        layout=", ".join(info.md5) or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
-        download=hub_download(info, list(info.md5)) if info.md5 else None,
-        revision=lambda _: "local" if changed else info.revision,
-        counted=not options.allow_changed,
-    )
-
-
-def _files(info: DatasetInfo, source: Path) -> list[Path]:
-    """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
-    if source.is_file():
-        return [source]
-    if info is MULTI_ANSWER_SET:
-        files = sorted(source.glob("*.tsv"))
-        if len(files) != 1:
-            raise not_found(source, "single .tsv file", "name the file itself with --source")
-        return files
-    if info is VALIDATION:
-        return [required_file(source, _VALIDATION_NAMES).path]
-    for name in info.md5:
-        if not (source / name).is_file():
-            raise not_found(source, name)
-    return [source / name for name in info.md5]
+    def files(self, source: Path) -> list[Path]:
+        """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
+        if source.is_file():
+            return [source]
+        if self.info is MULTI_ANSWER_SET:
+            files = sorted(source.glob("*.tsv"))
+            if len(files) != 1:
+                raise not_found(source, "single .tsv file", "name the file itself with --source")
+            return files
+        if self.info is VALIDATION:
+            return [required_file(source, _VALIDATION_NAMES).path]
+        for name in self.info.md5:
+            if not (source / name).is_file():
+                raise not_found(source, name)
+        return [source / name for name in self.info.md5]
 
 
 RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {
-    info.name: functools.partial(_recipe, info) for info in GMAI
+    info.name: lambda options, info=info: GmaiPart(info, options).recipe()  # type: ignore[misc]  # of this turn
+    for info in GMAI
 }

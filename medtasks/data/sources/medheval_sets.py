@@ -223,21 +223,6 @@ class Readiness:
     cause: str | None  # why it cannot be prepared, None if it can
 
 
-def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
-    def revision(source: Path) -> str:
-        changed = [f"{path.name} (SHA-256 {digest[:_DIGITS]})" for path, (digest, _) in _changed(info, source).items()]
-        return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
-
-    return SourceRecipe(
-        columns=_KINDS[info.name].columns,
-        test=functools.partial(_rows, info, options),
-        layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
-        obtaining=_how_to_obtain(info.name, f" ({info.description})", "it needs"),
-        revision=revision,
-        counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
-    )
-
-
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
     """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``."""
     assert options.source is not None
@@ -340,42 +325,73 @@ def _counted(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount
     return counts
 
 
-def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    records, roots = _records(info, source, options), ImageRoots(source, options.images)
-    counts = _counted(records, roots)
-    for count in counts:
-        if not count.found and not options.allow_incomplete:
-            title, expected = IMAGE_SOURCES[count.source].title, IMAGE_SOURCES[count.source].expected
-            raise SourceError(
-                f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
-                f"{roots.searched[count.source]}; give {expected} with --images {count.source}=DIR, or leave its "
-                f"{count.questions} questions out with --allow-incomplete"
-            )
-    file = PurePosixPath(next(iter(info.sha256)))
-    add = functools.cache(images.add_file)
-    for row in records:
-        key, name = source_of(row), row.text("img_name")
-        if path := roots.find(key, name):
-            patient = _PATIENT.match(name)
-            document = {
-                "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
-                "patient_id": patient[1] if patient else None,
-                **_KINDS[info.name].document(row),
-                "image_id": None,
-            }
-            stored = images_row(row.place, [(name, functools.partial(add, path))], document)
-            if stored.document is None:
-                called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
-                stored = PublishedRow(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
-            yield stored
-    for count in counts:
-        if count.missing:
-            image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
-            example = "" if image_source.private else f", such as {min(count.missing)}"
-            cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
-            yield PublishedRow(file.name, None, cause=f"{cause}, and with them {count.questions} questions")
+@dataclass(frozen=True)
+class MedHevalSet:
+    """Preparing one set with options."""
+
+    info: DatasetInfo
+    options: Options
+
+    def recipe(self) -> SourceRecipe:
+        """Return the recipe."""
+
+        def revision(source: Path) -> str:
+            changed = [
+                f"{path.name} (SHA-256 {digest[:_DIGITS]})" for path, (digest, _) in _changed(self.info, source).items()
+            ]
+            return f"{self.info.revision} with another {' and '.join(changed)}" if changed else self.info.revision
+
+        return SourceRecipe(
+            columns=_KINDS[self.info.name].columns,
+            test=self.rows,
+            layout="a clone of the repository, or of its folder benchmark_data; name the images with --images "
+            "SOURCE=DIR",
+            obtaining=_how_to_obtain(self.info.name, f" ({self.info.description})", "it needs"),
+            revision=revision,
+            counted=False,  # a file is compared by its checksum; one that the user accepts may have any number of rows
+        )
+
+    def rows(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Read the records whose image exists, and note those that are missing."""
+        info, options = self.info, self.options
+        records, roots = _records(info, source, options), ImageRoots(source, options.images)
+        counts = _counted(records, roots)
+        for count in counts:
+            if not count.found and not options.allow_incomplete:
+                title, expected = IMAGE_SOURCES[count.source].title, IMAGE_SOURCES[count.source].expected
+                raise SourceError(
+                    f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
+                    f"{roots.searched[count.source]}; give {expected} with --images {count.source}=DIR, or leave its "
+                    f"{count.questions} questions out with --allow-incomplete"
+                )
+        file = PurePosixPath(next(iter(info.sha256)))
+        add = functools.cache(images.add_file)
+        for row in records:
+            key, name = source_of(row), row.text("img_name")
+            if path := roots.find(key, name):
+                patient = _PATIENT.match(name)
+                document = {
+                    "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
+                    "patient_id": patient[1] if patient else None,
+                    **_KINDS[info.name].document(row),
+                    "image_id": None,
+                }
+                stored = images_row(row.place, [(name, functools.partial(add, path))], document)
+                if stored.document is None:
+                    called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
+                    stored = PublishedRow(
+                        row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read"
+                    )
+                yield stored
+        for count in counts:
+            if count.missing:
+                image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
+                example = "" if image_source.private else f", such as {min(count.missing)}"
+                cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
+                yield PublishedRow(file.name, None, cause=f"{cause}, and with them {count.questions} questions")
 
 
 RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {
-    info.name: functools.partial(_recipe, info) for info in MEDHEVAL
+    info.name: lambda options, info=info: MedHevalSet(info, options).recipe()  # type: ignore[misc]  # of this turn
+    for info in MEDHEVAL
 }

@@ -6,7 +6,6 @@ which names the pair and the field.
 
 import ast
 import csv
-import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,108 +77,115 @@ class Pair:
     images: tuple[PairImage, PairImage]
 
 
-def _recipe(options: Options) -> SourceRecipe:
-    if options.source is not None:
-        find_question_file(options.source)  # an error before anything is written
+@dataclass(frozen=True)
+class MediConfusionSource:
+    """Preparing with options."""
 
-    def revision(source: Path) -> str:
-        question_file = find_question_file(source)
-        published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
-        return "sample" if options.sample else MEDICONFUSION.revision if published else "local"
+    options: Options
 
-    return SourceRecipe(
-        columns=PAIRED_CHOICE,
-        test=functools.partial(_rows, options),
-        layout="dataset.json or dataset.csv and images/<number>.jpg",
-        download=_download_questions,
-        revision=revision,
-        counted=False,  # missing pairs are reported together with missing images
-    )
+    def recipe(self) -> SourceRecipe:
+        """Return the recipe; SourceError if the source has no question file."""
+        if self.options.source is not None:
+            find_question_file(self.options.source)  # an error before anything is written
 
+        def revision(source: Path) -> str:
+            question_file = find_question_file(source)
+            published = file_sha256(question_file) == MEDICONFUSION.sha256[question_file.name]
+            return "sample" if self.options.sample else MEDICONFUSION.revision if published else "local"
 
-def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    question_file = find_question_file(source)
-    pairs = read_pairs(question_file)
-    stored, causes = _stored_images(pairs, question_file.parent, images, options)
-    notes = [causes[name] for name in sorted(causes)]
-    expected = (MEDICONFUSION.rows or 0) // 2
-    if not options.sample and len(pairs) != expected:
-        notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
-    if notes and not options.allow_incomplete:
-        pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
-        more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
-        fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
-        raise SourceError(
-            f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
-            f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or accept "
-            f"the loss with --allow-incomplete"
+        return SourceRecipe(
+            columns=PAIRED_CHOICE,
+            test=self.rows,
+            layout="dataset.json or dataset.csv and images/<number>.jpg",
+            download=self.download_questions,
+            revision=revision,
+            counted=False,  # missing pairs are reported together with missing images
         )
-    yield from (PublishedRow("", None, cause=cause) for cause in notes)
-    for pair in pairs:
-        if causes.keys().isdisjoint(image.image_id for image in pair.images):
-            for position, image in enumerate(pair.images, 1):
-                document = {
-                    **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
-                    "doc_id": f"{pair.pair_id}/{position}",
-                    "pair_id": pair.pair_id,
-                    "position": position,
-                    "image_id": image.image_id,
-                    "question": pair.question,
-                    "options": list(pair.options),
-                    "answer": image.answer,
-                    "categories": list(image.categories),
-                }
-                yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
-    demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
-    if demonstrations.is_dir():
-        target = images.folder / DEMONSTRATIONS_FOLDER
-        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
-
-def _stored_images(
-    pairs: Sequence[Pair], source: Path, images: ImageStore, options: Options
-) -> tuple[dict[str, StoredImage], dict[str, str]]:
-    """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
-    image_ids = sorted({image.image_id for pair in pairs for image in pair.images})
-    files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
-    causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
-    if causes and (options.fetch_images or options.source is None):
-        # In a folder apart: images that an interrupted run stored from another source were not fetched.
-        files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
-        links = read_links(source / "image_dict.json")
-        figures = {
-            Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in causes if name in links
-        }
-        causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
-        causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
-    stored = {}
-    usable = [name for name in image_ids if name not in causes]
-    for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
-        try:
-            stored[name] = images.add_file(files[name], f"{name}.jpg")
-        except UnreadableImage as error:
-            causes[name] = f"{name}.jpg is broken ({error})"
-    return stored, causes
-
-
-def _download_questions(folder: Path) -> Path:
-    base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
-    for name, digest in MEDICONFUSION.sha256.items():
-        if name == "dataset.csv":
-            continue
-        try:
-            download(Published(f"{base}/{name}", sha256=digest), folder / name)
-        except SourceError as error:
-            if error.__cause__ is None:
-                raise SourceError(
-                    f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
-                ) from error
+    def rows(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Read all pairs of which both images are usable."""
+        options = self.options
+        question_file = find_question_file(source)
+        pairs = read_pairs(question_file)
+        stored, causes = self.stored_images(pairs, question_file.parent, images)
+        notes = [causes[name] for name in sorted(causes)]
+        expected = (MEDICONFUSION.rows or 0) // 2
+        if not options.sample and len(pairs) != expected:
+            notes.append(f"the question file holds {len(pairs)} pairs, the published set {expected}")
+        if notes and not options.allow_incomplete:
+            pairs_hit = sum(any(image.image_id in causes for image in pair.images) for pair in pairs)
+            more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
+            fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
             raise SourceError(
-                f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check the "
-                f"connection and run the command again, or clone {MEDICONFUSION.source} and add "
-                f"'--source CLONE/data --fetch-images'"
-            ) from error
-    return folder
+                f"MediConfusion is incomplete ({len(causes)} of {len(stored.keys() | causes)} images unusable, in "
+                f"{pairs_hit} of {len(pairs)} pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or "
+                f"accept the loss with --allow-incomplete"
+            )
+        yield from (PublishedRow("", None, cause=cause) for cause in notes)
+        for pair in pairs:
+            if causes.keys().isdisjoint(image.image_id for image in pair.images):
+                for position, image in enumerate(pair.images, 1):
+                    document = {
+                        **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
+                        "doc_id": f"{pair.pair_id}/{position}",
+                        "pair_id": pair.pair_id,
+                        "position": position,
+                        "image_id": image.image_id,
+                        "question": pair.question,
+                        "options": list(pair.options),
+                        "answer": image.answer,
+                        "categories": list(image.categories),
+                    }
+                    yield PublishedRow(f"{question_file.name} pair {pair.pair_id}", document, [stored[image.image_id]])
+        demonstrations = question_file.parent / DEMONSTRATIONS_FOLDER
+        if demonstrations.is_dir():
+            target = images.folder / DEMONSTRATIONS_FOLDER
+            shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+    def stored_images(
+        self, pairs: Sequence[Pair], source: Path, images: ImageStore
+    ) -> tuple[dict[str, StoredImage], dict[str, str]]:
+        """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
+        image_ids = sorted({image.image_id for pair in pairs for image in pair.images})
+        files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
+        causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
+        if causes and (self.options.fetch_images or self.options.source is None):
+            # In a folder apart: images that an interrupted run stored from another source were not fetched.
+            files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
+            links = read_links(source / "image_dict.json")
+            figures = {
+                Figure(pmc_id_of(links[name][0]), links[name][1], files[name]): name for name in causes if name in links
+            }
+            causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
+            causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
+        stored = {}
+        usable = [name for name in image_ids if name not in causes]
+        for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
+            try:
+                stored[name] = images.add_file(files[name], f"{name}.jpg")
+            except UnreadableImage as error:
+                causes[name] = f"{name}.jpg is broken ({error})"
+        return stored, causes
+
+    def download_questions(self, folder: Path) -> Path:
+        """Download the published files without the images."""
+        base = os.environ.get(QUESTIONS_VARIABLE, _QUESTIONS_URL)
+        for name, digest in MEDICONFUSION.sha256.items():
+            if name == "dataset.csv":
+                continue
+            try:
+                download(Published(f"{base}/{name}", sha256=digest), folder / name)
+            except SourceError as error:
+                if error.__cause__ is None:
+                    raise SourceError(
+                        f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
+                    ) from error
+                raise SourceError(
+                    f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check "
+                    f"the connection and run the command again, or clone {MEDICONFUSION.source} and add "
+                    f"'--source CLONE/data --fetch-images'"
+                ) from error
+        return folder
 
 
 def find_question_file(folder: Path) -> Path:
@@ -235,4 +241,6 @@ def read_links(path: Path) -> dict[str, tuple[str, str]]:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
 
 
-RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {"mediconfusion": _recipe}
+RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {
+    "mediconfusion": lambda options: MediConfusionSource(options).recipe()
+}

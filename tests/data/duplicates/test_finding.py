@@ -14,9 +14,10 @@ from medtasks.data.duplicates.image_copies import (
     DistinctImage,
     DuplicatePair,
     Use,
-    _left_out,
+    concern_of,
     dataset_images,
     find_duplicates,
+    left_out_of,
     other_images,
 )
 from medtasks.data.duplicates.image_hashes import (
@@ -364,7 +365,7 @@ def test_what_is_nothing_to_compare_with(tmp_path):
         other_images("multimedeval_slake")
 
 
-def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
+def test_a_picture_that_vanishes_between_the_two_looks_isleft_out_of(tmp_path):
     folder = write_folder(tmp_path / "training", {"x.png": texture(1), "y.jpg": jpeg_bytes(texture(1), 80)})
     hashes, _ = hash_images(sorted(folder.iterdir()))
     looks = Looks(list(hashes.items()))
@@ -415,14 +416,12 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
         return DistinctImage((tmp_path / str(shown),), known, frozenset([str(shown)]), uses)
 
     def findings(kept):
-        from medtasks.data.duplicates.image_copies import _concern
-
         pictures = [picture(shown, kept) for shown in range(4)]
         pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
         made = [
             DuplicatePair(pictures[one], pictures[two], CopyKind.NEAR, concern, Alike(0, 1.0))
             for one, two in sorted(pairs)
-            if (concern := _concern(pictures[one], pictures[two]))
+            if (concern := concern_of(pictures[one], pictures[two]))
         ]
         away = [
             DuplicatePair(pictures[one], picture(9, set()), CopyKind.NEAR, None, Alike(0, 1.0))
@@ -432,7 +431,7 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
         return made, away
 
     everything = {document["doc_id"] for document in documents}
-    dropped = set(_left_out(documents, *findings(everything)))
+    dropped = set(left_out_of(documents, *findings(everything)))
 
     assert findings(everything - dropped) == ([], [])
     pairs = {document["doc_id"]: document["pair_id"] for document in documents}

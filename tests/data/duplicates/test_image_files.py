@@ -16,6 +16,7 @@ from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.home import home
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
+from ...tables import each_row
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     assert list(hash_images([tmp_path / "cut.dcm"])[1]) == [tmp_path / "cut.dcm"]
 
 
-@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+@each_row("mode", ["I;16", "I", "F"])
 def test_a_picture_of_more_than_8_bits_is_spread_over_8(tmp_path, mode):
     values = np.asarray(texture(5)).astype({"I;16": np.uint16, "I": np.int32, "F": np.float32}[mode]) * 200 + 900
     Image.fromarray(values).save(tmp_path / "deep.tif")
@@ -114,15 +115,14 @@ def saved(picture, **options):
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "same"),
+@each_row(
+    "first, second, same",
     [
         (lying, lambda: texture(5).transpose(Image.Transpose.ROTATE_270).convert("RGBA"), True),
         (lambda: texture(6), lambda: texture(6).convert("RGB"), True),
         (lambda: texture(6), lambda: texture(7), False),
         (lambda: texture(6), lambda: Image.fromarray(np.asarray(texture(6)).reshape(120, 100)), False),
     ],
-    ids=["upright and opaque", "grey and colour", "other pixels", "equal bytes in another shape"],
 )
 def test_pictures_of_the_same_pixels_have_one_digest(tmp_path, first, second, same):
     write_folder(tmp_path, {"a.png": first(), "b.png": second()})

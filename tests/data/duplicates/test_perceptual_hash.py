@@ -10,6 +10,7 @@ from medtasks.data.duplicates import image_hashes as ph
 from medtasks.data.sources import bundled_sample as synthetic_images
 
 from ...picture_sets import jpeg, texture
+from ...tables import each_row
 
 RESIZED = (150, 125)
 
@@ -81,8 +82,8 @@ def originals():
     }
 
 
-@pytest.mark.parametrize("change", COPIES)
-@pytest.mark.parametrize("name", ["chest", "head", "texture"])
+@each_row("change", COPIES)
+@each_row("name", ["chest", "head", "texture"])
 def test_a_copy_is_alike(originals, name, change):
     original = originals[name]
 
@@ -124,7 +125,7 @@ def test_the_hash_alone_would_not_tell_eyes_apart():
     assert all(alike(one, jpeg(one, 50)) for one in eyes)
 
 
-@pytest.mark.parametrize("turn", ph.TURNS)
+@each_row("turn", ph.TURNS)
 def test_a_turned_sketch_has_the_hash_of_the_turned_picture(turn):
     picture = texture(8, (160, 160))
     method = ph.TURNS[turn]
@@ -142,7 +143,7 @@ def test_the_turns_are_eight_different_ones():
     assert len({ph.turned(sketch, turn).tobytes() for turn in ph.TURNS}) == 8
 
 
-@pytest.mark.parametrize("grey", [0, 128, 255])
+@each_row("grey", [0, 128, 255])
 def test_a_picture_of_one_grey_has_no_sketch(grey):
     noise = np.random.default_rng(0).integers(-2, 3, (80, 90))
 
@@ -150,7 +151,7 @@ def test_a_picture_of_one_grey_has_no_sketch(grey):
     assert ph.sketches(Image.fromarray(np.clip(noise + grey, 0, 255).astype(np.uint8))) == []
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 300), (300, 1), (2, 2), (28, 28)])
+@each_row("size", [(1, 1), (1, 300), (300, 1), (2, 2), (28, 28)])
 def test_the_smallest_pictures_have_sketches(size):
     picture = Image.new("L", size, 0)
     picture.putpixel((size[0] - 1, size[1] - 1), 255)
@@ -180,7 +181,7 @@ def test_a_thin_line_on_black_keeps_its_surroundings():
     assert len(ph.sketches(picture)) == 1
 
 
-@pytest.mark.parametrize(("size", "side"), [((28, 28), 28), ((500, 55), 28), ((56, 56), 64), ((512, 600), 64)])
+@each_row("size, side", [((28, 28), 28), ((500, 55), 28), ((56, 56), 64), ((512, 600), 64)])
 def test_small_pictures_are_compared_small(size, side):
     assert ph.side_compared(size, (300, 300)) == ph.side_compared((300, 300), size) == side
 

@@ -1,5 +1,7 @@
 """Preparing MedEvalKit's sets from small sources."""
 
+import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,15 @@ Prepared = tuple[Manifest, list[dict[str, Any]]]
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Callable[[str], Path]:
-    """Write the source of a set in miniature; return its folder."""
-    return lambda name: put_source(f"medevalkit_{name}", tmp_path)
+def source(tmp_path: Path, home: Path) -> Callable[[str], Path]:
+    """Write the source of a set in miniature; return its folder. Each is in a folder of its own, with an empty home."""
+    numbers = itertools.count()
+
+    def write(name: str) -> Path:
+        shutil.rmtree(home, ignore_errors=True)
+        return put_source(f"medevalkit_{name}", tmp_path / str(next(numbers)))
+
+    return write
 
 
 @pytest.fixture

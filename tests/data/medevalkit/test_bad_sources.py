@@ -2,13 +2,12 @@
 
 import shutil
 
-import pytest
-
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.errors import MedTasksError, SourceError
 
 from ...damages import both, changed, cut, every_row, lost, row, text, written
+from ...tables import each_row
 
 OMNI = "QA_information/Open-access/Mura.json"
 PHARMACY = "Pharmacy/validation-00000-of-00001.parquet"
@@ -100,7 +99,7 @@ def cases(known, fixed):
     return [(name, *case[:fixed], case[fixed:]) for name, some in known.items() for case in some]
 
 
-@pytest.mark.parametrize(("name", "damage", "parts"), cases(REFUSED, 1))
+@each_row("name, damage, parts", cases(REFUSED, 1))
 def test_refused(source, home, refuses, name, damage, parts):
     folder = source(name)
     damage(folder)
@@ -109,7 +108,7 @@ def test_refused(source, home, refuses, name, damage, parts):
     assert not (home / "datasets" / f"medevalkit_{name}").exists()
 
 
-@pytest.mark.parametrize(("name", "damage", "rows", "notes"), cases(LEFT_OUT, 2))
+@each_row("name, damage, rows, notes", cases(LEFT_OUT, 2))
 def test_counted(source, prepared, name, damage, rows, notes):
     folder = source(name)
     damage(folder)
@@ -126,7 +125,7 @@ def test_rows_are_left_out_on_request_only(source, refuses):
         prepare("medevalkit_pmc_vqa", Options(folder))
 
 
-@pytest.mark.parametrize("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
+@each_row("name", ["omnimedvqa", "pmc_vqa", "medxpertqa_mm"])
 def test_unpacked_packed_and_one_folder_down_are_the_same(source, prepared, tmp_path, name):
     folder = source(name)
     first = prepared(name, folder)[0].fingerprint

@@ -3,8 +3,6 @@
 import json
 import shutil
 
-import pytest
-
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
@@ -14,10 +12,11 @@ from medtasks.data.sources.mmmu import SUBJECTS
 from medtasks.data.variants import rotated
 
 from ...multimedeval_sources import put
+from ...tables import each_row
 from ...tiny_medevalkit import SETS, put_source
 
 
-@pytest.mark.parametrize("name", SETS)
+@each_row("name", SETS)
 def test_every_set_prepares_as_its_source_says(home, tmp_path, name):
     manifest = prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
     documents = load_documents(name)
@@ -192,7 +191,7 @@ def test_a_part_prepares_the_whole_again_only_from_another_source(source, prepar
     assert manifest.text_sha256 != before.text_sha256
 
 
-@pytest.mark.parametrize("name", ["pmc_vqa", "omnimedvqa", "mmmu_med_val", "medframeqa"])
+@each_row("name", ["pmc_vqa", "omnimedvqa", "mmmu_med_val", "medframeqa"])
 def test_rotated_option_lines_keep_their_form(source, prepared, name):
     _, documents = prepared(name, source(name))
     turned = rotated(documents)

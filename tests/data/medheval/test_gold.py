@@ -1,16 +1,17 @@
 """Options in every dialect of the published files, and which of them the published answer names."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.sources.medheval_gold import Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
 
+from ...tables import each_row
+
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str.strip).filter(bool)
 
 
-@pytest.mark.parametrize(
-    ("choices", "options"),
+@each_row(
+    "choices, options",
     [
         ("A. MRI, B. CT, C. X-ray", ["MRI", "CT", "X-ray"]),
         ("A: MRI, B: CT", ["MRI", "CT"]),
@@ -38,8 +39,8 @@ def test_dialects(choices, options):
     assert parsed_options(choices) == options
 
 
-@pytest.mark.parametrize(
-    ("choices", "letters"),
+@each_row(
+    "choices, letters",
     [
         *(("A, B, C", "ABC"), ("A, B, C, D.", "ABCD"), ("(A), (B)", "AB")),
         *(("A, C", ""), ("A", ""), ("A. MRI, B. CT", ""), ("", "")),
@@ -61,8 +62,8 @@ LARGER = ["The liver is larger", "The heart is larger"]
 SEVERAL, CONTRADICTORY, UNRESOLVED = Flag.GOLD_SEVERAL, Flag.GOLD_CONTRADICTORY, Flag.GOLD_UNRESOLVED
 
 
-@pytest.mark.parametrize(
-    ("gold", "options", "letter", "flags"),
+@each_row(
+    "gold, options, letter, flags",
     [
         # plain answers
         *(
@@ -97,8 +98,8 @@ def test_the_option_that_an_answer_names(gold, options, letter, flags):
 ASKED, WHICH = "Is there a fracture?", "Which organ is it?"
 
 
-@pytest.mark.parametrize(
-    ("gold", "question", "choices", "letter", "flags"),
+@each_row(
+    "gold, question, choices, letter, flags",
     [
         *((gold, ASKED, "", "A", ()) for gold in ("Yes", "yes", "YES.", " Yes ")),
         *((gold, ASKED, "", "B", ()) for gold in ("No", "no", "No.", "B. No")),

@@ -13,6 +13,7 @@ from medtasks.errors import UnknownName
 from medtasks.home import dataset_folder
 
 from ... import medheval_sources as sources
+from ...tables import each_row
 
 MM, CXR, CONTEXT = "medheval_visual_mm", "medheval_visual_cxr", "medheval_context"
 
@@ -24,7 +25,7 @@ def test_catalogue():
     assert {info.access for info in MEDHEVAL if info.name != MM} == {Access.CREDENTIALED}
 
 
-@pytest.mark.parametrize("name", sources.SETS)
+@each_row("name", sources.SETS)
 def test_documents_have_the_columns_of_their_schema(prepared, name):
     columns = {"medheval_visual_report": COMPONENT_REPORT, "medheval_knowledge_open": OPEN_QUESTION}
     columns = columns.get(name, CLOSED_QUESTION)
@@ -213,8 +214,8 @@ def record(number, **fields):
     return lambda records: records[number].update(fields)
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
+@each_row(
+    "change, complaint",
     [
         (record(4, hallucination_type="type_5"), ": hallucination_type is 'type_5', and only type_1, type_2, type_3, "),
         (record(4, hallucination_type=None), ": hallucination_type is empty and not a text"),
@@ -233,13 +234,13 @@ def test_records_that_make_no_sense(rewrite, complains, change, complaint):
     complains(MM, f"MM-VisHal.json row 5{complaint}")
 
 
-@pytest.mark.parametrize("answer", ["a list of texts", {"anatomy": "heart", "measurement": [], "symptom": []}])
+@each_row("answer", ["a list of texts", {"anatomy": "heart", "measurement": [], "symptom": []}])
 def test_components_of_another_kind(rewrite, complains, answer):
     rewrite("medheval_visual_report", record(1, structured_answer=answer))
     complains("medheval_visual_report", "MIMIC-CXR_pairs.json row 2")
 
 
-@pytest.mark.parametrize(("content", "complaint"), [("{}", "is not a list of questions"), ("[{]", "is no JSON")])
+@each_row("content, complaint", [("{}", "is not a list of questions"), ("[{]", "is no JSON")])
 def test_files_of_another_kind(clone, complains, content, complaint):
     (clone / sources.file_of(MM)).write_text(content)
     complains(MM, f"MM-VisHal.json {complaint}")

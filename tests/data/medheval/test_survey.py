@@ -13,6 +13,7 @@ from medtasks.home import dataset_folder
 from medtasks.tasks.task_files import task_file
 
 from ... import medheval_sources as sources
+from ...tables import each_row
 
 MM = "medheval_visual_mm"
 
@@ -121,8 +122,8 @@ def test_a_changed_file_stops_all_sets(clone, command):
     assert prepared_sets() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
+@each_row(
+    "arguments, complaint",
     [
         ([MM, "--images", "slake"], "give SOURCE=DIR, such as slake=/data/slake/imgs"),
         ([MM, "--images", "=x"], "give SOURCE=DIR"),

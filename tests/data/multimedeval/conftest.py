@@ -1,5 +1,7 @@
 """Small sources in the formats they are published in, and preparing them."""
 
+import itertools
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,12 +27,18 @@ def write_parquet() -> Callable[..., Path]:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Callable[[str], Path]:
-    """Write a dataset's source in miniature, with six evaluated rows and ten for training; return its folder."""
+def source(tmp_path: Path, home: Path) -> Callable[[str], Path]:
+    """Write a dataset's source in miniature, with six evaluated rows and ten for training; return its folder.
+
+    Each source is in a folder of its own, and ``home`` is empty again.
+    """
+    numbers = itertools.count()
 
     def write(name: str) -> Path:
-        WRITERS[name](tmp_path / "source")
-        return tmp_path / "source"
+        shutil.rmtree(home, ignore_errors=True)
+        folder = tmp_path / str(next(numbers)) / "source"
+        WRITERS[name](folder)
+        return folder
 
     return write
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from ...damages import Damage
 
@@ -37,9 +36,5 @@ def arrays(**new: Any) -> Damage:
 
 
 def cases(table: Mapping[str, Sequence[Sequence[Any]]]) -> list[Any]:
-    """Return a parameter each: dataset, damage, and what is said of it."""
-    return [
-        pytest.param(name, damage, said, id=f"{name}-{number}")
-        for name, damages in table.items()
-        for number, (damage, *said) in enumerate(damages)
-    ]
+    """Return a row each: dataset, damage, and the rest."""
+    return [(name, damage, rest) for name, damages in table.items() for damage, *rest in damages]

@@ -13,6 +13,7 @@ from medtasks.data.sources.multimedeval.x_rays import read_dicom  # noqa: E402
 from medtasks.errors import MedTasksError  # noqa: E402
 
 from ...dicom_files import put_dicom  # noqa: E402
+from ...tables import each_row  # noqa: E402
 
 
 def reference(values, kind):
@@ -33,9 +34,9 @@ def pixels(path):
     return np.asarray(image)
 
 
-@pytest.mark.parametrize("syntax", [uid.ExplicitVRLittleEndian, uid.RLELossless, uid.JPEG2000Lossless])
-@pytest.mark.parametrize("kind", ["MONOCHROME1", "MONOCHROME2"])
-@pytest.mark.parametrize(("most", "stored"), [(4096, 12), (65536, 16)])
+@each_row("syntax", [uid.ExplicitVRLittleEndian, uid.RLELossless, uid.JPEG2000Lossless])
+@each_row("kind", ["MONOCHROME1", "MONOCHROME2"])
+@each_row("most, stored", [(4096, 12), (65536, 16)])
 def test_grey_values(tmp_path, syntax, kind, most, stored):
     if syntax == uid.JPEG2000Lossless:
         pytest.importorskip("openjpeg")

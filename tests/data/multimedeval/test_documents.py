@@ -16,6 +16,7 @@ from medtasks.home import dataset_folder
 from ...damages import changed, content, parquet_rows, row, text
 from ...dicom_files import noise
 from ...multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip
+from ...tables import each_row
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
 
@@ -29,8 +30,8 @@ def stored(manifest, document):
     return [(dataset_folder(manifest.name) / file).read_bytes() for file in document["image_files"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "doc_id", "texts", "options", "answer"),
+@each_row(
+    "name, doc_id, texts, options, answer",
     [
         ("medqa", "test/3", (None, None, "Which 3?"), [f"drug {letter}3" for letter in "ABCDE"], "D"),
         ("medmcqa", "q2", ("Skin", None, "Which 2"), [f"nerve {letter}2" for letter in "abcd"], "C"),
@@ -151,9 +152,8 @@ def test_only_the_rows_for_demonstrations_are_read(source, prepared, complains):
     complains("medmcqa", folder, "is damaged in row group 6")
 
 
-@pytest.mark.parametrize(
-    ("name", "doc_id", "question_type"),
-    [("vqa_rad", "test/0", None), ("path_vqa", "test/0", None), ("slake", "0", "Organ")],
+@each_row(
+    "name, doc_id, question_type", [("vqa_rad", "test/0", None), ("path_vqa", "test/0", None), ("slake", "0", "Organ")]
 )
 def test_questions_on_images(source, prepared, name, doc_id, question_type):
     manifest, documents, shots = prepared(name, source(name))
@@ -238,7 +238,7 @@ def test_vindr_has_one_row_per_graded_finding(source, prepared, monkeypatch):
             assert np.array_equal(np.asarray(image), shown(noise(number)))
 
 
-@pytest.mark.parametrize("ending", ["png", "jpg"])
+@each_row("ending", ["png", "jpg"])
 def test_vindr_from_eight_bit_copies(source, prepared, ending):
     folder = source("vindr_mammo")
     for path in (folder / "images").rglob("*.dicom"):

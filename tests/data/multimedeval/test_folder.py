@@ -9,6 +9,7 @@ from medtasks.data.sources.multimedeval.question_sets import OwnQuestions
 from medtasks.errors import SourceError
 
 from ...multimedeval_sources import picture, put
+from ...tables import each_row
 
 
 @pytest.fixture
@@ -90,8 +91,8 @@ def test_samples_that_cannot_be_used_say_why(write, rows, folder):
     assert (row.document, row.cause) == (None, "its answer is none of its options, so that no reply could be right")
 
 
-@pytest.mark.parametrize(
-    ("kind", "sample", "complaint"),
+@each_row(
+    "kind, sample, complaint",
     [
         ("VQA", vqa(question=3), "dataset.json sample 2: question is a number and not a text"),
         ("VQA", vqa(images="scans/0.jpg"), "dataset.json sample 2: images is a text and not a list of texts"),
@@ -109,8 +110,8 @@ def test_samples_of_another_form(write, rows, kind, sample, complaint, refuses):
         rows()
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
+@each_row(
+    "content, complaint",
     [
         ("[]", "dataset.json is not an object with taskType, modality and samples"),
         ("{", "dataset.json is no JSON"),

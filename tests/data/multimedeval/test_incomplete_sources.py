@@ -16,6 +16,7 @@ from ...damages import both, changed, cut, lost, row, text, written
 from ...dicom_files import noise
 from ...multimedeval_sources import picture
 from ...nifti_files import put_nifti, scan
+from ...tables import each_row
 from .published_files import (
     CASES,
     CT,
@@ -203,7 +204,7 @@ LEFT_OUT = {  # dataset, damage, documents that remain, what is said of the othe
 }
 
 
-@pytest.mark.parametrize(("name", "damage", "said"), cases(LEFT_OUT))
+@each_row("name, damage, said", cases(LEFT_OUT))
 def test_what_is_left_out_on_request_only(source, complains, prepared, name, damage, said):
     folder = source(name)
     damage(folder)
@@ -218,8 +219,8 @@ def test_what_is_left_out_on_request_only(source, complains, prepared, name, dam
     assert not any(": its " in note for note in told[len(sentences) :])
 
 
-@pytest.mark.parametrize(
-    ("name", "damage", "file"),
+@each_row(
+    "name, damage, file",
     [
         ("mednli", row(MEDNLI, 2, gold_label="Drawn secret"), "mli_test_v1.jsonl row 2"),
         ("mednli", row(MEDNLI, 2, sentence2=["Drawn secret"]), "mli_test_v1.jsonl row 2"),
@@ -239,8 +240,8 @@ def test_a_complaint_never_quotes_a_patients_record(source, home, name, damage, 
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "damage", "cause"),
+@each_row(
+    "name, damage, cause",
     [
         ("medqa", lost("data_clean.zip!data_clean/questions/US/train.jsonl"), "{source} holds no "),
         ("octmnist", arrays(train_labels=np.full((10, 1), 9)), "octmnist.npz train row 1: the label is 9"),
@@ -256,8 +257,8 @@ def test_a_broken_training_split_costs_only_the_demonstrations(source, prepared,
     assert manifest.left_out[-1].startswith(f"no few-shot demonstrations: {cause.format(source=folder)}")
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "published"),
+@each_row(
+    "name, rows, published",
     [("medqa", 6, 1273), ("octmnist", 6, 1000), ("tissuemnist", 6, 11820), ("pad_ufes_20", 16, 2298)],
 )
 def test_the_size_is_checked(source, complains, name, rows, published):

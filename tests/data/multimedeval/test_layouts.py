@@ -9,6 +9,7 @@ import pytest
 
 from ...damages import content, lost, parquet_rows
 from ...multimedeval_sources import json_lines, put, put_parquet, put_zip
+from ...tables import each_row
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
 
@@ -283,7 +284,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "lay_out"), LAYOUTS)
+@each_row("name, lay_out", LAYOUTS)
 def test_other_layouts_are_the_same(source, prepared, tmp_path, name, lay_out):
     folder = source(name)
     manifest, *expected = prepared(name, folder)
@@ -312,8 +313,8 @@ def test_shards_belong_together(source, prepared, complains):
     assert "part 00001 of 00002 is missing" in manifest.left_out[-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "written", "sentence"),
+@each_row(
+    "name, written, sentence",
     [
         ("empty/x", "", "{tmp_path}/empty holds no med_qa_en_source/test/*.parquet"),
         ("notes.txt", "no data", "{tmp_path}/notes.txt is no folder and no zip archive and holds no"),

@@ -17,6 +17,7 @@ from medtasks.data.sources.multimedeval.classification_sets import CLASSES, read
 from medtasks.home import dataset_folder
 
 from ...damages import changed
+from ...tables import each_row
 from .published_files import arrays
 
 CLASS_NAMES = {  # SHA-256 of the names in the package medmnist 3.0.2, one per line
@@ -38,7 +39,7 @@ def arrays_in(file):
         return {**arrays}
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@each_row("name", CLASSES)
 def test_images_and_labels(source, prepared, name):
     folder = source(name)
     manifest, documents, shots = prepared(name, folder)
@@ -136,7 +137,7 @@ def test_download(origin, home):
 
 
 def test_a_local_copy_of_the_published_file_has_its_revision(origin, tmp_path, prepared):
-    assert prepared("octmnist", tmp_path / "source")[0].revision == "MedMNIST v3 (10519652)"
+    assert prepared("octmnist", tmp_path / "0" / "source")[0].revision == "MedMNIST v3 (10519652)"
 
 
 def test_another_file_is_no_download(origin, refuses):

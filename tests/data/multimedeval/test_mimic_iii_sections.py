@@ -2,9 +2,9 @@
 
 import json
 
-import pytest
-
 from medtasks.data.sources.multimedeval.report_sets import groups, summary_of
+
+from ...tables import each_row
 
 HEAD = "[**2999-1-2**] 1:30 AM\n CT HEAD\n Reason: fall\n ____\n"
 
@@ -68,7 +68,7 @@ def test_a_section_behind_the_impression_is_read_one_too_early():
     assert both(text) == (("two.", "two."), ("Two.", "Two."))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -78,7 +78,6 @@ def test_a_section_behind_the_impression_is_read_one_too_early():
         note("FINDINGS: One.", "IMPRESSION: Two.", "IMPRESION: Three."),
         note("TECHNIQUE: One.", "IMPRESSION: Two."),
     ],
-    ids=["empty", "preliminary", "no impression", "no findings", "two impressions", "no known name"],
 )
 def test_notes_that_are_left_out(text):
     assert both(text) == (None, None)

@@ -5,8 +5,12 @@ import gzip
 import numpy as np
 import pytest
 
+from medtasks.data.prepare.prepare_dataset import prepare
+from medtasks.data.prepare.source_recipe import Options
+
 from ...damages import changed, cut, every_row, lost, row, text, written
 from ...multimedeval_sources import put_parquet
+from ...tables import each_row
 from .published_files import (
     CASES,
     CT,
@@ -264,8 +268,27 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
 }
 
 
-@pytest.mark.parametrize(("name", "damage", "parts"), cases(REFUSED))
+@each_row("name, damage, parts", cases(REFUSED))
 def test_what_is_refused(source, complains, name, damage, parts):
     folder = source(name)
     damage(folder)
     complains(name, folder, *parts)
+
+
+AGREEMENT, PERSON = "needs credentials", "has to be downloaded by a person at "
+PHYSIONET = "https://physionet.org/content"
+
+
+@each_row(
+    "name, parts",
+    [
+        ("ct_rate_report", [f"{PERSON}https://huggingface.co/datasets/ibrahimhamamci/CT-RATE"]),
+        ("mednli", [AGREEMENT, f"{PHYSIONET}/mednli/1.0.0/", "PhysioNet's mednli zip archive"]),
+        ("mimic_cxr_report", [AGREEMENT, f"{PHYSIONET}/mimic-cxr/2.0.0/", "mimic-cxr-reports.zip"]),
+        ("mimic_iii_summary", [AGREEMENT, f"{PHYSIONET}/mimiciii/1.4/", "idsTest.csv"]),
+        ("vindr_mammo", [AGREEMENT, f"{PHYSIONET}/vindr-mammo/1.0.0/", "finding_annotations.csv"]),
+    ],
+)
+def test_how_to_get_it(home, refuses, name, parts):
+    with refuses(*parts):
+        prepare(f"multimedeval_{name}", Options())

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,8 @@ from medtasks.data.sources.multimedeval.report_sets import (
     report_sections,
     split_at_headers,
 )
+
+from ...tables import each_row
 
 HEADERS = ["FINDINGS", "IMPRESSION", "INDICATION", "CHEST, PA AND LATERAL", "FINDNGS", "NDICATION", "XX", " - "]
 PIECES = st.sampled_from(["\n", "\n ", "\n \n", " ", "Clear.", "é", "12:30 AM", *(f"\n {name}:" for name in HEADERS)])
@@ -47,8 +48,8 @@ def test_a_report_with_two_sections():
     assert [section.start for section in report_sections(report)] == [0, 24, 43]
 
 
-@pytest.mark.parametrize(
-    ("header", "name"),
+@each_row(
+    "header, name",
     [
         ("CONCLUSION", "impression"),
         ("NDICATION", "impression"),
@@ -70,7 +71,7 @@ def test_names(header, name):
     assert parts(f"x\n {header}: text")[1] == (name, "text")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "report",
     [
         "",

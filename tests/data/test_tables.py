@@ -1,13 +1,60 @@
-"""CSV tables: rows that belong, compression, archives, and files that are none."""
+"""Tables in JSON and CSV: rows, compression, archives, and files that are none."""
 
 import gzip
+import json
 
 import pytest
 
 from medtasks.data.prepare.source_files import SourceFile
-from medtasks.data.prepare.table_files import csv_table
+from medtasks.data.prepare.table_files import csv_table, listed_records
+from medtasks.errors import SourceError
 
-from ...multimedeval_sources import put_zip
+from ..multimedeval_sources import put_zip
+from ..tables import each_row
+
+
+@each_row(
+    "text", ["[]", " [ ]\n", '[{"a": "]"}]', '\n[ {"a": [1, {"b": ","}]} ,\t{"a": null}\r\n] ', '[{"a": "ü\\u00fc"}]']
+)
+@each_row("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lists_are_read_as_json_does(tmp_path, text, encoding):
+    path = tmp_path / "list.json"
+    path.write_bytes(text.encode(encoding))
+    rows = list(listed_records(SourceFile(path), ["a"]).rows())
+    assert [row.values for row in rows] == json.loads(path.read_bytes())
+    assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
+
+
+@each_row(
+    "text",
+    [
+        "",
+        "[",
+        '[{"a": 1}',
+        '[{"a": 1},]',
+        '[{"a": 1} {"a": 2}]',
+        '[{"a": 1}] x',
+        "[,]",
+        '{"a": 1',
+        "[" * 9999,
+        "\ufffe",
+    ],
+)
+def test_what_is_no_json(tmp_path, text):
+    path = tmp_path / "list.json"
+    path.write_bytes(text.encode())
+    with pytest.raises((ValueError, RecursionError)):
+        json.loads(text)
+    with pytest.raises(SourceError, match=r"^list\.json is no JSON \("):
+        list(listed_records(SourceFile(path), ["a"]).rows())
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    path = tmp_path / "list.json"
+    path.write_bytes(b'[{"a": "\xff"}]')
+    with pytest.raises(SourceError, match="is no JSON"):
+        listed_records(SourceFile(path), ["a"])
+
 
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
 
@@ -39,7 +86,7 @@ def test_evenly_spread_rows(table):
     assert spread == [str(int(i / 5 * 23)) for i in range(5)]
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@each_row("mark", [b"", b"\xef\xbb\xbf"])
 def test_compressed_and_marked(table, mark):
     data = gzip.compress(mark + TEXT.encode().replace(b"\n", b"\r\n"))
     assert [row.values["id"] for row in table(data, "a.csv.gz").rows()] == ["1", "2", "3", "4"]
@@ -55,8 +102,8 @@ def test_an_archive_member(tmp_path):
     assert (first.place, first.values) == ("a.zip/a.csv row 1", {"id": "1"})
 
 
-@pytest.mark.parametrize(
-    ("data", "name", "parts"),
+@each_row(
+    "data, name, parts",
     [
         ("", "a.csv", ["a.csv lacks 'id', 'split'; it has nothing"]),
         ("id,half\n", "a.csv", ["a.csv lacks 'split'; it has half, id"]),
@@ -65,7 +112,6 @@ def test_an_archive_member(tmp_path):
         (TEXT, "a.csv.gz", ["a.csv.gz cannot be unpacked", "download it again"]),
         (TEXT + '5,"' + "x" * 200_000, "a.csv", ["a.csv is no table after row 4", "download it again"]),
     ],
-    ids=["empty", "column", "encoding", "cut", "not compressed", "no table"],
 )
 def test_broken_files(table, refuses, data, name, parts):
     with refuses(*parts):
