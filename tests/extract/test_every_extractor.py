@@ -19,6 +19,7 @@ from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
 from ..growth import assert_linear
+from ..tables import each
 
 VERSIONS = {"robust_choice": 4, "robust_kit_choice": 3, "robust_mmmu": 3, "medheval_strict": 3} | dict.fromkeys(
     (
@@ -124,8 +125,8 @@ OF_NOTHING = {
 }
 
 
-@pytest.mark.parametrize("reply", [None, "", " \n\t"])
-@pytest.mark.parametrize("name", OF_REPLIES)
+@each("reply", [None, "", " \n\t"])
+@each("name", OF_REPLIES)
 def test_a_reply_without_text_is_empty(name, reply):
     rule = extractor_of(name)
     answer = rule.extract(reply, sample_of(rule, ["Edema", "Mass"]))
@@ -158,8 +159,8 @@ def check(rule, reply, sample):
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
 
 
-@pytest.mark.parametrize("name", extractors(AnswerKind.CHOICE))
-@pytest.mark.parametrize(
+@each("name", extractors(AnswerKind.CHOICE))
+@each(
     ("reply", "options"),
     [("\u212a", ["x"] * 26), ("(\u0130)", ["x"] * 26), ("A", ["B", "A"]), ("\ud800", ["\ud800", ""])],
 )
@@ -207,14 +208,14 @@ READERS = {
 del READERS["chexbert_labels"]
 
 
-@pytest.mark.parametrize("name", READERS)
+@each("name", READERS)
 def test_time_grows_no_faster_than_the_reply(name):
     for read in READERS[name]:
         for piece in dict.fromkeys([*ENDLESS_OF_ALL, *ENDLESS.get(name, ())]):
             assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "reason", "message"),
     [
         (None, Reason.OK, "exactly when"),
@@ -228,7 +229,7 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
         Answer(value, reason)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kind", "nearest"),
     [
         ("robust_choise", AnswerKind.CHOICE, "robust_choice"),

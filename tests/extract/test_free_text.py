@@ -1,18 +1,18 @@
 """What of a free reply is judged, labelled and compared, under the released behaviour and under ours."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.careful.free_text import NO_REPORT
 
+from ..tables import each
 from .reading import reading
 
 medheval_open_reference, medheval_open_strict = map(reading, ("medheval_open_reference", "medheval_open_strict"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "compared", "labelled"),
     [
         ("Atelectasis", "elec", NO_REPORT),
@@ -45,7 +45,7 @@ def test_reference_is_python_s_strip(reply):
     assert (read.value or "") == reply.strip()
 
 
-@pytest.mark.parametrize(
+@each(
     ("reply", "own"),
     [
         ("Atelectasis is stable", "Atelectasis is stable"),

@@ -2,12 +2,12 @@
 
 import string
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.published.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
 
+from ..tables import each
 from .reading import recorded
 
 PIECES = st.sampled_from(
@@ -25,7 +25,7 @@ def test_golden_multimedeval_clean(golden):
     assert not [case for case in cases if clean_v0_1_0(case["text"]) != case["v0_1_0"]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "cleaned"),
     [
         ("", ""),
@@ -63,7 +63,7 @@ def test_newer_cleaner_deletes_32_periods_and_no_more():
     assert clean_head(".5" + ".x" * 33) == ".5" + "x" * 32 + ".x"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "cleaned"),
     [
         ("", ""),

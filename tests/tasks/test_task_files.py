@@ -19,6 +19,8 @@ from medtasks.tasks.task_files import main_metrics_first, task_config, task_file
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
 from medtasks.tasks.task_variants import TWIN_ENDING
 
+from ..tables import each
+
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {
     "mediconfusion": {"MC", "GD", "PS", "FF"},
@@ -82,7 +84,7 @@ def test_one_task(monkeypatch):
         task_file("medconfusion_gd")
 
 
-@pytest.mark.parametrize("path", FILES, **IN_FOLDER)
+@each("path", FILES, **IN_FOLDER)
 def test_functions_exist(path):
     text = path.read_text(encoding="utf-8")
     targets = re.findall(r"!function ([\w.]+)", text)
@@ -96,7 +98,7 @@ def test_functions_exist(path):
         assert callable(found) or isinstance(found, str | list | dict | os.PathLike), target
 
 
-@pytest.mark.parametrize("path", FILES, **IN_FOLDER)
+@each("path", FILES, **IN_FOLDER)
 def test_no_tab_and_known_hooks_only(path):
     text = path.read_text(encoding="utf-8")
     assert "\t" not in text
@@ -104,7 +106,7 @@ def test_no_tab_and_known_hooks_only(path):
     assert all(target.startswith("medtasks.") for target in re.findall(r"!function ([\w.]+)", text))
 
 
-@pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
+@each("path", TASKS, **IN_FOLDER)
 def test_every_task_says_what_it_is(path):
     config = with_included(path)
     assert config.get("group", config["task"]) == path.stem
@@ -130,13 +132,13 @@ def test_every_task_says_what_it_is(path):
     assert info.revision.startswith(metadata["checked_against"].split(" at ")[1])
 
 
-@pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
+@each("path", TASKS, **IN_FOLDER)
 def test_includes_exist(path):
     for name in names_in(read(path).get("include")):
         assert (path.parent / name).is_file()
 
 
-@pytest.mark.parametrize("name", FOLLOWING)
+@each("name", FOLLOWING)
 def test_a_task_that_follows_from_another_says_what_it_is(name):
     task, config = task_file(name), task_config(name)
     metadata, base = config["metadata"], task_config(str(task.origin))
@@ -148,7 +150,7 @@ def test_a_task_that_follows_from_another_says_what_it_is(name):
     assert [metadata[key] for key in ("dataset", "data")] == [base["metadata"][key] for key in ("dataset", "data")]
 
 
-@pytest.mark.parametrize("name", [*(path.stem for path in TASKS), *FOLLOWING])
+@each("name", [*(path.stem for path in TASKS), *FOLLOWING])
 def test_rules_exist(name):
     task = task_file(name)
     for row in task.rows.values():
@@ -159,7 +161,7 @@ def test_rules_exist(name):
         assert of_likelihoods == (task.output_type == "multiple_choice")
 
 
-@pytest.mark.parametrize(
+@each(
     ("task", "metrics", "ordered"),
     [
         (
@@ -236,7 +238,7 @@ def test_a_damaged_file_of_the_users_is_named():
     assert "metrics of the harness alone" in task_files()["mine"].only_harness
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "rotates"),
     [
         ({}, True),  # the hook's own prompt shows them
