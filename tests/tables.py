@@ -49,3 +49,9 @@ def readings(name: str) -> tuple[dict[str, Any], list[tuple[Any, Any, str]]]:
     path = Path(__file__).parent / "extract" / "readings" / f"{name}.jsonl"
     contexts, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return contexts, [(contexts[context], expected, reply) for context, expected, reply in lines]
+
+
+def rows_in(name: str) -> list[Any]:
+    """Return the rows of a table on disk, one JSON value a line."""
+    path = Path(__file__).parent / "extract" / "readings" / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -11,7 +11,7 @@ from medtasks.extract.published.medevalkit_vqa import (
     robust_kit_vqa,
 )
 
-from ..tables import each
+from ..tables import each, rows_in
 
 
 def asked(answer, question="", answer_type=None):
@@ -100,23 +100,7 @@ def test_a_clear_yes_or_no_in_two_languages(reply, sample, value):
     assert found.facts["correct"] is (found.value == ("no" if sample.document["answer"] in negative else "yes"))
 
 
-@each(
-    ("reply", "answer", "correct"),
-    [
-        ("The Left Lung.", "left lung", True),
-        ("**Answer:** left lungs", "Left lung", True),
-        ("<answer>CT</answer>", "ct", True),
-        ("No disease. \\boxed{None}", "None", True),
-        ("No disease. \\boxed{}", "None", False),
-        ("The scan shows much. The answer is three. Because there are 3.", "3", True),
-        ("答案是左肺。", "左肺", True),
-        ("not pneumonia", "pneumonia", False),
-        ("left and right lung", "left lung", False),
-        ("right lung", "left lung", False),
-        ("?", "?", True),
-        ("!", "?", False),
-    ],
-)
+@each(("reply", "answer", "correct"), rows_in("medevalkit_vqa_the_same_words"))
 @each("answer_type", ["OPEN", "CLOSED"])
 def test_the_same_words(reply, answer, correct, answer_type):
     assert robust_kit_vqa(reply, asked(answer, "", answer_type)).facts["correct"] is correct
