@@ -1,4 +1,4 @@
-"""Tests over tables: one case for a whole table, which lists every row that fails; and tables of replies on disk."""
+"""Tables in tests: every row is checked, in one case that lists all failing rows; and tables of replies on disk."""
 
 import functools
 import inspect
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-_MOST_LISTED = 20
-_LONGEST = 300  # characters of a row
+import pytest
+
+_READINGS = Path(__file__).parent / "extract" / "readings"
 
 
-def each(names: str | Sequence[str], rows: Iterable[Any], ids: object = None) -> Callable[[Callable[..., None]], Any]:
-    """Run a test for each row of a table within one case; takes the arguments of ``pytest.mark.parametrize``.
+def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test on every row, like ``pytest.mark.parametrize`` but as one case.
 
-    Fixtures are made once for all rows, so that it is for tests whose rows leave nothing behind.
+    Every row has a folder and a monkeypatch of its own; other fixtures are shared by all rows.
     """
-    columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    table = [tuple(row) if len(columns) > 1 else (row,) for row in rows]
-    assert table, "a table without rows tests nothing"
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    table = [tuple(row) if len(keys) > 1 else (row,) for row in rows]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(test)
@@ -26,16 +26,23 @@ def each(names: str | Sequence[str], rows: Iterable[Any], ids: object = None) ->
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             failures = []
-            for row in table:
-                try:
-                    test(**fixtures, **dict(zip(columns, row, strict=True)))
-                except Exception as error:  # noqa: BLE001 - every failing row is listed
-                    failures.append(f"{str(row)[:_LONGEST]}: {type(error).__name__}: {error}")
-            assert not failures, "\n".join([f"{len(failures)} of {len(table)} rows fail:", *failures[:_MOST_LISTED]])
+            for number, row in enumerate(table):
+                with pytest.MonkeyPatch.context() as patch:
+                    own: dict[str, Any] = {}
+                    if "tmp_path" in fixtures:
+                        own["tmp_path"] = fixtures["tmp_path"] / f"row{number}"
+                        own["tmp_path"].mkdir()
+                    if "monkeypatch" in fixtures:
+                        own["monkeypatch"] = patch
+                    try:
+                        test(**{**fixtures, **own, **dict(zip(keys, row, strict=True))})
+                    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # a row may fail in any way
+                        failures.append(f"{row!r:.300}: {type(error).__name__}: {error}")
+            assert not failures, f"{len(failures)} of {len(table)} rows fail:\n" + "\n".join(failures)
 
-        del run.__wrapped__  # type: ignore[attr-defined]  # or pytest asks for the columns as fixtures
-        left = [parameter for name, parameter in signature.parameters.items() if name not in columns]
-        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        parameters = [value for name, value in signature.parameters.items() if name not in keys]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # read by pytest
+        del run.__wrapped__  # pytest would read its signature
         return run
 
     return decorate
@@ -46,12 +53,10 @@ def readings(name: str) -> tuple[dict[str, Any], list[tuple[Any, Any, str]]]:
 
     A context is what an extractor needs besides the reply, such as options. The file's first line has them by name.
     """
-    path = Path(__file__).parent / "extract" / "readings" / f"{name}.jsonl"
-    contexts, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    contexts, *lines = map(json.loads, (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
     return contexts, [(contexts[context], expected, reply) for context, expected, reply in lines]
 
 
 def rows_in(name: str) -> list[Any]:
     """Return the rows of a table on disk, one JSON value a line."""
-    path = Path(__file__).parent / "extract" / "readings" / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]

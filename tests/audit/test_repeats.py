@@ -17,7 +17,7 @@ from medtasks.families.family import Reply
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.running.repeated_runs import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
-from medtasks.runs.repeat_folders import repeat_folder, repeat_folders
+from medtasks.runs.result_files import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
 from medtasks.tasks.task_files import task_file
@@ -247,7 +247,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
             said["options"] |= options
             manifest.write_text(json.dumps(said))
         found = joined_repeats(tmp_path)[TASK]
-        return found.repeats, *(note.partition("for fewer: ")[2] for note in found.notes)
+        return found.repeats, *(note.partition("other arguments: ")[2] for note in found.notes)
 
     assert joined({}, {}, "1") == (1, "repeat_2.")  # of an older and longer call
     assert joined({}, {}, "3") == (2, "repeat_3.")  # one that never began

@@ -49,7 +49,7 @@ def test_list(medtasks):
     ran = medtasks("metrics")
     assert (ran.code, ran.err) == (0, "")
     first, *lines, last = ran.out.splitlines()
-    assert first.split() == ["metric", "better", "ready", "what"]
+    assert first.split() == ["metric", "better", "ready", "description"]
     listed = {line.split()[0]: line.split()[1:3] for line in lines}
     assert list(listed) == list(REPORT_METRICS)
     assert listed["bleu"] == ["higher", "yes"]
@@ -218,7 +218,7 @@ def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; bring it with: "),
+        ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; install it with: "),
         ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
     ],
     ids=["missing", "failing"],

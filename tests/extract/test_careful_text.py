@@ -11,7 +11,7 @@ from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.reading.negation import Stance, clauses, stance
 
 from ..growth import assert_linear
-from ..tables import each, readings
+from ..tables import each_row, readings
 from .reading import reading
 
 read_yes_no_maybe, read_nli = reading("robust_yes_no_maybe"), reading("robust_nli")
@@ -68,7 +68,7 @@ def test_clauses_keep_the_words_in_order(text):
         assert stance(clause, 0, len(clause)) in Stance
 
 
-@each("piece", ["no ", "not (x) ", "edema, ", "is, ", "no edema and ", "\n", "( ", "ruled out, ", "n't "])
+@each_row("piece", ["no ", "not (x) ", "edema, ", "is, ", "no edema and ", "\n", "( ", "ruled out, ", "n't "])
 def test_time_grows_no_faster_than_the_text(piece):
     def read(text):
         for clause in clauses(text):

@@ -21,7 +21,7 @@ from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
 from ..growth import assert_linear
-from ..tables import each
+from ..tables import each_row
 
 VERSIONS = {"robust_choice": 4, "robust_kit_choice": 3, "robust_mmmu": 3, "medheval_strict": 3} | dict.fromkeys(
     (
@@ -80,8 +80,8 @@ OF_NOTHING = {
 }
 
 
-@each("reply", [None, "", " \n\t"])
-@each("name", OF_REPLIES)
+@each_row("reply", [None, "", " \n\t"])
+@each_row("name", OF_REPLIES)
 def test_a_reply_without_text_is_empty(name, reply):
     rule = extractor_of(name)
     answer = rule.extract(reply, sample_of(rule, ["Edema", "Mass"]))
@@ -114,8 +114,8 @@ def check(rule, reply, sample):
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
 
 
-@each("name", extractors(AnswerKind.CHOICE))
-@each(
+@each_row("name", extractors(AnswerKind.CHOICE))
+@each_row(
     ("reply", "options"),
     [("\u212a", ["x"] * 26), ("(\u0130)", ["x"] * 26), ("A", ["B", "A"]), ("\ud800", ["\ud800", ""])],
 )
@@ -171,7 +171,7 @@ def test_time_grows_no_faster_than_the_reply(part):
                 assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
-@each(
+@each_row(
     ("value", "reason", "message"),
     [
         (None, Reason.OK, "exactly when"),
@@ -185,7 +185,7 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
         Answer(value, reason)
 
 
-@each(
+@each_row(
     ("name", "kind", "nearest"),
     [
         ("robust_choise", AnswerKind.CHOICE, "robust_choice"),

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from medtasks.extract.answer import Reason
 from medtasks.extract.careful.free_text import NO_REPORT
 
-from ..tables import each, rows_in
+from ..tables import each_row, rows_in
 from .reading import reading
 
 medheval_open_reference, medheval_open_strict = map(reading, ("medheval_open_reference", "medheval_open_strict"))
 
 
-@each(
+@each_row(
     ("reply", "compared", "labelled"),
     [
         ("Atelectasis", "elec", NO_REPORT),
@@ -45,7 +45,7 @@ def test_reference_is_python_s_strip(reply):
     assert (read.value or "") == reply.strip()
 
 
-@each(("reply", "own"), rows_in("free_text_strict"))
+@each_row(("reply", "own"), rows_in("free_text_strict"))
 def test_strict(reply, own):
     read = medheval_open_strict(reply)
     assert read.facts == {"judged": own, "labelled": own, "compared": own}

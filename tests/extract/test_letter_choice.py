@@ -1,6 +1,6 @@
 """Published rules for the chosen option's letter: MediConfusion and VLMEvalKit; single replies are in ``readings/``."""
 
-from ..tables import each
+from ..tables import each_row
 from .reading import reading, recorded
 
 read = reading("mediconfusion_reference")
@@ -14,7 +14,7 @@ def test_golden_mediconfusion_parser(golden):
     assert not wrong
 
 
-@each("frame", ["{}", "The answer is {} of course", "\n{}\n", " {} ", "Reason\n{}"])
+@each_row("frame", ["{}", "The answer is {} of course", "\n{}\n", " {} ", "Reason\n{}"])
 def test_accepted_spellings(frame):
     for spelling in SPELLINGS:
         for letter in "AB":

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from medtasks.extract.published.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
 
-from ..tables import each, rows_in
+from ..tables import each_row, rows_in
 from .reading import recorded
 
 PIECES = st.sampled_from(
@@ -25,7 +25,7 @@ def test_golden_multimedeval_clean(golden):
     assert not [case for case in cases if clean_v0_1_0(case["text"]) != case["v0_1_0"]]
 
 
-@each(("text", "cleaned"), rows_in("multimedeval_cleaning_newer_cleaner"))
+@each_row(("text", "cleaned"), rows_in("multimedeval_cleaning_newer_cleaner"))
 def test_newer_cleaner(text, cleaned):
     assert clean_head(text) == cleaned
 
@@ -35,7 +35,7 @@ def test_newer_cleaner_deletes_32_periods_and_no_more():
     assert clean_head(".5" + ".x" * 33) == ".5" + "x" * 32 + ".x"
 
 
-@each(("text", "cleaned"), rows_in("multimedeval_cleaning_older_cleaner"))
+@each_row(("text", "cleaned"), rows_in("multimedeval_cleaning_older_cleaner"))
 def test_older_cleaner(text, cleaned):
     assert clean_v0_1_0(text) == cleaned
 

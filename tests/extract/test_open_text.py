@@ -16,9 +16,9 @@ from medtasks.extract.careful.open_text import DENIED, stated_words
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.metrics.set_overlap import token_overlap
+from medtasks.metrics.overlaps import token_overlap
 
-from ..tables import each, rows_in
+from ..tables import each_row, rows_in
 from .reading import recorded, rows
 
 
@@ -55,7 +55,7 @@ def test_an_answer_cannot_be_changed():
         extractor_of("robust_vqa").extract("left", Sample({"answer": "left"})).value = None
 
 
-@each(
+@each_row(
     ("reply", "target", "reference", "robust"),
     [
         ("The image shows No", "No", "image shows no", None),
@@ -81,17 +81,17 @@ CORRECT = {
 # fmt: on
 
 
-@each(("texts", "correct"), rows(CORRECT))
+@each_row(("texts", "correct"), rows(CORRECT))
 def test_reference_correct(texts, correct):
     assert multimedeval_vqa_head(*texts).correct is correct
 
 
-@each(("key", "closed"), [(" Yes", True), ("the no", True), ("No.", True), ("yes no", False)])
+@each_row(("key", "closed"), [(" Yes", True), ("the no", True), ("No.", True), ("yes no", False)])
 def test_reference_closed_is_decided_on_the_cleaned_key(key, closed):
     assert multimedeval_vqa_head("yes", key).closed is closed
 
 
-@each(
+@each_row(
     ("reply", "key", "facts"),
     [
         # The overlap does not know that "not" means "no".
@@ -108,14 +108,14 @@ def test_reference_overlaps(reply, key, facts):
     assert {name: score[name] for name in facts} == pytest.approx(facts)
 
 
-@each("rule", [multimedeval_vqa_head, robust_vqa])
-@each("key", ["yes", "left lobe"])
-@each(("reply", "reason"), [(" \n", Reason.EMPTY), (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED)])
+@each_row("rule", [multimedeval_vqa_head, robust_vqa])
+@each_row("key", ["yes", "left lobe"])
+@each_row(("reply", "reason"), [(" \n", Reason.EMPTY), (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED)])
 def test_no_reply_is_invalid(rule, key, reply, reason):
     assert vars(rule(reply, key)) == {**NOTHING, "closed": key == "yes", "reason": reason}
 
 
-@each(
+@each_row(
     ("reply", "key", "correct"),
     [("Yes.", "yes", True), ("**No**", "No", True), ("yes", "no", False), ("Yes, there is an effusion.", "Yes", True)],
 )
@@ -125,15 +125,15 @@ def test_robust_closed(reply, key, correct):
     assert score.token_recall == score.bleu_1 == pytest.approx(score.token_f1) == float(correct)
 
 
-@each("key", ["yes", "no"])
-@each("reply", ["Yes and no.", "The left lung.", "I cannot determine this from the image."])
+@each_row("key", ["yes", "no"])
+@each_row("reply", ["Yes and no.", "The left lung.", "I cannot determine this from the image."])
 def test_robust_closed_without_a_reading_is_invalid_and_wrong(reply, key):
     score = robust_vqa(reply, key)
     assert score.reason is not Reason.OK
     assert (score.correct, score.token_recall, score.bleu_1) == (False, 0, 0)
 
 
-@each("reply", ["I cannot tell which lobe it is.", "As an AI, I am unable to interpret the left lobe."])
+@each_row("reply", ["I cannot tell which lobe it is.", "As an AI, I am unable to interpret the left lobe."])
 def test_robust_open_refusals_are_invalid(reply):
     assert vars(robust_vqa(reply, "left lobe")) == {**NOTHING, "closed": False, "reason": Reason.REFUSED}
 
@@ -161,7 +161,7 @@ RECALL = {
 # fmt: on
 
 
-@each(("texts", "recall"), rows(RECALL))
+@each_row(("texts", "recall"), rows(RECALL))
 def test_robust_open_recall(texts, recall):
     score = robust_vqa(*texts)
     assert score.token_recall == pytest.approx(recall)
@@ -169,7 +169,7 @@ def test_robust_open_recall(texts, recall):
     assert (score.closed, score.reason) == (False, Reason.OK)
 
 
-@each("reply", ["...", "The", "(?)"])
+@each_row("reply", ["...", "The", "(?)"])
 def test_robust_open_without_words_is_invalid(reply):
     assert robust_vqa(reply, "left lobe").reason is Reason.EMPTY
 
@@ -179,12 +179,12 @@ def test_robust_open_counts_all_words_in_precision():
     assert (score.token_f1, score.bleu_1) == (pytest.approx(2 * 2 / 3 / (1 + 2 / 3)), pytest.approx(2 / 3))
 
 
-@each(("text", "words"), rows_in("open_text_spelling"))
+@each_row(("text", "words"), rows_in("open_text_spelling"))
 def test_spelling(text, words):
     assert stated_words(text) == words.split()
 
 
-@each(("text", "denied"), rows_in("open_text_denied"))
+@each_row(("text", "denied"), rows_in("open_text_denied"))
 def test_denied(text, denied):
     found = [word.removeprefix(DENIED) for word in stated_words(text) if word.startswith(DENIED)]
     assert found == denied.split()

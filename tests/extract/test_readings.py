@@ -6,7 +6,7 @@ from medtasks.extract.careful.open_text import open_reply
 from medtasks.extract.careful.yes_no import yes_no
 from medtasks.extract.reading.negation import clauses, stance
 
-from ..tables import each, readings
+from ..tables import each_row, readings
 from .reading import outcome, reading
 
 
@@ -74,7 +74,7 @@ IN_SETS = ("robust_yes_no_maybe", "robust_nli", "stances")  # one reading, howev
 
 @pytest.mark.parametrize("name", READERS)
 def test_every_reply_of_a_table_is_read_as_written(name):
-    @each(("context", "expected", "reply"), readings(name)[1])
+    @each_row(("context", "expected", "reply"), readings(name)[1])
     def check(context, expected, reply):
         value = READERS[name](reply, context)
         assert value == ({expected} if name in IN_SETS else expected)

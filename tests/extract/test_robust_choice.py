@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.careful.robust_choice import robust_kit_choice
 
-from ..tables import each, readings
+from ..tables import each_row, readings
 from .reading import outcome, reading
 
 read = reading("robust_choice")
@@ -44,14 +44,14 @@ FRAMES = [
 # fmt: on
 
 
-@each("newline", ["\r\n", "\n\n", "\n\t"])
+@each_row("newline", ["\r\n", "\n\n", "\n\t"])
 def test_kind_of_newline_does_not_matter(newline):
     for options, expected, reply in CASES:
         if "\n" in reply and options in SHORT:
             assert outcome(read(reply.replace("\n", newline), options)) == expected, reply
 
 
-@each(("options", "frame"), [(options, frame) for options in FRAMED for frame in FRAMES])
+@each_row(("options", "frame"), [(options, frame) for options in FRAMED for frame in FRAMES])
 def test_every_option_is_read_in_every_usual_form(options, frame):
     for number, text in enumerate(options):
         name = letter(number)
@@ -92,7 +92,7 @@ def test_letter_beyond_the_options_is_no_answer():
         assert read(reply, options).value is None
 
 
-@each(
+@each_row(
     ("reply", "value"),
     [
         *[(reply, "B") for reply in ("正确答案是B。", "答案：（B）", "我选择B", "本题选B，不选A", "B. spleen")],

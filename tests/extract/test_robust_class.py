@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..tables import each, readings
+from ..tables import each_row, readings
 from .reading import reading
 
 read = reading("robust_class")
@@ -18,7 +18,9 @@ FORMS = [
 ]
 
 
-@each(("name", "frame"), [(name, frame) for name in SETS for frame in FORMS if name != "retina" or "number" in frame])
+@each_row(
+    ("name", "frame"), [(name, frame) for name in SETS for frame in FORMS if name != "retina" or "number" in frame]
+)
 def test_every_published_class_is_read_in_every_usual_form(name, frame):
     for n, text in enumerate(SETS[name]):
         spellings = {"upper": text.upper(), "small": text.lower(), "capital": text.capitalize()}
@@ -26,7 +28,7 @@ def test_every_published_class_is_read_in_every_usual_form(name, frame):
         assert read(reply, SETS[name]).value == chr(ord("A") + n), reply
 
 
-@each("name", SETS)
+@each_row("name", SETS)
 def test_number_and_another_class_contradict(name):
     options = SETS[name]
     for n, text in enumerate(options[1:], 1):

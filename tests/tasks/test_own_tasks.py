@@ -18,7 +18,7 @@ from medtasks.tasks.documents import check_loadable
 from medtasks.tasks.own_tasks import own_name, prepare_own
 from medtasks.tasks.task_files import task_file, task_files
 
-from ..tables import each
+from ..tables import each_row
 
 VQA = [
     {"question": "Which side?", "answer": "left", "images": ["a.png", "b.png"]},
@@ -58,7 +58,7 @@ def config():
     return read
 
 
-@each(
+@each_row(
     ("text", "name"),
     [
         ("chest", "multimedeval_chest"),

@@ -19,7 +19,7 @@ from medtasks.tasks.task_files import main_metrics_first, task_config, task_file
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
 from medtasks.tasks.task_variants import TWIN_ENDING
 
-from ..tables import each
+from ..tables import each_row
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {
@@ -42,7 +42,6 @@ FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".ya
 FOLDERS = sorted({path.parent for path in FILES} - {tasks_folder()})
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
 FOLLOWING = {name: task for name, task in task_files().items() if task.origin}
-IN_FOLDER = {"ids": lambda path: path.name}
 
 
 class Loader(yaml.SafeLoader):
@@ -84,7 +83,7 @@ def test_one_task(monkeypatch):
         task_file("medconfusion_gd")
 
 
-@each("path", FILES, **IN_FOLDER)
+@each_row("path", FILES)
 def test_functions_exist(path):
     text = path.read_text(encoding="utf-8")
     targets = re.findall(r"!function ([\w.]+)", text)
@@ -98,7 +97,7 @@ def test_functions_exist(path):
         assert callable(found) or isinstance(found, str | list | dict | os.PathLike), target
 
 
-@each("path", FILES, **IN_FOLDER)
+@each_row("path", FILES)
 def test_no_tab_and_known_hooks_only(path):
     text = path.read_text(encoding="utf-8")
     assert "\t" not in text
@@ -106,7 +105,7 @@ def test_no_tab_and_known_hooks_only(path):
     assert all(target.startswith("medtasks.") for target in re.findall(r"!function ([\w.]+)", text))
 
 
-@each("path", TASKS, **IN_FOLDER)
+@each_row("path", TASKS)
 def test_every_task_says_what_it_is(path):
     config = with_included(path)
     assert config.get("group", config["task"]) == path.stem
@@ -132,13 +131,13 @@ def test_every_task_says_what_it_is(path):
     assert info.revision.startswith(metadata["checked_against"].split(" at ")[1])
 
 
-@each("path", TASKS, **IN_FOLDER)
+@each_row("path", TASKS)
 def test_includes_exist(path):
     for name in names_in(read(path).get("include")):
         assert (path.parent / name).is_file()
 
 
-@each("name", FOLLOWING)
+@each_row("name", FOLLOWING)
 def test_a_task_that_follows_from_another_says_what_it_is(name):
     task, config = task_file(name), task_config(name)
     metadata, base = config["metadata"], task_config(str(task.origin))
@@ -150,7 +149,7 @@ def test_a_task_that_follows_from_another_says_what_it_is(name):
     assert [metadata[key] for key in ("dataset", "data")] == [base["metadata"][key] for key in ("dataset", "data")]
 
 
-@each("name", [*(path.stem for path in TASKS), *FOLLOWING])
+@each_row("name", [*(path.stem for path in TASKS), *FOLLOWING])
 def test_rules_exist(name):
     task = task_file(name)
     for row in task.rows.values():
@@ -161,7 +160,7 @@ def test_rules_exist(name):
         assert of_likelihoods == (task.output_type == "multiple_choice")
 
 
-@each(
+@each_row(
     ("task", "metrics", "ordered"),
     [
         (
@@ -238,7 +237,7 @@ def test_a_damaged_file_of_the_users_is_named():
     assert "metrics of the harness alone" in task_files()["mine"].only_harness
 
 
-@each(
+@each_row(
     ("settings", "rotates"),
     [
         ({}, True),  # the hook's own prompt shows them
