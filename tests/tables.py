@@ -1,21 +1,23 @@
-"""Tables in tests: every row is checked, in one case that lists all failing rows."""
+"""Tables in tests: every row is checked, in one case that lists all failing rows; and tables of replies on disk."""
 
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+_READINGS = Path(__file__).parent / "extract" / "readings"
 
-def each_row(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+
+def each_row(names: str | Sequence[str], rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test on every row, like ``pytest.mark.parametrize`` but as one case.
 
     Every row has a folder, a monkeypatch and an empty log of its own; other fixtures are shared by all rows.
     """
-    keys = [name.strip() for name in names.split(",")]
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = [tuple(row) if len(keys) > 1 else (row,) for row in rows]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -52,3 +54,17 @@ def tables_of(module: str) -> dict[str, list[Any]]:
     """Return the tables in the JSON file next to a test module, given its ``__file__``, by name."""
     tables: dict[str, list[Any]] = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
     return tables
+
+
+def readings(name: str) -> tuple[dict[str, Any], list[tuple[Any, Any, str]]]:
+    """Return a table of replies: contexts by name, and rows ``(context, expected, reply)``.
+
+    A context is what an extractor needs besides the reply, such as options. The file's first line has them by name.
+    """
+    contexts, *lines = map(json.loads, (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())
+    return contexts, [(contexts[context], expected, reply) for context, expected, reply in lines]
+
+
+def rows_in(name: str) -> list[Any]:
+    """Return the rows of a table on disk, one JSON value a line."""
+    return [json.loads(line) for line in (_READINGS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]

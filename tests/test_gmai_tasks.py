@@ -21,6 +21,7 @@ from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
 from . import tiny_gmai
+from .tables import each_row
 from .task_families import score_of, values_of
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "published" / "gmai_mmbench_table12.csv"
@@ -75,7 +76,7 @@ def test_braces_in_questions_are_text():
     assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(doc, settings("gmai_mmbench_val"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "reference", "newest", "robust"),
     [
         ("B", True, True, True),
@@ -112,7 +113,7 @@ def test_published_test_scores_are_question_weighted():
     assert checked >= 20
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("listed", "right", "accuracy", "recall"),
     [("AB", "AB", 1, 1), ("A", "AB", 1, 0.5), ("ABCD", "AB", 0.5, 1), ("CD", "AB", 0, 0), ("", "AB", 0, 0)],
 )

@@ -2,12 +2,12 @@
 
 import re
 
-import pytest
-
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.extract.extractor_registry import extractors
 from medtasks.tasks.task_files import task_config, task_file, task_files, tasks_of
 from medtasks.tasks.task_index import resolved, tasks_folder
+
+from .tables import each_row
 
 CHOICE = [
     *("pmc_vqa", "pmc_vqa_clean", "omnimedvqa", "omnimedvqa_vlmevalkit", "medxpertqa_mm", "medxpertqa_text"),
@@ -30,7 +30,7 @@ def test_all_tasks_and_no_others():
     )
 
 
-@pytest.mark.parametrize("name", TASKS)
+@each_row("name", TASKS)
 def test_a_task_is_whole(name):
     task, config = task_file(name), task_config(name)
     assert {row.extractor for row in task.rows.values()} <= set(extractors())
@@ -71,7 +71,7 @@ def test_the_page_names_every_task_and_set():
     assert {ending for endings in ENDINGS.values() for ending in endings if f"`<task>{ending}`" not in README} == {""}
 
 
-@pytest.mark.parametrize("name", sorted({task_file(task).dataset for task in TASKS}))
+@each_row("name", sorted({task_file(task).dataset for task in TASKS}))
 def test_page_and_catalogue_agree(name):
     info = CATALOGUE[name]
     rows = f"{info.rows:,}" if info.rows else "(about 33,430|not known)"

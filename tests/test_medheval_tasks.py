@@ -12,6 +12,7 @@ from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved, tasks_folder
 
 from . import medheval_sources as sources
+from .tables import each_row
 
 GENERATED = sources.CLOSED
 LIKELIHOOD = [f"{name}_ll" for name in GENERATED]
@@ -55,7 +56,7 @@ def test_groups():
     assert all(CATALOGUE[task_file(name).dataset].access == "public" for name in task_file("medheval_public").members)
 
 
-@pytest.mark.parametrize("name", [*GENERATED, *LIKELIHOOD])
+@each_row("name", [*GENERATED, *LIKELIHOOD])
 def test_how_replies_are_read(name):
     file = task_file(name)
     by_text = {"reference": "medheval_reference", "strict": "medheval_strict"}
@@ -70,7 +71,7 @@ def test_how_replies_are_read(name):
     assert types & names == (types if file.dataset in WITH_TYPES else set())
 
 
-@pytest.mark.parametrize("name", GENERATED)
+@each_row("name", GENERATED)
 def test_replies_are_long_enough(name):
     config = task_config(name)
     assert config["generation_kwargs"]["max_new_tokens"] >= 16

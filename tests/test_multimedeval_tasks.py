@@ -15,6 +15,7 @@ from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import tasks_folder
 
 from . import tiny_multimedeval
+from .tables import each_row
 
 MNIST = list(tiny_multimedeval.MNIST)
 TAGS = {
@@ -101,7 +102,7 @@ def test_the_group_is_the_paper():
     assert "aggregate_metric_list" not in task_config("multimedeval")
 
 
-@pytest.mark.parametrize("task", TASKS)
+@each_row("task", TASKS)
 def test_every_task_has_its_family_tag(task):
     tags = [tag for tag, names in TAGS.items() if task in names]
     if task.removesuffix("_5shot") in PAPER and task in FEW_SHOT:
@@ -109,7 +110,7 @@ def test_every_task_has_its_family_tag(task):
     assert list(task_file(f"multimedeval_{task}").tags) == tags
 
 
-@pytest.mark.parametrize("task", TASKS)
+@each_row("task", TASKS)
 def test_replies_are_read_with(task):
     file, name = task_file(f"multimedeval_{task}"), dataset(task)
     expected = {
@@ -123,7 +124,7 @@ def test_replies_are_read_with(task):
     assert file.metric_list == f"medtasks.hooks.{hook}.{metrics}"
 
 
-@pytest.mark.parametrize("task", TASKS)
+@each_row("task", TASKS)
 def test_what_a_result_says_of_its_task(task):
     metadata = task_config(f"multimedeval_{task}")["metadata"]
     shots = task in FEW_SHOT
@@ -139,7 +140,7 @@ def test_what_a_result_says_of_its_task(task):
         assert commit == "1873076"
 
 
-@pytest.mark.parametrize("task", TASKS)
+@each_row("task", TASKS)
 def test_how_a_task_asks(task):
     config = task_config(f"multimedeval_{task}")
     hooks = "few_shot" if task in FEW_SHOT else "multimedeval_prompts"
@@ -176,7 +177,7 @@ def test_readme_names_every_task():
     assert set(full([*DATASETS, *VARIANTS])) | set(TAGS) | {"multimedeval", "multimedeval_5shot"} <= named
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@each_row("name", DATASETS)
 def test_readme_and_catalogue_agree(name):
     readme = (tasks_folder() / "multimedeval" / "README.md").read_text(encoding="utf-8")
     info = CATALOGUE[f"multimedeval_{name}"]

@@ -17,14 +17,15 @@ from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.replies import read_replies
 
+from ..tables import each_row
 from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
 of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].documents[0]}
 of_samples = {name: case for name, case in CASES.items() if name not in of_pairs}
-every_sample_case = pytest.mark.parametrize(("one", "rule"), of_samples.values(), ids=of_samples)
-both_turns = pytest.mark.parametrize("failures", [list(FAILURES.values())[:4], list(FAILURES.values())[2:]])
-with_likelihoods = pytest.mark.parametrize("rule", extractors(AnswerKind.LIKELIHOODS))
+every_sample_case = each_row(("one", "rule"), of_samples.values())
+both_turns = each_row("failures", [list(FAILURES.values())[:4], list(FAILURES.values())[2:]])
+with_likelihoods = each_row("rule", extractors(AnswerKind.LIKELIHOODS))
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def test_scores_of_recorded_replies(one, rule, failures, recorded, asked):
 
 
 @with_likelihoods
-@pytest.mark.parametrize("name", [name for name in WITH_LIKELIHOODS if name != "pairs"])
+@each_row("name", [name for name in WITH_LIKELIHOODS if name != "pairs"])
 def test_scores_of_recorded_likelihoods(name, rule):
     one = FAMILIES[name]
     check_scores(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
@@ -110,7 +111,7 @@ def check_pairs(task, one, replies):
 
 
 @both_turns
-@pytest.mark.parametrize("name", of_pairs)
+@each_row("name", of_pairs)
 def test_scores_of_recorded_replies_to_pairs(name, failures, recorded):
     one, rule = of_pairs[name]
     check_pairs(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
@@ -142,22 +143,20 @@ def check_values(task, one, replies):
 
 
 @both_turns
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if not name.startswith(("submission", "kit_submission", "free_form"))]
-)
+@each_row("name", [name for name in CASES if not name.startswith(("submission", "kit_submission", "free_form"))])
 def test_values_of_samples(name, failures, recorded):
     one, rule = CASES[name]
     check_values(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
 
 
 @with_likelihoods
-@pytest.mark.parametrize("name", WITH_LIKELIHOODS)
+@each_row("name", WITH_LIKELIHOODS)
 def test_values_of_likelihoods(name, rule):
     one = FAMILIES[name]
     check_values(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
 
 
-@pytest.mark.parametrize("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
+@each_row("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
 def test_runs_are_compared_on_what_both_answered(name, recorded):
     """Metrics that weigh words by how rare they are in all texts would differ otherwise."""
     (one, rule), failures = CASES[name], list(FAILURES.values())
@@ -172,7 +171,7 @@ def test_runs_are_compared_on_what_both_answered(name, recorded):
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (7, 1, 3, 1)
 
 
-@pytest.mark.parametrize("name", of_samples)
+@each_row("name", of_samples)
 def test_marks_of_cut_replies_change_no_score(name, recorded):
     one, rule = of_samples[name]
     whole = score_replies(one.task(rule), one.documents, recorded(one, one.replies))["rule"]

@@ -1,7 +1,5 @@
 """Answers behind reasoning, by every kind of question: closed, unclosed, nested, empty and cut."""
 
-import pytest
-
 from medtasks.data.samples import Sample
 from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.families.choice import SINGLE_CHOICE
@@ -10,6 +8,8 @@ from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY
 from medtasks.families.open_questions import OPEN_QUESTIONS
 from medtasks.families.paired_choice import PAIRED_CHOICE
+
+from ..tables import each_row
 
 CHOICE = {"doc_id": "1", "image_id": "i", "options": ["liver", "spleen", "heart"], "answer": "B"}
 PAIR = {**CHOICE, "pair_id": "p", "position": 1, "categories": []}
@@ -49,8 +49,8 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("family", "document", "rule", "right", "wrong"), FAMILIES)
-@pytest.mark.parametrize("said", SAID)
+@each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
+@each_row("said", SAID)
 def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, wrong, said):
     score = family.score(
         Sample(document), Reply.of_text(said.format(right=right, wrong=wrong)), Row(rule, reasoned=True)
@@ -62,7 +62,7 @@ def test_the_answer_is_read_behind_the_reasoning(family, document, rule, right, 
     assert score["rule"] == rule
 
 
-@pytest.mark.parametrize(("family", "document", "rule", "right", "wrong"), FAMILIES)
+@each_row(("family", "document", "rule", "right", "wrong"), FAMILIES)
 def test_what_a_server_cut_or_told_apart(family, document, rule, right, wrong):
     def score(reply):
         return family.score(Sample(document), reply, Row(rule, reasoned=True))["reason"]

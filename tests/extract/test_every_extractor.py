@@ -1,6 +1,8 @@
 """What holds of every extractor: it reads any reply in linear time, and a failed sample is no answer."""
 
+import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -19,6 +21,7 @@ from medtasks.runs.redaction import redacted
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
 from ..growth import assert_linear
+from ..tables import each_row
 
 VERSIONS = {"robust_choice": 4, "robust_kit_choice": 3, "robust_mmmu": 3, "medheval_strict": 3} | dict.fromkeys(
     (
@@ -37,57 +40,10 @@ OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not
 # One that needs a labeler has tests of its own.
 EVERY = pytest.mark.parametrize("name", [name for name in OF_REPLIES if name != "chexbert_labels"])
 
-# fmt: off
-MARKS = ["A", "B", "b", "Z", " ", "\n", "\r\n", ".", ":", "(", ")", '"', "'", "**", "/", "_", "-", "?", "<think>",
-         "</think>", "</s>", "not ", "or", "is ", "answer is ", "final ", "cannot ",
-         "\u0130", "\u0131", "\u017f", "\u212a", "\u2460", "\u202e"]  # letters that are A to Z only without case
-VOCABULARY = {  # what each rule looks for
-    "robust_choice": ["option ", "Yes", "No", "hepatitis ", "Question: ", "\\boxed{"],
-    "robust_class": ["1", "2", "0", "12", "no ", "option ", "BI-RADS ", "IV", "grade ", "benign ", "malignant",
-                     "normal", "without ", "%", "background", "left ", "kidney ", "BCC", "\u00b2", "\u0661"],
-    "robust_labels": ["no ", "edema", "Effusion", "enlarged ", "heart ", "and ", "possible ", "excluded", "normal",
-                      "|"],
-    "robust_yes_no_maybe": ["yes", "no", "maybe"],
-    "robust_nli": ["entail", "entailment", "contradiction ", "neutral", "neither ", "nor "],
-    "robust_vqa": ["yes", "no", "maybe", "I ", "there is ", "fracture", "tell", "sorry", "but ", "please "],
-    "robust_kit_vqa": ["yes", "no", "是", "不包含", "没有", "无法", "答案是", "\\boxed{", "}", "the ", "answer: "],
-    "medevalkit_slake": ["yes", "no", "boxed", "\\boxed{", "}", "<answer>", "</answer>", "answer: "],
-}
-LEADS = {"robust_class": "The grade ", "listed_options": "", "parse_loglikelihood": "(1",
-         "parse_components": "```json\n"}
-ENDLESS_OF_ALL = ["\n ", "- ", "; ", ":?", "(", "A ", "A and B and ", "because A ", "not ", "the answer is ", "a", "1,",
-                  "\u0301\u0323", "\uff9e\u0301", "\ufdfa", "<think> ", "\\boxed{"]
-ENDLESS = {
-    "robust_choice": ['"', "*", "A or ", "answer: ", "I don't ", "<", "A. x\n", "aspirin ", "not aspirin, ",
-                      "is correct ", "option a ", "the answer for ", "wait, the answer is a. ", '{"answer": ',
-                      '"answer":"', "\nanswer: b", "A (x), ", "a < b ", "the answer is x (b), ", "neither A nor B "],
-    "robust_class": ["2 ", "2, ", "BI-RADS ", "background ", "normal ", "is, "],
-    "robust_labels": ["no ", "edema, ", "heart ", "no edema and ", "is not ", "lungs ", "enlarged ", "final answer "],
-    "robust_yes_no_maybe": ["no ", "yes, ", "so, ", "is the "],
-    "robust_nli": ["neutral ", "entailment or ", "is the ", "determine the logical relationship "],
-    "robust_vqa": ["no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "it is ",
-                   "in the normal chest ", "abnormal, "],
-    "robust_kit_vqa": ["fracture ", "answer is ", "没有", "是，", "答案是", "I cannot tell "],
-    "medevalkit_slake": [". ", "fracture ", "answer: ", "<answer>", "}"],
-    "listed_options": ["answer (", "A, B or "],
-    "behind_reasoning": ["\\boxed{\\boxed{}}", "<answer>", "<think>", "<think> a", "</think>", "{", "}"],
-    "addresses_judge": ["\n", "A:1\n", "give "],
-    "redacted": ["sk-", "eyJaaaaaaaa-", "key=\"", "token "],
-    "parse_loglikelihood": ["1", " ", ", a= "],
-    "parse_components": ["\n", "```", "["],
-}
-OPTIONS = {
-    "robust_choice": [("Aspirin", "Warfarin", "Aspirin and clopidogrel", "Heparin", "No therapy"),
-                      ("Aortic arch", "Kidneys")],
-    "robust_class": [("adipose", "background", "normal", "normal colon mucosa"), ("1", "2", "3", "4", "5"),
-                     ("0", "1", "2"), ("benign", "malignant", "benign without callback"),
-                     ("kidney-left", "kidney-right"), ("Basal Cell Carcinoma (BCC)", "Nevus (NEV)")],
-    "robust_labels": [("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"),
-                      ("Effusion", "Mass", "Pleural_Thickening", "Hernia"), ("No Finding", "Edema")],
-    "robust_yes_no_maybe": [("yes", "no", "maybe"), ("maybe", "no", "yes")],
-    "robust_nli": [("entailment", "contradiction", "neutral"), ("neutral", "entailment")],
-}
-# fmt: on
+# Marks of every rule, letters that are A to Z only without case among them, words that single rules look for, pieces
+# that a reply may repeat without end, what comes before them, and options, by rule.
+_PATH = Path(__file__).parent / "readings" / "vocabulary.json"
+MARKS, VOCABULARY, LEADS, ENDLESS_OF_ALL, ENDLESS, OPTIONS = json.loads(_PATH.read_text(encoding="utf-8")).values()
 OWN = ["", "A", "B", "Yes", "No", "(", "[", "\\", "\n"]
 QUESTIONS = ["", "Is there a fracture?", "Is the lung (left) [clear]?"]
 
@@ -124,8 +80,8 @@ OF_NOTHING = {
 }
 
 
-@pytest.mark.parametrize("reply", [None, "", " \n\t"])
-@pytest.mark.parametrize("name", OF_REPLIES)
+@each_row("reply", [None, "", " \n\t"])
+@each_row("name", OF_REPLIES)
 def test_a_reply_without_text_is_empty(name, reply):
     rule = extractor_of(name)
     answer = rule.extract(reply, sample_of(rule, ["Edema", "Mass"]))
@@ -158,8 +114,8 @@ def check(rule, reply, sample):
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
 
 
-@pytest.mark.parametrize("name", extractors(AnswerKind.CHOICE))
-@pytest.mark.parametrize(
+@each_row("name", extractors(AnswerKind.CHOICE))
+@each_row(
     ("reply", "options"),
     [("\u212a", ["x"] * 26), ("(\u0130)", ["x"] * 26), ("A", ["B", "A"]), ("\ud800", ["\ud800", ""])],
 )
@@ -207,14 +163,15 @@ READERS = {
 del READERS["chexbert_labels"]
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_time_grows_no_faster_than_the_reply(name):
-    for read in READERS[name]:
-        for piece in dict.fromkeys([*ENDLESS_OF_ALL, *ENDLESS.get(name, ())]):
-            assert_linear(read, piece, LEADS.get(name, "The answer"))
+@pytest.mark.parametrize("part", range(8))  # so that they run side by side
+def test_time_grows_no_faster_than_the_reply(part):
+    for name in [*READERS][part::8]:
+        for read in READERS[name]:
+            for piece in dict.fromkeys([*ENDLESS_OF_ALL, *ENDLESS.get(name, ())]):
+                assert_linear(read, piece, LEADS.get(name, "The answer"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "reason", "message"),
     [
         (None, Reason.OK, "exactly when"),
@@ -228,7 +185,7 @@ def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, r
         Answer(value, reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind", "nearest"),
     [
         ("robust_choise", AnswerKind.CHOICE, "robust_choice"),

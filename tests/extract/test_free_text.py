@@ -1,18 +1,18 @@
 """What of a free reply is judged, labelled and compared, under the released behaviour and under ours."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.careful.free_text import NO_REPORT
 
+from ..tables import each_row, rows_in
 from .reading import reading
 
 medheval_open_reference, medheval_open_strict = map(reading, ("medheval_open_reference", "medheval_open_strict"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "compared", "labelled"),
     [
         ("Atelectasis", "elec", NO_REPORT),
@@ -45,21 +45,7 @@ def test_reference_is_python_s_strip(reply):
     assert (read.value or "") == reply.strip()
 
 
-@pytest.mark.parametrize(
-    ("reply", "own"),
-    [
-        ("Atelectasis is stable", "Atelectasis is stable"),
-        ("Assistant: Atelectasis", "Atelectasis"),
-        (" ASSISTANT :  Atelectasis\n", "Atelectasis"),
-        ("Assistant: Assistant: twice", "Assistant: twice"),
-        ("The assistant: none", "The assistant: none"),
-        ("Assistants: none", "Assistants: none"),
-        ("<think>Assistant: x</think>\nAssistant: Mass.", "Mass."),
-        ("Findings:\n\nMass.\n\nImpression:\nMass.", "Findings:\n\nMass.\n\nImpression:\nMass."),
-        ("Assistant:", ""),
-        ("  \n", ""),
-    ],
-)
+@each_row(("reply", "own"), rows_in("free_text_strict"))
 def test_strict(reply, own):
     read = medheval_open_strict(reply)
     assert read.facts == {"judged": own, "labelled": own, "compared": own}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from medtasks.data.samples import letter
 from medtasks.extract.answer import Answer, Reason
 
+from ..tables import each_row
 from .reading import outcome, reading, rows
 
 greedy_reference, prefix_reference, untied = map(reading, ("greedy_reference", "prefix_reference", "untied"))
@@ -29,7 +30,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(("losses", "expected"), rows(EXPECTED))
+@each_row(("losses", "expected"), rows(EXPECTED))
 def test_choice(losses, expected):
     assert tuple(outcome(rule(losses)) for rule in RULES) == expected
 

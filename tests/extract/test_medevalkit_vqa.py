@@ -1,7 +1,5 @@
 """MedEvalKit's rules for short answers, and the careful reader's."""
 
-import pytest
-
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
 from medtasks.extract.published.medevalkit_vqa import (
@@ -13,12 +11,14 @@ from medtasks.extract.published.medevalkit_vqa import (
     robust_kit_vqa,
 )
 
+from ..tables import each_row, rows_in
+
 
 def asked(answer, question="", answer_type=None):
     return Sample({"answer": answer, "question": question, **({"answer_type": answer_type} if answer_type else {})})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "reply", "sample", "correct"),
     [
         (medevalkit_vqa, "It is normal.", asked("no"), True),
@@ -46,7 +46,7 @@ def test_what_the_judge_is_shown():
     ]
 
 
-@pytest.mark.parametrize("reply", ["", "..", "\\boxed{}", "answer: "])
+@each_row("reply", ["", "..", "\\boxed{}", "answer: "])
 def test_an_open_reply_without_words_stops_head_alone(reply):
     head, fixed = medevalkit_vqa(reply, asked("ct")), medevalkit_vqa_fixed(reply, asked("ct"))
     assert head.facts["stops"]
@@ -66,7 +66,7 @@ def test_an_open_reply_of_5000_words():
 IN_CHINESE = "图像中包含肝脏吗?"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "sample", "value"),
     [
         *(
@@ -100,29 +100,13 @@ def test_a_clear_yes_or_no_in_two_languages(reply, sample, value):
     assert found.facts["correct"] is (found.value == ("no" if sample.document["answer"] in negative else "yes"))
 
 
-@pytest.mark.parametrize(
-    ("reply", "answer", "correct"),
-    [
-        ("The Left Lung.", "left lung", True),
-        ("**Answer:** left lungs", "Left lung", True),
-        ("<answer>CT</answer>", "ct", True),
-        ("No disease. \\boxed{None}", "None", True),
-        ("No disease. \\boxed{}", "None", False),
-        ("The scan shows much. The answer is three. Because there are 3.", "3", True),
-        ("答案是左肺。", "左肺", True),
-        ("not pneumonia", "pneumonia", False),
-        ("left and right lung", "left lung", False),
-        ("right lung", "left lung", False),
-        ("?", "?", True),
-        ("!", "?", False),
-    ],
-)
-@pytest.mark.parametrize("answer_type", ["OPEN", "CLOSED"])
+@each_row(("reply", "answer", "correct"), rows_in("medevalkit_vqa_the_same_words"))
+@each_row("answer_type", ["OPEN", "CLOSED"])
 def test_the_same_words(reply, answer, correct, answer_type):
     assert robust_kit_vqa(reply, asked(answer, "", answer_type)).facts["correct"] is correct
 
 
-@pytest.mark.parametrize("reply", ["I cannot tell.", "无法判断"])
+@each_row("reply", ["I cannot tell.", "无法判断"])
 def test_refusals(reply):
     found = robust_kit_vqa(reply, asked("ct"))
     assert (found.reason, found.facts["correct"]) == (Reason.REFUSED, False)

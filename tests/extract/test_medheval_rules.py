@@ -2,7 +2,6 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from medtasks.extract.published.medheval_closed import (
     says_yes,
 )
 
+from ..tables import each_row
 from .reading import recorded, rows
 
 ORGANS = ("Liver", "Heart", "Lung")
@@ -65,7 +65,7 @@ SAYS_YES = {
 # fmt: on
 
 
-@pytest.mark.parametrize(("text", "yes"), rows(SAYS_YES))
+@each_row(("text", "yes"), rows(SAYS_YES))
 def test_what_counts_as_yes(text, yes):
     assert says_yes(text) is yes
 
@@ -77,7 +77,7 @@ def test_denial_in_the_first_sentence_alone_decides(text):
     assert says_yes(text) == (not any(piece in ("No", "no", "not") for piece in pieces))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choices", "options"),
     [
         ("A: MRI, B: CT", ("A: MRI", "B: CT")),
@@ -126,22 +126,20 @@ def test_questions_without_option_b_have_no_score():
     assert (odd.facts["counted"], odd.facts["correct"]) == (Counted.SCORED, True)
 
 
-@pytest.mark.parametrize("reply", ["", None])
+@each_row("reply", ["", None])
 def test_empty_replies_as_released(reply):
     assert medheval_reference(reply, yes_no("Yes")).facts["correct"]
     assert not medheval_reference(reply, yes_no("No")).facts["correct"]
     assert medheval_reference(reply, choice("Heart")).reason is Reason.EMPTY
 
 
-@pytest.mark.parametrize("reply", ["no " * 5000, "Heart " * 5000, "é" * 20000, "A" * 20000])
+@each_row("reply", ["no " * 5000, "Heart " * 5000, "é" * 20000, "A" * 20000])
 def test_long_replies(reply):
     for rule, question in itertools.product((medheval_reference, medheval_strict), (yes_no(), choice("Heart"))):
         assert rule(reply, question).reason in (Reason.OK, Reason.NO_MATCH, Reason.AMBIGUOUS)
 
 
-@pytest.mark.parametrize(
-    "reply", ["B", "b", "(B)", "B.", "**B**", "B. Heart", "b) heart", "Heart", "heart.", "It is the heart."]
-)
+@each_row("reply", ["B", "b", "(B)", "B.", "**B**", "B. Heart", "b) heart", "Heart", "heart.", "It is the heart."])
 def test_strict_reads_letters_and_texts(reply):
     assert medheval_strict(reply, choice("The heart", answer="B")).facts["correct"]
 
@@ -160,7 +158,7 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("reply", "asked"), rows(INVALID))
+@each_row(("reply", "asked"), rows(INVALID))
 def test_strict_takes_invalid_for_wrong(reply, asked):
     question, reason = asked
     reading = medheval_strict(reply, ASKED[question])
@@ -178,7 +176,7 @@ def test_strict_reads_letters_where_the_texts_are_unknown():
         assert (reading.value, reading.facts["counted"]) == ("C", Counted.LEFT_OUT)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "value"), [("Yes", "A"), ("NO", "B"), ("Nope. No.", "B"), ("There is no mass.", "B"), ("Answer: no", "B")]
 )
 def test_strict_verdicts(reply, value):

@@ -2,12 +2,12 @@
 
 import string
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.published.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
 
+from ..tables import each_row, rows_in
 from .reading import recorded
 
 PIECES = st.sampled_from(
@@ -25,35 +25,7 @@ def test_golden_multimedeval_clean(golden):
     assert not [case for case in cases if clean_v0_1_0(case["text"]) != case["v0_1_0"]]
 
 
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("", ""),
-        ("A", ""),
-        ("The  Mass\n", "mass"),
-        ("the.", ""),
-        ("(B)", "b"),
-        ("B: kidney.", "b: kidney"),
-        ("well-defined", "well defined"),
-        ("well-defined - mass", "welldefined mass"),
-        ("well-defined\u00a0-\tmass", "well defined mass"),
-        ("x-ray (T1/T2)", "x ray t1 t2"),
-        ("1,000 cells/field", "1000 cellsfield"),
-        ("1,000 and (well-defined)", "1000 and welldefined"),
-        ("\u0663,\u0664 a/b", "\u0663\u0664 ab"),
-        ("cyst,mass", "cyst mass"),
-        ("cyst, mass,node", "cyst massnode"),
-        ("1.2cm .5 e.g. end.", "1.2cm .5 eg end"),
-        ("<=5.", "5"),
-        ("None, zero one two ten eleven", "0 0 1 2 10 eleven"),
-        ("a one an", "1"),
-        ("dont isnt she's Im Ive", "don't isn't she's im ive"),
-        ("couldnt've couldn'tve couldntve", "couldn't've couldn't've couldntve"),
-        ("somebody'd somebodyd've", "somebodyd somebody'd've"),
-        ("'ows'at", "'ow's'at"),
-        ("**No** 50% #1 & it's", "**no** 50% #1 & it's"),
-    ],
-)
+@each_row(("text", "cleaned"), rows_in("multimedeval_cleaning_newer_cleaner"))
 def test_newer_cleaner(text, cleaned):
     assert clean_head(text) == cleaned
 
@@ -63,21 +35,7 @@ def test_newer_cleaner_deletes_32_periods_and_no_more():
     assert clean_head(".5" + ".x" * 33) == ".5" + "x" * 32 + ".x"
 
 
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("", ""),
-        (" \n\t ", ""),
-        ("A", "a"),
-        ("+", " "),
-        ("(B) It's 1.2cm\n", " b it s 1 2cm"),
-        ("a\n\nb", "a b"),
-        ("a\t b\u00a0\rc", "a\t b\u00a0\rc"),
-        ("BENIGN_WITHOUT_CALLBACK", "benign without callback"),
-        ("**Yes**, none.", " yes none "),
-        ("Bowen’s – “disease”", "bowen’s – “disease”"),
-    ],
-)
+@each_row(("text", "cleaned"), rows_in("multimedeval_cleaning_older_cleaner"))
 def test_older_cleaner(text, cleaned):
     assert clean_v0_1_0(text) == cleaned
 

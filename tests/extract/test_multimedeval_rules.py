@@ -8,6 +8,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
 from medtasks.families.family import written_options
 
+from ..tables import each_row
 from .reading import outcome, reading, recorded, rows
 
 OPTION, CLASS, YES_NO_MAYBE, LABELS = (
@@ -58,7 +59,7 @@ BY_CLEANER = {
 }
 
 
-@pytest.mark.parametrize(("reply", "asked"), rows(BY_CLEANER))
+@each_row(("reply", "asked"), rows(BY_CLEANER))
 def test_versions_of_the_cleaner_differ(reply, asked):
     options, *expected = asked
     assert [outcome(read(reply, options)) for read in OPTION] == expected
@@ -100,7 +101,7 @@ VERDICTS = {
 }
 
 
-@pytest.mark.parametrize(("reply", "expected"), rows(VERDICTS))
+@each_row(("reply", "expected"), rows(VERDICTS))
 def test_yes_no_maybe(reply, expected):
     assert tuple(outcome(read(reply, ["yes", "no", "maybe"])) for read in YES_NO_MAYBE) == expected
 
@@ -122,7 +123,7 @@ RELATIONS = {
 }
 
 
-@pytest.mark.parametrize(("reply", "expected"), rows(RELATIONS))
+@each_row(("reply", "expected"), rows(RELATIONS))
 def test_nli_label_occurs_alone_and_with_case(reply, expected):
     assert outcome(multimedeval_nli(reply, ["entailment", "contradiction", "neutral"])) == expected
 
@@ -160,7 +161,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize(("reply", "expected"), rows(NAMED))
+@each_row(("reply", "expected"), rows(NAMED))
 def test_labels_with_more_than_half_of_the_words(reply, expected):
     for read, name in zip(LABELS, expected, strict=True):
         assert read(reply, NAMES).value == tuple(int(label == name) for label in NAMES)

@@ -18,6 +18,7 @@ from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
 from medtasks.metrics.overlaps import token_overlap
 
+from ..tables import each_row, rows_in
 from .reading import recorded, rows
 
 
@@ -54,7 +55,7 @@ def test_an_answer_cannot_be_changed():
         extractor_of("robust_vqa").extract("left", Sample({"answer": "left"})).value = None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "target", "reference", "robust"),
     [
         ("The image shows No", "No", "image shows no", None),
@@ -80,17 +81,17 @@ CORRECT = {
 # fmt: on
 
 
-@pytest.mark.parametrize(("texts", "correct"), rows(CORRECT))
+@each_row(("texts", "correct"), rows(CORRECT))
 def test_reference_correct(texts, correct):
     assert multimedeval_vqa_head(*texts).correct is correct
 
 
-@pytest.mark.parametrize(("key", "closed"), [(" Yes", True), ("the no", True), ("No.", True), ("yes no", False)])
+@each_row(("key", "closed"), [(" Yes", True), ("the no", True), ("No.", True), ("yes no", False)])
 def test_reference_closed_is_decided_on_the_cleaned_key(key, closed):
     assert multimedeval_vqa_head("yes", key).closed is closed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "key", "facts"),
     [
         # The overlap does not know that "not" means "no".
@@ -107,16 +108,14 @@ def test_reference_overlaps(reply, key, facts):
     assert {name: score[name] for name in facts} == pytest.approx(facts)
 
 
-@pytest.mark.parametrize("rule", [multimedeval_vqa_head, robust_vqa])
-@pytest.mark.parametrize("key", ["yes", "left lobe"])
-@pytest.mark.parametrize(
-    ("reply", "reason"), [(" \n", Reason.EMPTY), (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED)]
-)
+@each_row("rule", [multimedeval_vqa_head, robust_vqa])
+@each_row("key", ["yes", "left lobe"])
+@each_row(("reply", "reason"), [(" \n", Reason.EMPTY), (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED)])
 def test_no_reply_is_invalid(rule, key, reply, reason):
     assert vars(rule(reply, key)) == {**NOTHING, "closed": key == "yes", "reason": reason}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "key", "correct"),
     [("Yes.", "yes", True), ("**No**", "No", True), ("yes", "no", False), ("Yes, there is an effusion.", "Yes", True)],
 )
@@ -126,17 +125,15 @@ def test_robust_closed(reply, key, correct):
     assert score.token_recall == score.bleu_1 == pytest.approx(score.token_f1) == float(correct)
 
 
-@pytest.mark.parametrize("key", ["yes", "no"])
-@pytest.mark.parametrize("reply", ["Yes and no.", "The left lung.", "I cannot determine this from the image."])
+@each_row("key", ["yes", "no"])
+@each_row("reply", ["Yes and no.", "The left lung.", "I cannot determine this from the image."])
 def test_robust_closed_without_a_reading_is_invalid_and_wrong(reply, key):
     score = robust_vqa(reply, key)
     assert score.reason is not Reason.OK
     assert (score.correct, score.token_recall, score.bleu_1) == (False, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "reply", ["I cannot tell which lobe it is.", "As an AI, I am unable to interpret the left lobe."]
-)
+@each_row("reply", ["I cannot tell which lobe it is.", "As an AI, I am unable to interpret the left lobe."])
 def test_robust_open_refusals_are_invalid(reply):
     assert vars(robust_vqa(reply, "left lobe")) == {**NOTHING, "closed": False, "reason": Reason.REFUSED}
 
@@ -164,7 +161,7 @@ RECALL = {
 # fmt: on
 
 
-@pytest.mark.parametrize(("texts", "recall"), rows(RECALL))
+@each_row(("texts", "recall"), rows(RECALL))
 def test_robust_open_recall(texts, recall):
     score = robust_vqa(*texts)
     assert score.token_recall == pytest.approx(recall)
@@ -172,7 +169,7 @@ def test_robust_open_recall(texts, recall):
     assert (score.closed, score.reason) == (False, Reason.OK)
 
 
-@pytest.mark.parametrize("reply", ["...", "The", "(?)"])
+@each_row("reply", ["...", "The", "(?)"])
 def test_robust_open_without_words_is_invalid(reply):
     assert robust_vqa(reply, "left lobe").reason is Reason.EMPTY
 
@@ -182,49 +179,12 @@ def test_robust_open_counts_all_words_in_precision():
     assert (score.token_f1, score.bleu_1) == (pytest.approx(2 * 2 / 3 / (1 + 2 / 3)), pytest.approx(2 / 3))
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("A", "a"),
-        ("the answer is a", "answer is a"),
-        ("A lesion; a cyst.\nA tumour", "lesion cyst tumor"),
-        ("An apple, the pear", "apple pear"),
-        ("Group A strep, group a strep", "group a strep group a strep"),
-        ("The A lobe", "a lobe"),
-        ("A MASS IN A LUNG", "mass in lung"),
-        ("A and B, or A", "a and b or a"),
-        ("(A) left", "a left"),
-        ("None. Zero, TEN, eleven", "0 0 10 eleven"),
-        ("first 2nd 4TH", "1st 2nd 4th"),
-        ("1,234,567.50 mL 12,34 007", "1234567.5 ml 12 34 7"),
-        (".5 0.50 5.0 5.", "0.5 0.5 5 5"),
-        ("1.2cm T2-weighted L4/L5", "1.2 cm t2 weighted l4 l5"),
-        ("X-ray x rays XRAY", "xray xray xray"),
-        ("Crohn’s Crohn's don't", "crohn crohn dont"),
-        ("ﬁbrosis ５ Café", "fibrosis 5 café"),
-        ("Lungs, nodules, tumours, oedema, mass", "lung nodule tumor edema mass"),
-        ("?!", ""),
-    ],
-)
+@each_row(("text", "words"), rows_in("open_text_spelling"))
 def test_spelling(text, words):
     assert stated_words(text) == words.split()
 
 
-@pytest.mark.parametrize(
-    ("text", "denied"),
-    [
-        ("There is no effusion or oedema.", "effusion edema"),
-        ("No fracture, but pneumonia.", "fracture"),
-        ("It is not a CT, it is an MRI.", "ct"),
-        ("Effusion is not seen. Mass is.", "effusion seen"),
-        ("Mass. No mass.", "mass"),
-        ("A mass is seen. The left lung is without gas.", "gas"),
-        ("non-contrast CT without gas", "contrast gas"),
-        ("An effusion cannot be excluded", ""),
-        ("Maybe pneumonia or atelectasis", ""),
-        ("None of this is seen; yes, it is", "seen"),
-    ],
-)
+@each_row(("text", "denied"), rows_in("open_text_denied"))
 def test_denied(text, denied):
     found = [word.removeprefix(DENIED) for word in stated_words(text) if word.startswith(DENIED)]
     assert found == denied.split()

@@ -23,6 +23,7 @@ from medtasks.metrics.class_scores import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import CorpusMetric, clustered
 
+from ..tables import each_row
 from ..task_families import (
     CASES,
     FAILURES,
@@ -41,10 +42,9 @@ from ..task_families import (
 
 BAD_LIKELIHOODS = {"nan": (math.nan, False), "nan_as_text": "(nan, False)", **FAILURES}
 COUNTS = ("scored_samples", "failed_samples", "unjudged_samples")
-every_case = pytest.mark.parametrize(("one", "rule"), CASES.values(), ids=CASES)
-every_family = pytest.mark.parametrize("one", FAMILIES.values(), ids=FAMILIES)
-every_failure = pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-with_likelihoods = pytest.mark.parametrize("one", [FAMILIES[name] for name in WITH_LIKELIHOODS], ids=WITH_LIKELIHOODS)
+every_case = each_row(("one", "rule"), CASES.values())
+every_family = each_row("one", FAMILIES.values())
+with_likelihoods = each_row("one", [FAMILIES[name] for name in WITH_LIKELIHOODS])
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ OF_ROTATIONS = ["mean_accuracy", "published_order", "worst_case", "flip_rate"]
 OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "with_errors", "without"),
     [
         ("classification", [*MULTICLASS_METRICS, "invalid_rate"], OF_SAMPLES),
@@ -140,7 +140,7 @@ def test_the_rule_is_the_rows_and_else_the_family_s(one, rule):
     assert score_of(one.family, doc, reply) == score_of(one.family, doc, reply, one.family.extractor)
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "free_form"])
+@each_row("name", [name for name in FAMILIES if name != "free_form"])
 def test_a_rule_of_another_kind_is_refused(name):
     one = FAMILIES[name]
     other = "robust_labels" if one.family.kind is AnswerKind.CHOICE else "robust_choice"
@@ -211,7 +211,7 @@ def test_of_nothing_metrics_are_nan_and_counts_0(one):
 ALONE = {name: case for name, case in CASES.items() if not name.startswith(("pairs", "free_form", "rotations"))}
 
 
-@pytest.mark.parametrize(("one", "rule"), ALONE.values(), ids=ALONE)
+@each_row(("one", "rule"), ALONE.values())
 def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
     once = [{**score, "cluster_id": f"patient-{n}"} for n, score in enumerate(scores_of(one, rule))]
     thrice = [score for score in once for _ in range(3)]
@@ -275,10 +275,10 @@ def test_patients_that_share_an_image_are_one_cluster_of_errors_and_of_tests(one
 # ---- failed samples ----
 
 
-@every_failure
+@each_row("failures", [[*FAILURES.values()][:3], [*FAILURES.values()][3:]])
 @every_case
-def test_metrics_are_those_of_the_other_samples(one, rule, failure, asked):
-    found = values(one, texts(rule, with_lost(one.replies, failure)))
+def test_metrics_are_those_of_the_other_samples(one, rule, failures, asked):
+    found = values(one, texts(rule, with_lost(one.replies, *failures)))
     assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
     expected = values(one, texts(rule, kept(one.replies)), kept(one.documents))
     assert scores(found) == scores(expected)
@@ -303,12 +303,12 @@ def test_failed_samples_alone_have_no_score(one, rule, asked):
     assert asked == []
 
 
-@every_failure
 @every_family
-def test_scores_without_a_filter(one, failure):
-    (sample,) = samples(one, [[failure]], one.documents[:1])
-    assert {score["reason"] for _, score in sample.items()} == {"adapter_failed"}
-    assert not any(score.get("possible_injection") or "cut" in score for _, score in sample.items())
+def test_scores_without_a_filter(one):
+    failures = [[failure] for failure in FAILURES.values()]
+    for sample in samples(one, failures, one.documents[: len(failures)]):
+        assert {score["reason"] for _, score in sample.items()} == {"adapter_failed"}
+        assert not any(score.get("possible_injection") or "cut" in score for _, score in sample.items())
 
 
 def test_failed_rows_of_a_submission_are_blank():
@@ -320,17 +320,21 @@ def test_failed_rows_of_a_submission_are_blank():
     assert [n for n, cell in enumerate(cells) if cell == (None, None)] == sorted({*LOST, one.replies.index("")})
 
 
-@pytest.mark.parametrize("bad", BAD_LIKELIHOODS.values(), ids=BAD_LIKELIHOODS)
-@pytest.mark.parametrize("rule", [None, *extractors(AnswerKind.LIKELIHOODS)])
+@each_row("rule", [None, *extractors(AnswerKind.LIKELIHOODS)])
 @with_likelihoods
-def test_failed_likelihoods_are_in_no_metric(one, rule, bad):
+def test_failed_likelihoods_are_in_no_metric(one, rule):
     given = [[(loss, False) for loss in options] for options in losses(one)]
-    mixed = [[*options[:-1], bad] if n in LOST else options for n, options in enumerate(given)]
-    found = values(one, likelihoods(rule, mixed))
     expected = values(one, likelihoods(rule, kept(given)), kept(one.documents))
-    assert scores(found) == scores(expected)
-    assert (counts(found), counts(expected)) == ([8, 4, 0], [8, 0, 0])
-    alone = values(one, likelihoods(rule, [[bad] * len(options) for options in given]))
+    bad = [*BAD_LIKELIHOODS.values()]
+    for some in (bad[:4], bad[4:]):
+        mixed = [
+            [*options[:-1], some[LOST.index(n) % len(some)]] if n in LOST else options
+            for n, options in enumerate(given)
+        ]
+        found = values(one, likelihoods(rule, mixed))
+        assert scores(found) == scores(expected)
+        assert (counts(found), counts(expected)) == ([8, 4, 0], [8, 0, 0])
+    alone = values(one, likelihoods(rule, [[bad[n % len(bad)]] * len(options) for n, options in enumerate(given)]))
     assert are_undefined(alone)
     assert counts(alone) == [0, 12, 0]
 
@@ -385,7 +389,7 @@ def by_verdict(one: MadeUp, found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in scores(found, *of_all).items() if not name.startswith("judge_")}
 
 
-@pytest.mark.parametrize(("one", "rule"), JUDGED.values(), ids=JUDGED)
+@each_row(("one", "rule"), JUDGED.values())
 def test_replies_without_a_verdict_are_in_no_metric_that_needs_one(one, rule):
     found = values(one, texts(rule, with_lost(one.replies, UNREADABLE)))
     expected = values(one, texts(rule, kept(one.replies)), kept(one.documents))
@@ -394,8 +398,8 @@ def test_replies_without_a_verdict_are_in_no_metric_that_needs_one(one, rule):
     assert by_verdict(one, found) == by_verdict(one, expected)
 
 
-@pytest.mark.parametrize("silent", ["", cut_reply("")], ids=["empty", "cut"])
-@pytest.mark.parametrize(("one", "rule"), JUDGED.values(), ids=JUDGED)
+@each_row("silent", ["", cut_reply("")])
+@each_row(("one", "rule"), JUDGED.values())
 def test_replies_that_say_nothing_do_not_stand_for_those_that_nobody_judged(one, rule, silent):
     found = values(one, texts(rule, [UNREADABLE, silent, FAILURES["request"]] * 4))
     assert are_undefined(by_verdict(one, found))

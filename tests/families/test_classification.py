@@ -16,6 +16,7 @@ from medtasks.metrics.metric import forget_computed
 from medtasks.stats.recall import mean_recall_posterior
 from medtasks.stats.standard_error import clustered_standard_error
 
+from ..tables import each_row
 from ..task_families import score_of, values_of
 
 REFERENCE, NUMBERED = "multimedeval_class_v0_1_0", "{{ number }}: {{ text }}"
@@ -79,9 +80,7 @@ def test_a_score_has_numbers_only():
     ]
 
 
-@pytest.mark.parametrize(
-    ("reply", "value"), [("1: adipose", 0), ("2", 1), ("It is debris.", 2), ("nothing fits", 0), ("", 0)]
-)
+@each_row(("reply", "value"), [("1: adipose", 0), ("2", 1), ("It is debris.", 2), ("nothing fits", 0), ("", 0)])
 def test_replies_are_classes(reply, value):
     found = score(reply)
     assert (found["value"], found["reason"]) == (value, "ok")
@@ -157,7 +156,7 @@ def test_rows_and_tasks_do_not_mix(computed):
     assert len({json.dumps(one) for one in first}) == len(sets)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sizes", "accuracy", "f1"),
     [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)],
 )

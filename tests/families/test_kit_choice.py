@@ -20,6 +20,7 @@ from medtasks.metrics.metric import evaluate
 from medtasks.tasks import own_documents
 
 from ..growth import assert_linear
+from ..tables import each_row
 from ..task_families import FAMILIES
 
 OPTIONS = ["liver", "spleen", "heart"]
@@ -109,9 +110,7 @@ def test_a_row_without_modality_type_stops_the_published_code_alone():
     assert (robust["accuracy"], math.isnan(robust["fallback_rate"])) == (0.5, True)
 
 
-@pytest.mark.parametrize(
-    "rule", ["medevalkit_choice", "medevalkit_tagged_choice", "medevalkit_mmmu_fixed", "robust_mmmu"]
-)
+@each_row("rule", ["medevalkit_choice", "medevalkit_tagged_choice", "medevalkit_mmmu_fixed", "robust_mmmu"])
 def test_a_long_reply_is_read_in_linear_time(rule):
     for columns in ({}, OPEN):
         read = partial(extractor_of(rule).extract, sample=Sample(question(1, **columns)))

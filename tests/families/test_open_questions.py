@@ -8,6 +8,7 @@ import pytest
 from medtasks.families.open_questions import OPEN_QUESTIONS
 from medtasks.stats.standard_error import mean_standard_error
 
+from ..tables import each_row
 from ..task_families import score_of, values_of
 
 REFERENCE = "multimedeval_vqa_head"
@@ -72,7 +73,7 @@ def test_errors_of_independent_samples_are_those_of_the_subset():
     assert found["invalid_rate_stderr"] == 0
 
 
-@pytest.mark.parametrize("cluster", ["image_id", "patient_id"])
+@each_row("cluster", ["image_id", "patient_id"])
 def test_errors_are_clustered_by_image_or_patient(cluster):
     """Two samples of one cluster that always agree carry as much as one."""
     replies = ["yes", "no", "yes", "no", "no"]
@@ -87,13 +88,13 @@ def test_a_patient_outweighs_an_image():
     assert math.isnan(values(items)["closed_accuracy_stderr"])
 
 
-@pytest.mark.parametrize(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
+@each_row(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
 def test_a_subset_without_samples_is_nan(reply, answer, absent):
     found = values([score(reply, answer, n) for n in range(3)])
     assert {name for name, value in found.items() if math.isnan(value)} == {n for n in found if n.startswith(absent)}
 
 
-@pytest.mark.parametrize("rule", [REFERENCE, "robust_vqa"])
+@each_row("rule", [REFERENCE, "robust_vqa"])
 def test_empty_replies_are_invalid_and_wrong(rule):
     found = score("", "no memory", rule=rule)
     assert (found["reason"], found["correct"], found["token_recall"]) == ("empty", False, 0.0)

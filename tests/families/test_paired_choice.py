@@ -7,6 +7,7 @@ import pytest
 
 from medtasks.families.paired_choice import FREE_FORM, PAIRED_CHOICE
 
+from ..tables import each_row
 from ..task_families import score_of, values_of
 
 
@@ -83,7 +84,7 @@ def test_cut_pair_is_counted_and_left_out():
     assert found["individual_accuracy"] == 1
 
 
-@pytest.mark.parametrize("rule", ["mediconfusion_reference", "robust_choice"])
+@each_row("rule", ["mediconfusion_reference", "robust_choice"])
 def test_confusion_needs_a_valid_pair_and_is_the_same_under_every_rule(rule):
     assert math.isnan(values(scored([("?", "?"), ("A", "?")], rule))["confusion"])
     assert values(scored(["AA", "AB", ("?", "A")], rule))["confusion"] == 0.5

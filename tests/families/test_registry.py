@@ -14,6 +14,7 @@ from medtasks.families.family_registry import HOOKS, NAMED, families, family_of,
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import DottedName
 
+from ..tables import each_row
 from ..task_families import FAMILIES
 
 _MODULES = [f"{HOOKS}{module}.process_results" for module in sorted(modules())]
@@ -21,7 +22,7 @@ PUBLISHED = list(dict.fromkeys([*(f"{HOOKS}{name}" for name in NAMED), *filter(f
 PAGE = (Path(__file__).parents[2] / "docs" / "own_tasks.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("hook", PUBLISHED)
+@each_row("hook", PUBLISHED)
 def test_every_hook_has_a_family_and_its_rule(hook):
     assert callable(DottedName(hook).resolve())
     family = family_of(hook)

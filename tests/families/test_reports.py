@@ -24,6 +24,7 @@ from medtasks.metrics.report_metrics import ReportScores, metric_info
 from medtasks.runs import logged_samples
 from medtasks.stats.standard_error import clustered_standard_error
 
+from ..tables import each_row
 from ..task_families import TextMetrics, flat, score_of, values_of
 
 KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
@@ -135,7 +136,7 @@ def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
     assert json.loads(file.read_text()) == {"doc_id": "s1", "reply": "Small effusion"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "reason", "text"),
     [
         ("", "empty", ""),

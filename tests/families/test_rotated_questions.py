@@ -11,6 +11,8 @@ from medtasks.families.rotations import ROTATED_CHOICE, rotated_questions
 from medtasks.metrics.metric import evaluate
 from medtasks.stats.standard_error import clustered_standard_error
 
+from ..tables import each_row
+
 METRICS = ("mean_accuracy", "published_order", "worst_case", "flip_rate", "invalid_rate")
 
 
@@ -40,7 +42,7 @@ def means(*questions):
     return {metric: value for metric, (value, _) in found.items()}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("choices", "mean", "published", "worst", "flips", "invalid"),
     [
         (["A", "A", "A"], 1, 1, 1, 0, 0),

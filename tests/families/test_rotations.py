@@ -8,6 +8,7 @@ from medtasks.data.variants import rotated
 from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT
 from medtasks.hooks import published
 
+from ..tables import each_row
 from ..task_families import score_of, values_of
 
 CHOICE = {
@@ -72,7 +73,7 @@ def test_invalid_replies():
     assert math.isnan(values(scored(CHOICE, ["", "", ""]))["flip_rate"])
 
 
-@pytest.mark.parametrize("rule", ["untied", "greedy_reference"])
+@each_row("rule", ["untied", "greedy_reference"])
 def test_likelihoods(rule):
     best = [1, 0, 2]  # where the spleen stands
     replies = [[0.1 if place == right else 1.0 for place in range(3)] for right in best]

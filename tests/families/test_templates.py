@@ -5,6 +5,8 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.families.templates import filled, names_in_template, written_options
 
+from ..tables import each_row
+
 TEXT = "{a} {{ b }} {% c %} <img>\\ 'q' \"r\"\r\n Ü 😀 "
 VALUES = {"question": TEXT, "number": 7, "image": "(i)", "options": ["x"], "answer": "B"}
 FIELDS = ("question", "number", "image")
@@ -14,7 +16,7 @@ def fill(template):
     return filled(template, VALUES, FIELDS, "it is wrong")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "expected"),
     [
         ("{{ question }}", TEXT),
@@ -31,7 +33,7 @@ def test_what_a_template_gives(template, expected):
     assert fill(template) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "cause"),
     [
         ("{qestion}", "'qestion' is in single braces, write {{ qestion }}, did you mean 'question'?"),
@@ -55,7 +57,7 @@ def test_a_template_that_cannot_be_filled_is_one_sentence(template, cause):
     assert sentence.endswith("; its fields are question, number, image")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "names"),
     [
         ("{{ question }} {% for o in options %}{{ o }}{{ range(2) }}{% endfor %}", {"question", "options"}),

@@ -15,6 +15,8 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file, task_files
 from medtasks.tasks.task_index import resolved
 
+from ..tables import each_row
+
 MARK = "<image>"
 CALLED = re.compile(r"<image_\d+>:|<image \d+>")
 """What stands before an image, which goes with it, and a text's own name for one, which is its place or stays."""
@@ -62,7 +64,7 @@ def own_images(document, settings):
     return len(files[: settings.get("shown_images")]) * (settings.get("slices") or 1)
 
 
-@pytest.mark.parametrize(("name", "family"), CASES)
+@each_row(("name", "family"), CASES)
 def test_marks_and_images(name, family):
     base, blind = asked(name, family), asked(f"{name}_blind", family)
     settings = resolved(task_config(name))["lmms_eval_specific_kwargs"][family]
@@ -79,7 +81,7 @@ def test_marks_and_images(name, family):
         assert [image.tobytes() for image in blind_images] == [image.tobytes() for image in kept]
 
 
-@pytest.mark.parametrize(("name", "family"), CASES)
+@each_row(("name", "family"), CASES)
 def test_grey_and_other_images(name, family):
     settings = resolved(task_config(name))["lmms_eval_specific_kwargs"][family]
     shown = {variant: asked(f"{name}{variant}", family) for variant in ("", "_blank", "_swapped")}
@@ -101,7 +103,7 @@ def test_grey_and_other_images(name, family):
         assert other["doc_id"] == document["doc_id"]
 
 
-@pytest.mark.parametrize("name", [name for name, family in CASES if family == "default"])
+@each_row("name", [name for name, family in CASES if family == "default"])
 def test_conversations(name):
     hook = task_config(name).get("doc_to_messages")
     if hook is None:  # the harness makes one of the prompt and the images
@@ -147,7 +149,7 @@ def test_without_the_variant_a_missing_image_is_still_an_error():
         multimedeval_prompts.prompt({"question": "?", "image_files": []}, {"template": "{{ image }} {{ question }}"})
 
 
-@pytest.mark.parametrize(("name", "family"), [case for case in CASES if "rotated" in task_file(case[0]).variants])
+@each_row(("name", "family"), [case for case in CASES if "rotated" in task_file(case[0]).variants])
 def test_rotated_prompts_show_the_options_in_their_order(name, family):
     config = resolved(task_config(f"{name}_rotated"))
     (document, *_) = task_documents(task_file(name))

@@ -21,6 +21,7 @@ from medtasks.tasks.task_index import resolved
 from medtasks.tasks.task_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
 
 from ..scripted_server import Endpoint, serving
+from ..tables import each_row
 from .test_sanity_runs import in_this_process
 from .whole_runs import answering, evaluate
 
@@ -79,7 +80,7 @@ def test_they_differ_from_their_task_in_prompt_room_and_rows():
     assert all(row.reasoned for row in rows.values())
 
 
-@pytest.mark.parametrize("name", RUN)
+@each_row("name", RUN)
 def test_the_prompt_is_the_tasks_own_with_the_published_instruction(prepared, name):
     for doc in task_documents(task_file(name)):
         asked = prompt(name, doc)
@@ -140,9 +141,7 @@ def right_and_wrong(doc: dict) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "form", ["<think>Not {wrong}.</think>\n<answer>{right}</answer>", "{wrong}? \\boxed{{{right}}}"]
-)
+@each_row("form", ["<think>Not {wrong}.</think>\n<answer>{right}</answer>", "{wrong}? \\boxed{{{right}}}"])
 def test_a_model_that_reasons_and_knows_the_key(prepared, form):
     def say(doc):
         right, wrong = right_and_wrong(doc)

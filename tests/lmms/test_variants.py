@@ -34,6 +34,8 @@ from medtasks.tasks.task_files import (
 from medtasks.tasks.task_index import DottedName, resolved
 from medtasks.tasks.task_variants import THINKING
 
+from ..tables import each_row
+
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
@@ -62,7 +64,7 @@ def shows_options(task: str, document: dict[str, Any]) -> bool:
     return all(option in text for option in options)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@each_row("name", TASKS)
 def test_variants_follow_from_the_documents(prepared, name):
     documents = load_documents(task_file(name).dataset)
     wanted = OF_IMAGES if shows_images(documents) else ()
@@ -71,7 +73,7 @@ def test_variants_follow_from_the_documents(prepared, name):
     assert task_file(name).variants == wanted
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@each_row("name", sorted(CATALOGUE))
 def test_the_catalogue_knows_which_datasets_hold_images(prepared, name):
     assert has_images(name) == shows_images(load_documents(name))
 
@@ -116,7 +118,7 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", MADE)
+@each_row("name", MADE)
 def test_configurations(prepared, name):
     task = task_file(name)
     base, config = task_config(task.base), task_config(name)
@@ -273,7 +275,7 @@ def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
     assert "is scored by metrics of the harness alone" in task_files()["foreign"].only_harness
 
 
-@pytest.mark.parametrize("name", ["mediconfusion_blind", "mediconfusion_ps_sanity"])
+@each_row("name", ["mediconfusion_blind", "mediconfusion_ps_sanity"])
 def test_a_part_must_not_have_the_name_of_a_variant(prepared, name):
     with pytest.raises(MedTasksError, match=f"there is a task or dataset '{name}' already; choose another name"):
         select_as("mediconfusion", {"categories": ["Cerebral"]}, name)

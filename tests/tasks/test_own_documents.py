@@ -15,6 +15,8 @@ from medtasks.home import home
 from medtasks.prompts.images import images
 from medtasks.tasks.own_documents import completed
 
+from ..tables import each_row
+
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",
     "doc_to_text": "medtasks.hooks.prompts.prompt",
@@ -43,7 +45,7 @@ ROWS = {"right": ["A", "B"], "answer": ["x", "other"], "options": [["x", "y"], [
 NAMED = {"answer": "right", "image_file": "picture"}
 
 
-@pytest.mark.parametrize("feature", [datasets.Image(), None, datasets.Value("binary")])
+@each_row("feature", [datasets.Image(), None, datasets.Value("binary")])
 def test_embedded_images_become_files(feature: Any) -> None:
     shown = [encoded(10), encoded(200, "JPEG")]
     cells = [one["bytes"] for one in shown] if isinstance(feature, datasets.Value) else shown
@@ -83,7 +85,7 @@ def test_lists_of_images_and_several_columns() -> None:
     assert [one["image_files"] for one in paths] == [["a.png", "c.png"], ["b.png"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [
         [{"A": "x", "B": "y", "C": "z"}, {"A": "x", "B": "y", "C": None}],
@@ -107,7 +109,7 @@ def test_options_in_several_columns() -> None:
 GOOD = {"answer": ["A", "B"], "options": ['["x", "y"]', '["x", "y"]'], "images": [[encoded(1)], [encoded(2)]]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("damage", "named", "complaint"),
     [
         ({"options": ['["x", "y"]', None]}, {}, "row 2: 'options' is empty, and .* needs a list of at least two texts"),

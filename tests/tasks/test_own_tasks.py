@@ -18,6 +18,8 @@ from medtasks.tasks.documents import check_loadable
 from medtasks.tasks.own_tasks import own_name, prepare_own
 from medtasks.tasks.task_files import task_file, task_files
 
+from ..tables import each_row
+
 VQA = [
     {"question": "Which side?", "answer": "left", "images": ["a.png", "b.png"]},
     {"question": "Is it normal?", "answer": "no", "images": ["a.png"]},
@@ -56,7 +58,7 @@ def config():
     return read
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name"),
     [
         ("chest", "multimedeval_chest"),

@@ -11,6 +11,8 @@ from medtasks.tasks.published_names import MODULES, hook_modules, hook_place
 from medtasks.tasks.task_files import task_config, task_files
 from medtasks.tasks.task_index import DottedName, resolved
 
+from ..tables import each_row
+
 
 def dotted_names(value):
     if isinstance(value, DottedName):
@@ -31,7 +33,7 @@ def test_every_name_of_every_task_resolves():
         assert getattr(importlib.import_module(module), attribute) == found
 
 
-@pytest.mark.parametrize("task", [name for name, task in task_files().items() if task.kind == "task"])
+@each_row("task", [name for name, task in task_files().items() if task.kind == "task"])
 def test_no_metric_name_of_a_task_is_part_of_another(task):
     names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
     own = [name for name in names if not name.endswith("_stderr")]
@@ -40,7 +42,7 @@ def test_no_metric_name_of_a_task_is_part_of_another(task):
     assert {name.removesuffix("_stderr") for name in names} == set(own)
 
 
-@pytest.mark.parametrize("hook", [f"{HOOKS}{name}" for name in NAMED])
+@each_row("hook", [f"{HOOKS}{name}" for name in NAMED])
 def test_a_hook_its_metric_list_and_single_aggregations(hook):
     name, _, attribute = hook.rpartition(".")
     module = importlib.import_module(name)
@@ -78,7 +80,7 @@ def test_names_that_are_the_same_elsewhere():
     assert hook_place("my_package.prompt") == "my_package.prompt"
 
 
-@pytest.mark.parametrize("name", ["choice.no_such", "pairs.accuracy", "nobody.METRIC_LIST", "reports.METRIC_LISTS"])
+@each_row("name", ["choice.no_such", "pairs.accuracy", "nobody.METRIC_LIST", "reports.METRIC_LISTS"])
 def test_a_name_that_nobody_published(name):
     with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks"):
         published(f"{HOOKS}{name}")

@@ -19,6 +19,8 @@ from medtasks.tasks.task_files import main_metrics_first, task_config, task_file
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
 from medtasks.tasks.task_variants import TWIN_ENDING
 
+from ..tables import each_row
+
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {
     "mediconfusion": {"MC", "GD", "PS", "FF"},
@@ -40,7 +42,6 @@ FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".ya
 FOLDERS = sorted({path.parent for path in FILES} - {tasks_folder()})
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
 FOLLOWING = {name: task for name, task in task_files().items() if task.origin}
-IN_FOLDER = {"ids": lambda path: path.name}
 
 
 class Loader(yaml.SafeLoader):
@@ -82,7 +83,7 @@ def test_one_task(monkeypatch):
         task_file("medconfusion_gd")
 
 
-@pytest.mark.parametrize("path", FILES, **IN_FOLDER)
+@each_row("path", FILES)
 def test_functions_exist(path):
     text = path.read_text(encoding="utf-8")
     targets = re.findall(r"!function ([\w.]+)", text)
@@ -96,7 +97,7 @@ def test_functions_exist(path):
         assert callable(found) or isinstance(found, str | list | dict | os.PathLike), target
 
 
-@pytest.mark.parametrize("path", FILES, **IN_FOLDER)
+@each_row("path", FILES)
 def test_no_tab_and_known_hooks_only(path):
     text = path.read_text(encoding="utf-8")
     assert "\t" not in text
@@ -104,7 +105,7 @@ def test_no_tab_and_known_hooks_only(path):
     assert all(target.startswith("medtasks.") for target in re.findall(r"!function ([\w.]+)", text))
 
 
-@pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
+@each_row("path", TASKS)
 def test_every_task_says_what_it_is(path):
     config = with_included(path)
     assert config.get("group", config["task"]) == path.stem
@@ -130,13 +131,13 @@ def test_every_task_says_what_it_is(path):
     assert info.revision.startswith(metadata["checked_against"].split(" at ")[1])
 
 
-@pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
+@each_row("path", TASKS)
 def test_includes_exist(path):
     for name in names_in(read(path).get("include")):
         assert (path.parent / name).is_file()
 
 
-@pytest.mark.parametrize("name", FOLLOWING)
+@each_row("name", FOLLOWING)
 def test_a_task_that_follows_from_another_says_what_it_is(name):
     task, config = task_file(name), task_config(name)
     metadata, base = config["metadata"], task_config(str(task.origin))
@@ -148,7 +149,7 @@ def test_a_task_that_follows_from_another_says_what_it_is(name):
     assert [metadata[key] for key in ("dataset", "data")] == [base["metadata"][key] for key in ("dataset", "data")]
 
 
-@pytest.mark.parametrize("name", [*(path.stem for path in TASKS), *FOLLOWING])
+@each_row("name", [*(path.stem for path in TASKS), *FOLLOWING])
 def test_rules_exist(name):
     task = task_file(name)
     for row in task.rows.values():
@@ -159,7 +160,7 @@ def test_rules_exist(name):
         assert of_likelihoods == (task.output_type == "multiple_choice")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("task", "metrics", "ordered"),
     [
         (
@@ -236,7 +237,7 @@ def test_a_damaged_file_of_the_users_is_named():
     assert "metrics of the harness alone" in task_files()["mine"].only_harness
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "rotates"),
     [
         ({}, True),  # the hook's own prompt shows them
