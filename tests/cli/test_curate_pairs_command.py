@@ -13,6 +13,7 @@ from medtasks.curate.study import read_images, read_pairs, read_study
 from medtasks.home import HOME_VARIABLE
 
 from ..curate import tiny_encoders
+from ..tables import each_row
 from ..warm_python import run_fresh
 
 COUNT = 24
@@ -128,8 +129,8 @@ def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder)
     assert medtasks(*command).code == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
+@each_row(
+    "change, says",
     [
         (["--encoder", "eyes_of_test:other"], "with another --encoder (eyes_of_test:"),
         (["--sim-med", "0.91"], "with another --sim-med (0.9, now 0.91)"),

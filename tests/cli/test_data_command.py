@@ -9,6 +9,8 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
 
+from ..tables import each_row
+
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
@@ -88,7 +90,7 @@ def test_prepare_what_is_incomplete(medtasks, fails, source, final):
     )
 
 
-@pytest.mark.parametrize("command", ["prepare", "verify"])
+@each_row("command", ["prepare", "verify"])
 def test_unknown_dataset(fails, command):
     fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
 

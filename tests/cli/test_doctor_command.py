@@ -11,6 +11,7 @@ from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import doctor as command
 
+from ..tables import each_row
 from ..warm_python import run_fresh
 
 app = typer.Typer()
@@ -40,8 +41,8 @@ def doctor(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    ("findings", "code", "last"),
+@each_row(
+    "findings, code, last",
     [
         ([FINE], 0, "0 problems, 0 warnings, 0 notes, 1 ok."),
         ([FINE, NOTE, WARNING], 0, "0 problems, 1 warning, 1 note, 1 ok."),
@@ -68,7 +69,7 @@ def test_plain_where_nobody_reads_a_terminal(doctor):
     assert asked == [([], False)]
 
 
-@pytest.mark.parametrize("spelled", ["--model-args", "--model_args"])
+@each_row("spelled", ["--model-args", "--model_args"])
 def test_served_model(doctor, spelled):
     _, asked = doctor(spelled, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
     assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ..made_up_runs import write_run
+from ..tables import each_row
 
 
 def test_from_the_data_alone(medtasks, sample, tmp_path):
@@ -54,8 +55,8 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each_row(
+    "options, message",
     [
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
         (("--difference", "0"), "cannot differ by 0"),

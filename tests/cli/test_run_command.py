@@ -13,6 +13,7 @@ import pytest
 from medtasks.home import own_tasks_folder
 from medtasks.runs.run_manifest import read_manifests
 
+from ..tables import each_row
 from ..waiting import PATIENCE, wait_until
 
 MODEL = ["--model", "dummy"]
@@ -268,8 +269,8 @@ FULL = """
 """
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentences"),
+@each_row(
+    "settings, sentences",
     [
         ({"LETTERS": 100}, ["0_samples_one.jsonl holds 15 of 40 samples", "the scores are kept"]),
         ({"LETTERS": 100, "OFFSET": 45}, []),  # five rows are left
@@ -293,8 +294,8 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     assert len(manifest.processes) == 1  # a second round would write no more
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
+@each_row(
+    "arguments, sentence",
     [
         (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
         (["--max-faild", "4"], "there is no option '--max-faild'; did you mean '--max-failed'?"),

@@ -14,6 +14,7 @@ from medtasks.data.prepare.source_recipe import Options
 
 from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run
+from ..tables import each_row
 from ..tiny_medevalkit import put_source
 from .conftest import rows_of
 
@@ -86,7 +87,7 @@ finally:
 """
 
 
-@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_blind"])
+@each_row("task", ["mediconfusion", "mediconfusion_blind"])
 def test_one_task_file_is_read_and_few_modules_are_entered(constant, task):
     ran = subprocess.run(
         [sys.executable, "-c", ENTERED, "score", task, constant()], capture_output=True, text=True, check=True

@@ -12,6 +12,8 @@ import medtasks as package
 from medtasks.cli import tasks
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
+
 MODULE = [sys.executable, "-m", "medtasks.cli.main"]
 
 
@@ -54,7 +56,7 @@ def test_version(medtasks):
     assert medtasks("--version").out == f"medtasks {package.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]])
+@each_row("arguments", [["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]])
 def test_wrong_usage(medtasks, arguments):
     ran = medtasks(*arguments)
     assert ran.code == 2
@@ -63,7 +65,7 @@ def test_wrong_usage(medtasks, arguments):
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("sentence", ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"])
+@each_row("sentence", ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"])
 def test_sentences_are_printed_as_they_are(fails, monkeypatch, sentence):
     def stop():
         raise MedTasksError(sentence)

@@ -5,6 +5,8 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.runs.harness_options import HarnessOptions, _parser, read_options, seeds
 
+from ..tables import each_row
+
 
 def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     from lmms_eval.__main__ import parse_eval_args
@@ -18,7 +20,7 @@ def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     assert ours == theirs
 
 
-@pytest.mark.parametrize("arguments", [["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"]])
+@each_row("arguments", [["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"]])
 def test_spellings(arguments):
     assert read_options(arguments).number("limit") == 5
 
@@ -46,7 +48,7 @@ def test_unknown_arguments_are_kept():
     assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == ("b=2", "--log-samples")
 
 
-@pytest.mark.parametrize("arguments", [["--limit"], ["--log_s"], ["--write_out=yes"]])
+@each_row("arguments", [["--limit"], ["--log_s"], ["--write_out=yes"]])
 def test_what_the_harness_refuses(arguments):
     with pytest.raises(MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"):
         read_options(arguments)
@@ -80,7 +82,7 @@ def test_a_config_file_of_several(tmp_path):
     assert read_options([f"--config={path}"]).evaluations == 2
 
 
-@pytest.mark.parametrize("content", ["", "[]", "just text", "a: [", "- 1", "env: [1]\n"])
+@each_row("content", ["", "[]", "just text", "a: [", "- 1", "env: [1]\n"])
 def test_a_config_file_that_is_none(tmp_path, content):
     path = tmp_path / "run.yaml"
     path.write_text(content)
@@ -93,8 +95,8 @@ def test_a_config_file_that_is_missing(tmp_path):
         read_options(["--config", str(tmp_path / "missing.yaml")])
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@each_row(
+    "given, expected",
     [
         ([], (0, 1234, 1234, 1234)),
         (["--seed", "7"], (7, 7, 7, 7)),
@@ -107,13 +109,13 @@ def test_seeds(given, expected):
     assert seeds(read_options(given)) == expected
 
 
-@pytest.mark.parametrize("given", ["1,2", "x", "1,2,3,4,5", "1.5", ""])
+@each_row("given", ["1,2", "x", "1,2,3,4,5", "1.5", ""])
 def test_seeds_that_are_none(given):
     with pytest.raises(MedTasksError, match="--seed"):
         seeds(read_options([f"--seed={given}"]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "base_url=http://127.0.0.1:8000/v1,model=a",

@@ -24,6 +24,8 @@ from medtasks.runs.run_manifest import (
     read_manifests,
 )
 
+from ..tables import each_row
+
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 
 
@@ -77,7 +79,7 @@ def test_the_newest_is_last(tmp_path):
     assert read_manifests(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"schema_version": 2}', "[]", '{"state": "finished"}'])
+@each_row("damage", ["", "{", '{"schema_version": 2}', "[]", '{"state": "finished"}'])
 def test_a_damaged_file_is_named(tmp_path, damage):
     manifest().write(manifest_path(tmp_path, NOON))
     later = manifest_path(tmp_path, NOON + timedelta(1))
@@ -101,8 +103,8 @@ def test_an_unknown_field_is_not_dropped_silently(tmp_path):
         RunManifest.read(path)
 
 
-@pytest.mark.parametrize(
-    ("state", "standing"),
+@each_row(
+    "state, standing",
     [
         (RunState.FINISHED, "finished"),
         (RunState.WITH_FAILURES, "finished with failures"),

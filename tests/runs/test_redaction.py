@@ -1,7 +1,5 @@
 """No secret in what a run writes about itself, and nothing else lost."""
 
-import pytest
-
 from medtasks.runs.redaction import (
     is_secret_name,
     redacted,
@@ -11,8 +9,10 @@ from medtasks.runs.redaction import (
     without_home,
 )
 
+from ..tables import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     "text",
     [
         "model=m,api_key=PLANTED,max_new_tokens=8",
@@ -37,7 +37,7 @@ def test_secrets(text):
     assert "***" in redacted(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "pretrained=org/name,max_new_tokens=8,token_counts=true,tokenizer=org/t,batch_tokens=100",

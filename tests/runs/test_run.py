@@ -11,6 +11,8 @@ from medtasks.runs.process import RunProcess
 from medtasks.runs.run import read_run
 from medtasks.runs.run_manifest import RunManifest
 
+from ..tables import each_row
+
 ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
 
 
@@ -72,8 +74,8 @@ def test_what_a_run_recorded(tmp_path: Path) -> None:
     assert missing_tasks(run) == {}
 
 
-@pytest.mark.parametrize(
-    ("limit", "config", "asked"),
+@each_row(
+    "limit, config, asked",
     [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)],
 )
 def test_how_many_questions_were_asked(tmp_path: Path, limit: float | None, config: dict[str, int], asked: int) -> None:
@@ -130,8 +132,8 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -
     assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
 
 
-@pytest.mark.parametrize(
-    ("args", "served", "label"),
+@each_row(
+    "args, served, label",
     [
         ("base_url=http://h/v1", "other", "other (vlm_server)"),
         (

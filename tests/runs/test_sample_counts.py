@@ -5,6 +5,8 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of, counts_of_reasons
 
+from ..tables import each_row
+
 
 def test_the_filter_that_lost_most_counts():
     row = {
@@ -29,8 +31,8 @@ def test_reasons_tell_it_too():
     assert counts_of_reasons(reasons) == SampleCounts(6, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("limit", "counts", "allowed"),
+@each_row(
+    "limit, counts, allowed",
     [
         ("1%", SampleCounts(99, 1), True),
         ("1%", SampleCounts(98, 2), False),
@@ -47,7 +49,7 @@ def test_limits(limit, counts, allowed):
     assert FailureLimit.parse(limit).allows(counts) is allowed
 
 
-@pytest.mark.parametrize("text", ["", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"])
+@each_row("text", ["", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"])
 def test_what_is_no_limit(text):
     with pytest.raises(MedTasksError, match="neither a number of samples"):
         FailureLimit.parse(text)

@@ -12,6 +12,8 @@ from medtasks.extract.failure import NO_TEXT, cut_reply
 from medtasks.families.family import Reply
 from medtasks.runs.replies import Samples, read_samples
 
+from ..tables import each_row
+
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
 
 
@@ -70,7 +72,7 @@ def test_withheld_replies(tmp_path: Path) -> None:
     assert read(tmp_path, line).scores == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "{",
@@ -88,7 +90,7 @@ def test_lines_that_say_nothing_are_torn(line: str, tmp_path: Path) -> None:
     assert (found.damaged, list(found.replies)) == (1, ["d1"])
 
 
-@pytest.mark.parametrize("doc_id", [3, -1, "x"])
+@each_row("doc_id", [3, -1, "x"])
 def test_rows_that_there_are_not(doc_id: int | str, tmp_path: Path) -> None:
     with pytest.raises(RepliesError, match=f"line 1: no document '{doc_id}' in the prepared dataset"):
         read(tmp_path, {"doc_id": doc_id, "resps": ["A"]})
