@@ -222,7 +222,6 @@ def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
         ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; bring it with: "),
         ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
     ],
-    ids=["missing", "failing"],
 )
 def test_a_package_that_is_missing_or_fails_gives_no_number(medtasks, files, monkeypatch, broken, sentence):
     medtasks(*files, "--metric", "rouge")  # ours is loaded

@@ -18,15 +18,9 @@ def test_the_filter_that_lost_most_counts():
     }
     assert counts_of(row) == SampleCounts(scored=8, failed=1, unjudged=3)
     assert counts_of(row).lost == 4
-
-
-def test_results_of_others_and_of_earlier_versions_have_none():
     assert counts_of({"accuracy,none": 0.5}) is None
     assert counts_of({"scored_samples,none": 5}) is None
     assert counts_of({"scored_samples,none": float("nan"), "failed_samples,none": 0}) is None
-
-
-def test_reasons_tell_it_too():
     reasons = {"ok": 5, "ambiguous": 1, "adapter_failed": 2, "judge_failed": 3}
     assert counts_of_reasons(reasons) == SampleCounts(6, 2, 3)
 
