@@ -71,12 +71,8 @@ def test_numbers_out_of_range(medtasks, sample, options, message):
     assert message in ran.err
 
 
-def test_a_task_without_shares_is_refused(medtasks, sample):
-    ran = medtasks("plan", "iu_xray_report", "--difference", "0.1")
-    assert ran.code == 1
-
-
-def test_likelihoods_have_the_same_pairs_and_judged_pairs_are_refused(medtasks, sample):
+def test_likelihoods_have_the_same_pairs_and_other_scores_are_refused(medtasks, sample):
+    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
     ran = medtasks("plan", "mediconfusion_gd", "--against", "0.25")
     assert ran.out.startswith("mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs.")
     assert "a judge reads replies" in medtasks("plan", "mediconfusion_ff").err

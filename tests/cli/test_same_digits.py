@@ -48,9 +48,14 @@ def numbers_after(text, *words):
     return re.findall(rf"{NUMBER}%?", found[1][:400])
 
 
+@pytest.fixture
+def scored(medtasks, runs):
+    return rows_of(medtasks("score", "mediconfusion", runs[0]).out, "mediconfusion: 32")
+
+
 @each_row("metric", METRICS)
-def test_scores_have_the_same_digits_everywhere(medtasks, runs, reported, metric):
-    printed = rows_of(medtasks("score", "mediconfusion", runs[0]).out, "mediconfusion: 32")[metric][0]
+def test_scores_have_the_same_digits_everywhere(scored, reported, metric):
+    printed = scored[metric][0]
     value, error = re.findall(rf"{NUMBER}%", printed)
     tables = {
         name: numbers_after(text[text.index("All metrics" if name == "html" else "questions 32 of 32") :], metric)
