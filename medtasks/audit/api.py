@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from medtasks.audit.comparing import compare_all, compare_task
-from medtasks.audit.report.audit_items import audit_items, picture_files
+from medtasks.audit.report.audit_items import audit_items, image_files
 from medtasks.audit.report.contents import RuleScores, Score
 from medtasks.audit.report.run_description import run_notes
 from medtasks.audit.report.task_reading import TaskReading, read_task, rule_reports, scores_by_id, without_metrics
@@ -36,7 +36,7 @@ Replies: TypeAlias = Sequence[str | None] | Mapping[Any, str | None] | pd.DataFr
 Folders: TypeAlias = str | Path | Sequence[str | Path]
 
 _SCORE_COLUMNS = ("task", "row", "rule", "metric", "value", "standard_error", "low", "high")
-_SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` stand for
+_SHOWN_AS = ("image_file", "image_files", "image_sha256", "dataset")  # columns that ``images`` and ``task`` replace
 _SAMPLE_COLUMNS = (
     *("task", "row", "doc_id", "question", "options", "target", "reply"),
     *("answer", "reason", "correct", "score", "images", "cluster_id"),
@@ -119,8 +119,8 @@ class Run:
             raise unknown_name("task", task, self._recorded.tasks)
         with _including(self._folders):
             chosen = [recorded for name, recorded in self._recorded.tasks.items() if task in (None, name)]
-            known = [(recorded, _task_or_none(recorded)) for recorded in chosen]
-            return _frame_of([read_task(recorded, own) for recorded, own in known if own is not None])
+            with_files = [(recorded, _task_or_none(recorded)) for recorded in chosen]
+            return _frame_of([read_task(recorded, file) for recorded, file in with_files if file is not None])
 
 
 def score(task: str, replies: Replies, *, answer_field: str | None = None, include_path: Folders = ()) -> Scores:
@@ -148,18 +148,18 @@ def score(task: str, replies: Replies, *, answer_field: str | None = None, inclu
     with _including(include_path):
         chosen = scored_task(task)
         documents = task_documents(chosen)
-        known = _by_id(replies, documents)
+        by_id_ = _by_id(replies, documents)
         if answer_field is not None:
-            known = take_answer_field(known, answer_field)
-        answered = [document for document in documents if document["doc_id"] in known]
-        rows = score_replies(chosen, documents, known)
+            by_id_ = take_answer_field(by_id_, answer_field)
+        answered = [document for document in documents if document["doc_id"] in by_id_]
+        rows = score_replies(chosen, documents, by_id_)
         data = task_provenance(chosen, documents)
-        samples = Samples(replies=known, answered=dict.fromkeys(known, ""))
+        samples = Samples(replies=by_id_, answered=dict.fromkeys(by_id_, ""))
         private = is_private_task(chosen, documents)
         reading = TaskReading(TaskRun(task), chosen, private, data, documents, samples)
-        for name, (rule, by_id) in scores_by_id(chosen, answered, known).items():
+        for name, (rule, by_id) in scores_by_id(chosen, answered, by_id_).items():
             reading.computed[name] = without_metrics(rule, by_id)
-        return Scores(task, rows, data, len(known), len(documents), reading)
+        return Scores(task, rows, data, len(by_id_), len(documents), reading)
 
 
 def read_run(folder: str | Path, *, model: str | None = None, include_path: Folders = ()) -> Run:
@@ -248,18 +248,18 @@ def _by_id(replies: Replies, documents: Sequence[Mapping[str, Any]]) -> dict[str
         )
     else:
         pairs = zip((document["doc_id"] for document in documents), replies, strict=True)
-    known = {str(document["doc_id"]): None for document in documents}
-    found: dict[str, Reply] = {}
-    for given, text in pairs:
-        doc_id = SampleLine(f"the reply to '{given}'", "", {id_column: given}).document_id(documents, known)
+    ids = {str(document["doc_id"]): None for document in documents}
+    by_id: dict[str, Reply] = {}
+    for name, text in pairs:
+        doc_id = SampleLine(f"the reply to '{name}'", "", {id_column: name}).document_id(documents, ids)
         if not (text is None or isinstance(text, str) or text is pd.NA or text != text):
-            raise RepliesError(f"the reply to '{given}' is no text but {type(text).__name__}; give a text or None")
+            raise RepliesError(f"the reply to '{name}' is no text but {type(text).__name__}; give a text or None")
         reply = Reply.of_text(text if isinstance(text, str) else None)
-        if found.setdefault(doc_id, reply) != reply:
-            raise RepliesError(f"there are two different replies to '{given}'; give one per question")
-    if not found:
+        if by_id.setdefault(doc_id, reply) != reply:
+            raise RepliesError(f"there are two different replies to '{name}'; give one per question")
+    if not by_id:
         raise RepliesError("there are no replies; give at least one")
-    return found
+    return by_id
 
 
 def _score_lines(task: str, row: str, rule: str, scores: Iterable[Score]) -> list[list[Any]]:
@@ -273,17 +273,19 @@ def _frame_of(readings: Sequence[TaskReading]) -> pd.DataFrame:
 
 
 def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
-    paths = picture_files(reading)
+    paths = image_files(reading)
     by_row = {row: list(computed.samples.values()) for row, computed in reading.computed.items()}
     clusters = {
-        row: dict(zip(reading.computed[row].samples, (one.get("cluster_id") for one in clustered(scores)), strict=True))
+        row: dict(
+            zip(reading.computed[row].samples, (score.get("cluster_id") for score in clustered(scores)), strict=True)
+        )
         for row, scores in by_row.items()
     }
     for item, document in zip(audit_items(reading), reading.answered, strict=True):
         doc_id = str(document["doc_id"])
         reply = reading.samples.replies.get(doc_id, Reply())
         text = None if reply.failed or reading.withheld else reply.text
-        shown = {
+        columns = {
             "doc_id": item.doc_id,
             "question": item.question,
             "options": list(item.options),
@@ -301,4 +303,4 @@ def _sample_lines(reading: TaskReading) -> Iterator[dict[str, Any]]:
                 "score": answer.score,
                 "cluster_id": clusters[row][doc_id],
             }
-            yield {**others, "task": reading.task.name, "row": row, **shown, **read}
+            yield {**others, "task": reading.task.name, "row": row, **columns, **read}

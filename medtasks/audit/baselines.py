@@ -1,11 +1,10 @@
-"""What replies score that do not look at the image: the same answer to every question, what is most frequent, a guess.
+"""Scores of image-blind replies: the same answer to every question, the most frequent one, a guess.
 
-A model is worth its distance from these. Which words a rule reads as an answer differs: a letter, an option's text, or
-``2: background``. Each way to say it is tried until the task's family reads the answer that is meant; where no way is
-left the rule gets NaN and the description says why, never a score of something else. The family's own metrics make the
-scores, so that they are what a run would show.
+Rules read different words as an answer: a letter, an option's text, or ``2: background``. Each wording is tried until
+the task's family reads the intended answer; if none is read, the rule gets NaN and the description says why. Scores are
+those of the family's own metrics, as in a run.
 
-No judge, labeler or other model is asked: a task whose replies a judge reads has no baselines here, a rule that needs a
+No judge, labeler or other model is asked: a task whose replies a judge reads has no baselines, a rule that needs a
 labeler gets NaN, and of reports only the metrics that count words are computed.
 """
 
@@ -33,7 +32,7 @@ _RANDOM = ("random answer", "Chooses an option at random, each with the same cha
 
 
 class _Misread(Exception):
-    """A rule does not read an answer from any of its replies; the message says how often."""
+    """A rule does not read the intended answer from some replies; the message says how often."""
 
 
 def baselines(
@@ -64,134 +63,137 @@ def baselines(
 
 
 def _constants(
-    task: TaskFile, documents: Documents, known: Sequence[Strategy], run: Mapping[str, Mapping[str, Score]]
+    task: TaskFile, documents: Documents, strategies: Sequence[Strategy], run: Mapping[str, Mapping[str, Score]]
 ) -> list[Baseline]:
-    scores: list[dict[str, dict[str, float]]] = [{} for _ in known]
-    reasons: list[list[str]] = [[] for _ in known]
-    tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in known]
+    scores: list[dict[str, dict[str, float]]] = [{} for _ in strategies]
+    reasons: list[list[str]] = [[] for _ in strategies]
+    tests: list[dict[str, tuple[str, PairedResult]]] = [{} for _ in strategies]
     metrics = _metrics(task)
     for name, row in task.rows.items():
-        read = _Reader(task, row, documents)
-        read.all_of(known)
+        read = _Reader(task, row, documents, strategies)
         constants: dict[int, list[Score]] = {}
-        for position, strategy in enumerate(known):
+        for position, strategy in enumerate(strategies):
             try:
                 constants[position] = read.scores(strategy)
-                found = evaluate(metrics, constants[position])
-                scores[position][name] = {metric: float(one.value) for metric, one in found.items()}
+                by_rule = evaluate(metrics, constants[position])
+                scores[position][name] = {metric: float(estimate.value) for metric, estimate in by_rule.items()}
             except _Misread as why:
                 scores[position][name] = dict.fromkeys((metric.name for metric in metrics), math.nan)
                 reasons[position].append(f" No score under {name}: {why}.")
         if name in run and (tested := _best_against(task, documents, constants, run[name])) is not None:
             tests[tested[0]][name] = tested[1:]
     return [
-        Baseline(strategy.name, strategy.describes + "".join(why), found, tested)
-        for strategy, why, found, tested in zip(known, reasons, scores, tests, strict=True)
+        Baseline(strategy.name, strategy.describes + "".join(why), by_rule, tested)
+        for strategy, why, by_rule, tested in zip(strategies, reasons, scores, tests, strict=True)
     ]
 
 
 def _best_against(
     task: TaskFile, documents: Documents, constants: Mapping[int, list[Score]], run: Mapping[str, Score]
 ) -> tuple[int, str, PairedResult] | None:
-    """Return the place of the best constant, the metric, and its test against a run; None where nothing is paired.
+    """Return the position of the best constant, the metric, and its test against a run; None if nothing is paired.
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
     """
     ids = [str(document["doc_id"]) for document in documents]
-    shared = [place for place, doc_id in enumerate(ids) if doc_id in run and not is_failed(run[doc_id])]
-    clusters = task.family.independent_clusters([Sample(documents[place]) for place in shared])
-    samples = [(ids[place], cluster) for place, cluster in zip(shared, clusters, strict=True)]
+    shared = [position for position, doc_id in enumerate(ids) if doc_id in run and not is_failed(run[doc_id])]
+    clusters = task.family.independent_clusters([Sample(documents[position]) for position in shared])
+    samples = [(ids[position], cluster) for position, cluster in zip(shared, clusters, strict=True)]
 
     def values(metric: AnyMetric, scores: Sequence[Score]) -> Values:
-        return task.family.sample_values(metric, task.family.settled([scores[place] for place in shared]), samples)
+        return task.family.sample_values(
+            metric, task.family.settled([scores[position] for position in shared]), samples
+        )
 
     for metric in main_metrics(task) if shared else ():
         if not isinstance(metric, Metric):
             continue
         sign = -1 if metric.higher_is_better is False else 1
-        found = {place: values(metric, scores) for place, scores in constants.items()}
-        means = {place: mean([value for _, value in by_id.values()]) for place, by_id in found.items() if by_id}
+        by_constant = {position: values(metric, scores) for position, scores in constants.items()}
+        means = {
+            position: mean([value for _, value in by_id.values()]) for position, by_id in by_constant.items() if by_id
+        }
         if any(means.values()):
-            best = max(means, key=lambda place: sign * means[place])
-            compared = compared_values(found[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
+            best = max(means, key=lambda position: sign * means[position])
+            compared = compared_values(by_constant[best], values(metric, [run.get(doc_id, {}) for doc_id in ids]))
             return None if compared is None else (best, metric.name, compared)
     return None
 
 
 class _Reader:
-    """What the task's family makes of meant answers in one row."""
+    """Reader of intended answers by the rule of one row."""
 
-    def __init__(self, task: TaskFile, row: Row, documents: Documents) -> None:
+    def __init__(self, task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]) -> None:
+        """Read the replies of all strategies, document by document: rules prepare much per question."""
         self._task, self._row, self._documents = task, row, documents
         self._found: dict[tuple[int, Meant], Score] = {}
-
-    def all_of(self, known: Sequence[Strategy]) -> None:
-        """Read the replies of all strategies, document by document: rules prepare much per question."""
-        if needs_labeler(self._row):
+        if needs_labeler(row):
             return
-        together = zip(*(strategy.meant for strategy in known), strict=True)
-        waiting = list(dict.fromkeys((place, one) for place, meant in enumerate(together) for one in meant))
+        together = zip(*(strategy.meant for strategy in strategies), strict=True)
+        waiting = list(
+            dict.fromkeys((position, answer) for position, answers in enumerate(together) for answer in answers)
+        )
         attempt = 0
         while waiting:
-            asked = [(key, reply) for key in waiting if (reply := self._reply(*key, attempt))]
-            documents = [self._documents[place] for (place, _), _ in asked]
-            scores = scores_of(self._task, self._row, documents, [reply for _, reply in asked])
-            for (key, _), score in zip(asked, scores, strict=True):
-                if _reads(score, key[1].value):
+            attempts = [(key, reply) for key in waiting if (reply := self._reply(*key, attempt))]
+            documents = [self._documents[position] for (position, _), _ in attempts]
+            scores = scores_of(self._task, self._row, documents, [reply for _, reply in attempts])
+            for (key, _), score in zip(attempts, scores, strict=True):
+                answer = score["value"] if "value" in score else score.get("correct")
+                if key[1].value in (None, tuple(answer) if isinstance(answer, list) else answer):
                     self._found[key] = score
-            waiting = [key for key, _ in asked if key not in self._found]
+            waiting = [key for key, _ in attempts if key not in self._found]
             attempt += 1
 
     def scores(self, strategy: Strategy) -> list[Score]:
-        """Return the scores of a strategy's replies, shape (documents,); _Misread: some were not read as meant."""
+        """Return the scores of a strategy's replies, shape (documents,); _Misread: some are read as another answer."""
         if needs_labeler(self._row):
             raise _Misread("it needs a labeler, which baselines do not ask")
-        found = [self._found.get((place, one)) for place, one in enumerate(strategy.meant)]
-        read = [score for score in found if score is not None]
-        if len(read) < len(found):
-            raise _Misread(f"it reads no reply as this answer for {len(found) - len(read)} of {len(found)} questions")
+        scores = [self._found.get((position, answer)) for position, answer in enumerate(strategy.meant)]
+        read = [score for score in scores if score is not None]
+        if len(read) < len(scores):
+            raise _Misread(f"it reads no reply as this answer for {len(scores) - len(read)} of {len(scores)} questions")
         return read
 
-    def _reply(self, place: int, meant: Meant, attempt: int) -> Reply | None:
-        """Return the reply of one attempt, None where there is no other way left."""
-        options = Sample(self._documents[place]).options
+    def _reply(self, position: int, answer: Meant, attempt: int) -> Reply | None:
+        """Return the reply of one attempt; None if there is no other wording left."""
+        options = Sample(self._documents[position]).options
         if self._task.compares_likelihoods:
-            losses = tuple(float(index != meant.option) for index in range(max(1, len(options))))
+            losses = tuple(float(index != answer.option) for index in range(max(1, len(options))))
             return Reply(losses=losses) if attempt == 0 else None
-        ways, form = meant.said, self._row.option_form
-        if form is not None and meant.option is not None and not meant.whole:
-            ways = (written_options(form, options)[meant.option], *ways)
+        ways, form = answer.said, self._row.option_form
+        if form is not None and answer.option is not None and not answer.whole:
+            ways = (written_options(form, options)[answer.option], *ways)
         return Reply(text=ways[attempt]) if attempt < len(ways) else None
-
-
-def _reads(score: Score, value: object) -> bool:
-    said = score["value"] if "value" in score else score.get("correct")
-    return value is None or (tuple(said) if isinstance(said, list) else said) == value
 
 
 def _metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics that a baseline has: of reports those that count words."""
     if task.family.kind is AnswerKind.REPORT:
-        texts = [one.name for one in task.metrics if isinstance(one, CorpusMetric) and one.text_field is not None]
+        texts = [
+            metric.name for metric in task.metrics if isinstance(metric, CorpusMetric) and metric.text_field is not None
+        ]
         return list(text_metrics(name for name in texts if metric_info(name).name in ("bleu", "rouge")))
-    counted = (one for one in task.metrics if isinstance(one, CorpusMetric) and one.count is not None)
-    aside = {one.name for one in counted}
+    counted = (metric for metric in task.metrics if isinstance(metric, CorpusMetric) and metric.count is not None)
+    aside = {metric.name for metric in counted}
     return [metric for metric in task.metrics if not metric.of_questions and metric.name not in aside]
 
 
 def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
     scores: dict[str, dict[str, float]] = {}
     if task.family.kind is AnswerKind.CLOSED:  # accuracies, with the chance of guessing right for each right answer
-        accuracies = [one for one in task.metrics if isinstance(one, Metric) and one.name.startswith("acc")]
+        accuracies = [item for item in task.metrics if isinstance(item, Metric) and item.name.startswith("acc")]
         for name, row in task.rows.items():
             replies = [
-                Reply(losses=(0.0,) * max(1, len(Sample(one).options))) if task.compares_likelihoods else Reply(text="")
-                for one in documents
+                Reply(losses=(0.0,) * max(1, len(Sample(item).options)))
+                if task.compares_likelihoods
+                else Reply(text="")
+                for item in documents
             ]
-            guesses = [{**one, "correct": one["random_choice"]} for one in scores_of(task, row, documents, replies)]
-            scores[name] = {metric: one.value for metric, one in evaluate(accuracies, guesses).items()}
+            guesses = [{**item, "correct": item["random_choice"]} for item in scores_of(task, row, documents, replies)]
+            scores[name] = {metric: item.value for metric, item in evaluate(accuracies, guesses).items()}
     else:
         expected = task.family.expected_by_chance([Sample(document) for document in documents])
-        known = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
-        scores = {name: dict(known) for name in task.rows}
+        by_chance = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
+        scores = {name: dict(by_chance) for name in task.rows}
     return [Baseline(*_RANDOM, scores)] if any(scores.values()) else []

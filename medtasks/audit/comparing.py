@@ -1,30 +1,23 @@
 """Comparing runs on the samples that both answered, under every answer rule: pairing, tests and agreement.
 
 Runs of one task, or whole runs: every task that two of them answered, corrected for all tests together. With a margin,
-scores are also tested for equivalence, and runs that were not asked the same are refused. Replies that do not fit their
-task, and tasks without a metric that can be compared, raise RepliesError.
+scores are also tested for equivalence, and runs that were asked in different ways are refused.
 """
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.audit.run_agreement import Agreement, Overlap, agreement
-from medtasks.audit.run_values import (
-    REPEAT,
-    RunValues,
-    Values,
-    by_repeat,
-    chosen_metrics,
-    mean_values,
-)
-from medtasks.audit.same_questions import check_same_task, prompt_warnings
+from medtasks.audit.run_values import REPEAT, RunValues, Values, by_repeat, chosen_metrics, mean_values
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
-from medtasks.errors import MedTasksError, RepliesError, unknown_name
+from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
-from medtasks.runs.replies import read_replies
+from medtasks.runs.replies import read_replies, read_samples
+from medtasks.runs.result_files import results_next_to, task_of
 from medtasks.runs.sources import (
     Source,
     check_fingerprints,
@@ -36,12 +29,13 @@ from medtasks.runs.sources import (
 from medtasks.stats.equivalence import Equivalence, equivalence
 from medtasks.stats.paired import PairedResult, PairedValues, compare_paired, corrected
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.task_file import TaskFile, templates_in
 from medtasks.tasks.task_files import task_file, variant_of
+from medtasks.tasks.task_index import SETTINGS, mapping_in
 
 _Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 Names = Sequence[str]
+_NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
 
 
 @dataclass(frozen=True)
@@ -53,11 +47,11 @@ class Comparison:
     rule: str
     metric: str
     result: PairedResult
-    holm: float  # the p-value corrected for all tests of the call
+    holm: float  # p-value corrected for all tests of the call
     values: PairedValues = field(compare=False, repr=False)
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, counted there
     share: bool = False  # whether the means are fractions
-    main: bool = False  # whether it says how good the answers are as a whole
+    main: bool = False  # whether the metric is a main one of the task
     equivalence: Equivalence | None = None  # None without a margin
 
 
@@ -99,11 +93,18 @@ def compare_runs(
     chosen = {metric.name: metric for metric in chosen_metrics(task, metrics)}
     repeats = {name: [run] if isinstance(run, Mapping) else run for name, run in runs.items()}
     valid = {
-        name: [{id_: reply for id_, reply in one.items() if not reply.failed} for one in of_run]
+        name: [{id_: reply for id_, reply in replies.items() if not reply.failed} for replies in of_run]
         for name, of_run in repeats.items()
     }
-    answered = {name: {id_: reply for one in of_run for id_, reply in one.items()} for name, of_run in valid.items()}
-    written_id = _hidden if is_private_task(task, documents) else str
+    answered = {
+        name: {id_: reply for replies in of_run for id_, reply in replies.items()} for name, of_run in valid.items()
+    }
+
+    def hidden(sample: str) -> str:
+        name, mark, number = sample.partition(REPEAT)
+        return hidden_id("doc", name) + mark + number
+
+    written_id = hidden if is_private_task(task, documents) else str
     overlaps, agreements = {}, {}
     versions: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
@@ -119,17 +120,15 @@ def compare_runs(
         number = min(len(repeats[first]), len(repeats[second]))
         a, b = (by_repeat(repeats[name][:number]) for name in (first, second))
         agreements[first, second] = agreement(a, b, number * len(documents), scores, written_id)
-        values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
-        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
-        for key, (first_values, second_values) in values.items():
-            if key not in left_out and not first_values.keys() & second_values.keys():
-                left_out[key] = f"has no sample with a value in both {first} and {second}"
-        compared = {key: pair for key, pair in values.items() if key not in left_out}
-        tests += _tests((first, second), compared, chosen, margin)
+        values, left_out = _comparable_values((first, second), before, after, versions)
+        main = {metric for _, metric in values if chosen[metric].role is Role.MAIN} or chosen.keys()
+        for rule, metric in values:
+            test = _test((first, second), values, rule, chosen[metric], margin)
+            tests.append(replace(test, main=metric in main))
         skipped |= left_out
     numbers = {name: len(of_run) for name, of_run in repeats.items()}
-    found = ComparedTask(tests, overlaps, agreements, versions, skipped, repeats=numbers)
-    return corrected_together({"": found})[""]
+    compared = ComparedTask(tests, overlaps, agreements, versions, skipped, repeats=numbers)
+    return corrected_together({"": compared})[""]
 
 
 def _both_values(
@@ -144,7 +143,9 @@ def _both_values(
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     # Only one run's samples are left out first: some metrics weigh words by how rare they are in all texts.
-    replies = ([{id_: one[id_] for id_ in one if id_ in shared} for one in repeats] for repeats in runs.values())
+    replies = (
+        [{id_: of_run[id_] for id_ in of_run if id_ in shared} for of_run in repeats] for repeats in runs.values()
+    )
     before, after = (mean_values(task, documents, repeats, metrics.values()) for repeats in replies)
     if before.rules != after.rules:
         raise RepliesError(
@@ -154,27 +155,34 @@ def _both_values(
     return before, after
 
 
-def _tests(
+def _comparable_values(
+    runs: tuple[str, str], before: RunValues, after: RunValues, rules: Collection[str]
+) -> tuple[dict[tuple[str, str], tuple[Values, Values]], dict[tuple[str, str], str]]:
+    """Return the values of two runs by rule and metric, and the reasons for those that are not compared."""
+    values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in rules}
+    left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+    for key, (first_values, second_values) in values.items():
+        if key not in left_out and not first_values.keys() & second_values.keys():
+            left_out[key] = f"has no sample with a value in both {runs[0]} and {runs[1]}"
+    return {key: pair for key, pair in values.items() if key not in left_out}, left_out
+
+
+def _test(
     runs: tuple[str, str],
     values: Mapping[tuple[str, str], tuple[Values, Values]],
-    metrics: Mapping[str, AnyMetric],
+    rule: str,
+    metric: AnyMetric,
     margin: float | None,
-) -> list[Comparison]:
-    """Test two runs' values, by name of the row and metric; no p-value is corrected yet."""
-    main = {metric for _, metric in values if metrics[metric].role is Role.MAIN} or metrics.keys()
-    tests: list[Comparison] = []
-    for (rule, metric), pair in values.items():
-        paired = paired_values(*pair)
-        result = compare_paired(*paired)
-        test = Comparison(
-            *(*runs, rule, metric, result, result.p, paired),
-            same_as=same_values(values, rule, metric),
-            share=metrics[metric].is_share(result.first, result.second),
-            main=metric in main,
-            equivalence=None if margin is None else equivalence(*paired, margin),
-        )
-        tests.append(test)
-    return tests
+) -> Comparison:
+    """Test two runs' values, by name of the row and metric, under one of them; the p-value is not corrected yet."""
+    paired = paired_values(*values[rule, metric.name])
+    result = compare_paired(*paired)
+    return Comparison(
+        *(*runs, rule, metric.name, result, result.p, paired),
+        same_as=same_values(values, rule, metric.name),
+        share=metric.is_share(result.first, result.second),
+        equivalence=None if margin is None else equivalence(*paired, margin),
+    )
 
 
 def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: str, metric: str) -> str:
@@ -182,12 +190,6 @@ def same_values(values: Mapping[tuple[str, str], tuple[Values, Values]], rule: s
     alike = (name for (name, other), pair in values.items() if other == metric and pair == values[rule, metric])
     first = next(alike)
     return "" if first == rule else first
-
-
-def _hidden(sample: str) -> str:
-    """Return the hashed id of a sample, with its repeat as it is."""
-    name, mark, number = sample.partition(REPEAT)
-    return hidden_id("doc", name) + mark + number
 
 
 def compared_values(first: Values, second: Values) -> PairedResult | None:
@@ -220,7 +222,7 @@ def compare_task(
     files = {name: replies_of_repeats(task.name, source) for name, source in runs.items()}
     firsts = [of_run[0] for of_run in files.values()]  # repeats of one run were asked the same
     if margin is not None:
-        check_same_task(task.name, firsts)
+        _check_same_task(task.name, firsts)
         if len({len(of_run) for of_run in files.values()}) > 1:
             raise RepliesError(
                 "the runs have different numbers of repeats, and a verdict takes as many of each; give one repeat of "
@@ -237,11 +239,18 @@ def compare_all(
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests.
 
-    Sanity variants are compared with a ``margin`` only: without the image no model is better. Returned are comparisons
-    by task, and why a task of at least two runs was not compared. MedTasksError: a folder holds no run. RepliesError:
-    no task is in two of the runs, or none could be compared.
+    Sanity variants are compared with a ``margin`` only: without the image no model is better.
+
+    Returns:
+        Comparisons by task, and why a task of at least two runs was not compared.
+
+    Raises:
+        MedTasksError: A folder holds no run.
+        RepliesError: No task is in two of the runs, or none could be compared.
     """
-    answered = {name: {task for one in run.repeats for task in samples_by_task(one)} for name, run in runs.items()}
+    answered = {
+        name: {task for repeat in run.repeats for task in samples_by_task(repeat)} for name, run in runs.items()
+    }
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
     for task in sorted(set().union(*answered.values())):
@@ -259,16 +268,80 @@ def compare_all(
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
-    """Return comparisons as one family of tests; rules with the same values are one test."""
+    """Correct comparisons as one family of tests; rules with the same values are one test."""
     tests = [test for task in compared.values() for test in task.comparisons if not test.same_as]
     results = iter(corrected([(test.result, test.values) for test in tests]))
     together = {}
     for key, task in compared.items():
         by_test = {(t.first, t.second, t.rule, t.metric): next(results) for t in task.comparisons if not t.same_as}
-        family = [
-            (test, by_test[test.first, test.second, test.same_as or test.rule, test.metric])
-            for test in task.comparisons
-        ]
-        comparisons = [replace(test, result=result, holm=holm) for test, (result, holm) in family]
+        comparisons = []
+        for test in task.comparisons:
+            result, holm = by_test[test.first, test.second, test.same_as or test.rule, test.metric]
+            comparisons.append(replace(test, result=result, holm=holm))
         together[key] = replace(task, comparisons=comparisons)
     return together
+
+
+def _check_same_task(task: str, files: Sequence[Path]) -> None:
+    """Raise RepliesError unless two runs asked one version of a task on the same data, as far as is recorded."""
+    results = [file for path in files if (file := results_next_to(path, warn_once)) is not None]
+    if len(results) < len(files):
+        return
+    compared = {
+        "were asked on different data": [file.fingerprint(task) for file in results],
+        "asked different versions of the task": [file.of_task("versions", task) for file in results],
+        "had different numbers of few-shot examples": [file.config(task).get("num_fewshot") for file in results],
+    }
+    for how, (first, second) in compared.items():
+        if first is not None and second is not None and first != second:
+            raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
+    first, second = (file.content.get("system_instruction") for file in results)
+    if first != second:
+        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
+
+
+def prompt_warnings(task: TaskFile, documents: Documents, files: Sequence[Path]) -> tuple[str, ...]:
+    """List possible differences in prompts and sampling of two runs, one sentence each.
+
+    Prompts may differ in white space and in the marks of images that some models need. RepliesError: words of the
+    prompts differ, or of their templates where prompts are not recorded.
+    """
+
+    def words(prompt: str) -> list[str]:
+        return prompt.replace("<image>", " ").split()
+
+    results = [results_next_to(file, warn_once) for file in files]
+    configs = [{} if file is None else file.config(task.name) for file in results]
+    before, after = (read_samples(file, documents).prompts if task_of(file) else {} for file in files)
+    shared = [doc_id for doc_id in before if doc_id in after]
+    other = [doc_id for doc_id in shared if words(before[doc_id]) != words(after[doc_id])]
+    spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
+    if other:
+        named = hidden_id("doc", other[0]) if is_private_task(task, documents) else other[0]
+        raise RepliesError(
+            f"the runs gave different prompts to {len(other)} of {len(shared)} questions, such as {named} (some tasks "
+            f"have other prompts for some models), {_NOT_COMPARABLE}"
+        )
+    warnings = [f"{spaced} prompts differ in white space or in the mark of an image"] if spaced else []
+    if not shared:
+        templates = [sorted(templates_in(mapping_in(config, SETTINGS))) for config in configs]
+        if all(templates) and templates[0] != templates[1]:
+            raise RepliesError(f"the runs made their prompts from different templates, {_NOT_COMPARABLE}")
+        warnings = ["the prompts are not recorded or withheld, so that they could not be compared"]
+    if task.compares_likelihoods:
+        return tuple(warnings)
+    first, second = (mapping_in(config, "generation_kwargs") for config in configs)
+    settings = [f"generation setting {name}" for name in {**first, **second} if first.get(name) != second.get(name)]
+    if settings:
+        warnings.append(f"the runs drew replies with different settings ({', '.join(settings)})")
+    if _is_random(first) or _is_random(second):
+        warnings.append("replies are drawn at random, so that two runs of one backend differ, too; use temperature 0")
+    return tuple(warnings)
+
+
+def _is_random(settings: Mapping[str, Any]) -> bool:
+    """Return whether generation settings sample replies at random."""
+    try:
+        return bool(settings.get("do_sample")) or float(settings.get("temperature") or 0) > 0
+    except (TypeError, ValueError):
+        return False

@@ -1,4 +1,4 @@
-"""Wrong answers as CSV, and their kinds that do not depend on the image, after the case study of GMAI-MMBench.
+"""Wrong answers, their kinds after the case study of GMAI-MMBench, and their export as CSV.
 
 The authors sorted 53 answers by hand into question misunderstanding, perceptual error, lack of knowledge, irrelevant
 response and refusal. A rule cannot tell perception from knowledge. Source: Chen et al., 2024, supplement.
@@ -32,8 +32,8 @@ _FEW_KINDS = 0.2  # distinct words of all words; broken models repeat themselves
 _LONG = 30  # words
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})  # metrics of tasks whose single answers are right or wrong
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what begins so is computed by a spreadsheet
-# Columns that are shown as what they are, and a patient's, which is shown nowhere.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of texts that a spreadsheet computes
+# Columns that are shown in their own way, and a patient's, which is never shown.
 _READ = (
     *("doc_id", "question", "options", "answer", "label", "labels", "report", "context", "indication", "details"),
     *("hint", "kind", "choices", "gold", "image_file", "image_files", "image_id", "unit_id", "patient_id"),
@@ -88,7 +88,7 @@ class WrongAnswer:
     document: Mapping[str, Any]
     score: Score  # of the reply, from the task's family
     reply: str  # the reply as the model gave it; empty for likelihoods
-    kind: ErrorClass  # why it is wrong, as far as a rule can tell
+    kind: ErrorClass  # as far as a rule can tell
 
 
 def wrong_answers(
@@ -100,19 +100,19 @@ def wrong_answers(
     """
     if not any(metric.name in OF_ANSWERS for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
-    found = []
+    wrong = []
     for document, score in zip(documents, scores, strict=True):
         if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
             continue
         reply = replies[document["doc_id"]].text
         kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"])
-        found.append(WrongAnswer(document, score, reply or "", kind))
-    return found
+        wrong.append(WrongAnswer(document, score, reply or "", kind))
+    return wrong
 
 
 def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
-    """Return how many wrong answers are of which kind, the most frequent first."""
-    return dict(Counter(str(one.kind) for one in wrong).most_common())
+    """Count wrong answers by kind, the most frequent first."""
+    return dict(Counter(str(answer.kind) for answer in wrong).most_common())
 
 
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
@@ -120,28 +120,32 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
 
     Errors are those of :func:`write_replies`.
     """
-    documents = [one.document for answers in wrong.values() for one in answers]
-    own = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
+    documents = [answer.document for answers in wrong.values() for answer in answers]
+    own_names = list(dict.fromkeys(column for document in documents for column in own_columns(document)))
     rows = []
     for name, answers in wrong.items():
-        for one in answers:
-            options = " | ".join(one.document.get("options") or ())
-            kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
-            cells = [one.document["doc_id"], name, one.document.get("question"), options]
-            read = (one.score["target"], one.score["value"], one.score["reason"])
-            known = own_columns(one.document)
-            cells += [*read, kind, "", one.reply, " | ".join(image_names(one.document))]
-            rows.append([*cells, *(known.get(key, "") for key in own)])
-    write_replies(path, private, "--export-errors", (*_EXPORTED, "images", *own), rows)
+        for answer in answers:
+            options = " | ".join(answer.document.get("options") or ())
+            kind = "" if answer.kind is ErrorClass.FOR_A_HUMAN else str(answer.kind)
+            cells = [answer.document["doc_id"], name, answer.document.get("question"), options]
+            read = (answer.score["target"], answer.score["value"], answer.score["reason"])
+            columns = own_columns(answer.document)
+            cells += [*read, kind, "", answer.reply, " | ".join(image_names(answer.document))]
+            rows.append([*cells, *(columns.get(key, "") for key in own_names)])
+    write_replies(path, private, "--export-errors", (*_EXPORTED, "images", *own_names), rows)
 
 
 def write_replies(
     path: Path, private: Sequence[str], writer: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Write a table of questions and replies as CSV, in which no text is a formula; ``writer`` is what was asked for.
+    """Write a table of questions and replies as CSV, in which no text is a formula.
 
-    MedTasksError: it cannot be written, or the text of ``private`` datasets may not leave their folder.
+    MedTasksError: it cannot be written, or it would show text of ``private`` datasets; ``writer`` names it there.
     """
+
+    def cell(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value  # a text again
+
     if private:
         names = ",".join(private)
         raise MedTasksError(
@@ -150,22 +154,21 @@ def write_replies(
         )
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:
-            csv.writer(stream).writerows([_cell(cell) for cell in row] for row in (titles, *rows))
+            csv.writer(stream).writerows([cell(value) for value in row] for row in (titles, *rows))
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def own_columns(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a user's own file that no task reads; none of prepared data."""
-    known = {} if "dataset" in document else document
-    return {name: str(one) for name, one in known.items() if isinstance(one, str | int | float) and name not in _READ}
+    """Return the columns of a user's own file that no task reads; none for prepared data."""
+    columns = {} if "dataset" in document else document
+    return {
+        name: str(value)
+        for name, value in columns.items()
+        if isinstance(value, str | int | float) and name not in _READ
+    }
 
 
 def image_names(document: Mapping[str, Any]) -> list[str]:
-    """Return the image files of a document; an absolute path would say where they lie on this machine."""
+    """Return the image files of a document, without absolute paths of this machine."""
     return [Path(file).name if Path(file).is_absolute() else file for file in Sample(document).images]
-
-
-def _cell(value: Any) -> Any:
-    """Return what a cell holds; an apostrophe makes a text of a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

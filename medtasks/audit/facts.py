@@ -1,6 +1,6 @@
-"""What a run was made with: versions, hardware, data and weights, without PyTorch, the harness or the network.
+"""Facts about a run: versions, hardware, data and weights, without PyTorch, the harness or the network.
 
-Of weights: a digest of local files, or the commit of the Hub's snapshot.
+The fingerprint of weights is a digest of local files, or the commit of the Hub's snapshot.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.redaction import redacted
 from medtasks.runs.run_manifest import Gpu, Hardware, ModelFacts
 
-# What loads models, reads images, makes prompts, or computes a score.
+# Packages that load models, read images, make prompts, or compute a score.
 DISTRIBUTIONS = (
     *("medtasks", "lmms_eval", "lm_eval", "torch", "torchvision", "transformers", "tokenizers", "sentencepiece"),
     *("accelerate", "safetensors", "peft", "bitsandbytes", "flash_attn", "vllm", "sglang", "openai", "qwen_vl_utils"),
@@ -39,7 +39,7 @@ WEIGHTS = (
     *("pretrained", "model", "model_version", "model_name", "model_id", "model_path", "path", "checkpoint", "ckpt"),
     *("adapter", "peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
 )
-# What our adapters load where the arguments name nothing else; their own module says so, too, but takes long to import.
+# Weights that our adapters load by default; repeated here because their own modules take long to import.
 DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "llava_med": {"pretrained": "microsoft/llava-med-v1.5-mistral-7b"},
     "med_flamingo": {
@@ -59,7 +59,7 @@ def versions() -> dict[str, str | None]:
 
 
 def installed_version(name: str) -> str | None:
-    """Return the version of an installed package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -67,10 +67,7 @@ def installed_version(name: str) -> str | None:
 
 
 def commit() -> str | None:
-    """Return the git commit of the checkout this package runs from, ``-dirty`` behind it where tracked files differ.
-
-    None for an installed package, and where git cannot say.
-    """
+    """Return the git commit of this checkout, with ``-dirty`` if tracked files differ; None if it is unknown."""
     folder = Path(medtasks.__file__).parents[1]
     if not (folder / ".git").exists():
         return None
@@ -96,15 +93,15 @@ def hardware() -> Hardware:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that ``nvidia-smi`` lists; none where it is missing or fails."""
+    """Return the GPUs that ``nvidia-smi`` lists; none if it is missing or fails."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    found = []
+    listed = []
     for line in (_output(query) or "").splitlines():
         if line.count(",") < 2:  # a complaint, which comes with exit code 0, too
             continue
         name, memory, driver = (part.strip() for part in line.rsplit(",", 2))
-        found.append(Gpu(name=name, memory=int(memory) if memory.isdigit() else None, driver=driver))
-    return tuple(found)
+        listed.append(Gpu(name=name, memory=int(memory) if memory.isdigit() else None, driver=driver))
+    return tuple(listed)
 
 
 def data_fingerprints(datasets: Iterable[str]) -> Mapping[str, str]:
@@ -117,7 +114,7 @@ def data_fingerprints(datasets: Iterable[str]) -> Mapping[str, str]:
 
 
 def _output(command: list[str]) -> str | None:
-    """Return what a command prints; None where it is missing, fails, or takes too long."""
+    """Return the output of a command; None if it is missing, fails or times out."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -126,24 +123,26 @@ def _output(command: list[str]) -> str | None:
 
 
 def model_facts(options: HarnessOptions) -> ModelFacts:
-    """Return what is known about the model of a run.
-
-    Local files are read once: their digests are kept under ``MEDTASKS_HOME`` by path, size and time of change.
-    """
+    """Return the model of a run; digests of local files are kept under ``MEDTASKS_HOME`` by path, size and time."""
     name, arguments = options.text("model") or "hf", options.text("model_args")
-    given = options.pairs("model_args")
-    named = {**DEFAULTS.get(name, {}), **{key: value for key, value in given.items() if key in WEIGHTS and value}}
-    found, unknown = {}, {}
+    arguments_by_name = options.pairs("model_args")
+    named = {
+        **DEFAULTS.get(name, {}),
+        **{key: value for key, value in arguments_by_name.items() if key in WEIGHTS and value},
+    }
+    fingerprints, unknown = {}, {}
     for key, value in named.items():
         try:
-            found[key] = _fingerprint(value, given.get("revision") or "main")
+            fingerprints[key] = _fingerprint(value, arguments_by_name.get("revision") or "main")
         except (OSError, ValueError) as error:
             unknown[key] = f"{key}={_shown(value)}: {error}"
     if name == "medtasks_tiny":
         unknown["model"] = "medtasks_tiny is drawn from its seed and has no weights on disk"
     elif not named:
         unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
-    joined = ", ".join(f"{key}={one}" if len(found) > 1 else one for key, one in found.items())
+    joined = ", ".join(
+        f"{key}={fingerprint}" if len(fingerprints) > 1 else fingerprint for key, fingerprint in fingerprints.items()
+    )
     return ModelFacts(
         name=name,
         arguments=redacted(arguments),
@@ -154,7 +153,7 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
 
 
 def _fingerprint(weights: str, revision: str) -> str:
-    """Return the fingerprint of one path or name; the errors' texts say why there is none."""
+    """Return the fingerprint of one path or name; OSError or ValueError: it is unknown, with the reason."""
     path = Path(weights).expanduser()
     if path.exists():
         try:
@@ -173,18 +172,17 @@ def files_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, or of names and contents of all files in a folder, hidden ones left out."""
     if path.is_file():
         return _contents([path])[path]
-    shown = (file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts))
-    files = sorted(file for file in shown if file.is_file())
+    visible = (
+        file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
+    files = sorted(file for file in visible if file.is_file())
     digests = _contents(files)
     lines = "".join(f"{digests[file]}  {file.relative_to(path).as_posix()}\n" for file in files)
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def snapshot_commit(repository: str, revision: str = "main") -> str | None:
-    """Return the commit of a repository's snapshot in the Hub's cache on this machine; None if there is none.
-
-    The ``revision`` is a branch, tag or commit.
-    """
+    """Return the commit of a snapshot (branch, tag or commit) in this machine's Hub cache; None if it has none."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -198,13 +196,13 @@ def snapshot_commit(repository: str, revision: str = "main") -> str | None:
 
 
 def _shown(value: str) -> str:
-    """Return a name on the Hub as it is, and of a path on this machine the last part."""
+    """Return a name on the Hub, or the last part of a path on this machine."""
     path = Path(value).expanduser()
     return redacted(path.resolve().name if path.exists() or path.is_absolute() else value)
 
 
 def _contents(files: Iterable[Path]) -> dict[Path, str]:
-    """Return the digest of each file, from the store where it has not changed."""
+    """Return the digest of each file, from the store if it has not changed."""
     warning = "Digests of weights are not kept in {path} ({error}), so that the next run reads the files again."
     store = SqliteCache(home() / "weights_digests.sqlite", ("digests", "sha256"), warning, disposable=True)
     keys = {}
@@ -212,10 +210,10 @@ def _contents(files: Iterable[Path]) -> dict[Path, str]:
         real = file.resolve()
         facts = real.stat()
         keys[file] = json.dumps([str(real), facts.st_size, facts.st_mtime_ns]).encode()
-    known = dict(store.get(keys.values()))
-    new = [file for file, key in keys.items() if key not in known]
+    by_key = dict(store.get(keys.values()))
+    new = [file for file, key in keys.items() if key not in by_key]
     with ThreadPoolExecutor(_READERS) as pool:
         computed = {keys[file]: digest.encode() for file, digest in zip(new, pool.map(file_sha256, new), strict=True)}
     store.put(computed)
-    known |= computed
-    return {file: known[key].decode() for file, key in keys.items()}
+    by_key |= computed
+    return {file: by_key[key].decode() for file, key in keys.items()}

@@ -66,7 +66,8 @@ def by_group(
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         parts = [(value, [part(members)]) for value, members in ordered]
         by_column[column] = _compared(
-            [(value, int(own[0].weight), own) for value, own in parts], [total] if total else []
+            [(value, int(parts_of_group[0].weight), parts_of_group) for value, parts_of_group in parts],
+            [total] if total else [],
         )
     return by_column
 
@@ -76,9 +77,10 @@ def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts
     pairs = complete_pairs(answers)
 
     def parts(name: str | None) -> list[_Part]:
-        here = [one for one in answers if name is None or name in one.categories]
+        here = [answer for answer in answers if name is None or name in answer.categories]
         images_of = {
-            pair: sum(name is None or name in one.categories for one in (pair.first, pair.second)) for pair in pairs
+            pair: sum(name is None or name in answer.categories for answer in (pair.first, pair.second))
+            for pair in pairs
         }
         solved = mean_over_pairs(
             "set_accuracy",
@@ -86,7 +88,9 @@ def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts
             units=lambda _: pairs,
             weights=lambda units: [float(images_of[pair]) for pair in units],
         )
-        right = mean_over_answers("individual_accuracy", lambda one: one.correct, units=lambda _: answers_by_pair(here))
+        right = mean_over_answers(
+            "individual_accuracy", lambda answer: answer.correct, units=lambda _: answers_by_pair(here)
+        )
         return [
             _Part(solved, solved.estimate(()), sum(images_of.values())),
             _Part(right, right.estimate(()), len(here)),
@@ -101,24 +105,24 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
     compared = [all(part.size >= LEAST_EFFECTIVE for part in parts) for *_, parts in groups]
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
     p_values: list[list[float]] = []
-    for place, total in enumerate(totals):
-        own = [
-            _against_others(parts[place], total) if chosen else math.nan
+    for position, total in enumerate(totals):
+        of_groups = [
+            _against_others(parts[position], total) if chosen else math.nan
             for (*_, parts), chosen in zip(groups, compared, strict=True)
         ]
-        known = [p for p in own if not math.isnan(p)]
+        defined = [p for p in of_groups if not math.isnan(p)]
         # Of two groups in all, either one is tested against the other.
-        corrected = iter(known if len(groups) == 2 else holm(known))
-        p_values.append([p if math.isnan(p) else next(corrected) for p in own])
+        corrected = iter(defined if len(groups) == 2 else holm(defined))
+        p_values.append([p if math.isnan(p) else next(corrected) for p in of_groups])
     return tuple(
         Group(
             name,
             questions,
             tuple(with_interval(part.metric, part.estimate, level=level if chosen else LEVEL) for part in parts),
             compared=chosen,
-            p_holm=tuple(of_metric[place] for of_metric in p_values),
+            p_holm=tuple(of_metric[position] for of_metric in p_values),
         )
-        for place, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
+        for position, ((name, questions, parts), chosen) in enumerate(zip(groups, compared, strict=True))
     )
 
 

@@ -1,8 +1,8 @@
 """People's labels of judged replies: a sheet of drawn replies, and the judge and its score measured by the labels.
 
 A sheet is a CSV file with a line per drawn reply and an empty column ``right`` to fill in. As many replies of each
-verdict are drawn, so that mistakes of both kinds show; the column ``weight`` tells how many replies a line stands for.
-The verdict itself is not in the sheet, as it would sway people.
+verdict are drawn, so that mistakes of both kinds show; ``weight`` is the number of replies that a line represents. The
+verdict itself is not in the sheet, as it would sway people.
 """
 
 import csv
@@ -36,7 +36,7 @@ class Label:
     """One line of a sheet."""
 
     right: float  # 1 or 0; NaN where it is not filled in
-    weight: float  # replies that it stands for
+    weight: float  # replies that it represents
     digest: str  # of the reply
 
 
@@ -76,7 +76,7 @@ def write_sheet(
         raise unknown_name("rule", rule, by_rule)
     chosen = by_rule[rule or next(iter(by_rule))]
     verdicts = {doc_id: verdict for doc_id, (_, verdict) in chosen.right.items() if doc_id in chosen.asked}
-    right, wrong = (sorted(doc_id for doc_id, said in verdicts.items() if said == verdict) for verdict in (1.0, 0.0))
+    right, wrong = (sorted(doc_id for doc_id, value in verdicts.items() if value == verdict) for verdict in (1.0, 0.0))
     number = min(len(right), max((size + 1) // 2, size - len(wrong)))
     numbers = (number, min(len(wrong), size - number))
     chance = random.Random(_SEED)
@@ -90,8 +90,8 @@ def write_sheet(
     for doc_id in chance.sample(sorted(weights), len(weights)):
         document, text = by_id[doc_id], replies[doc_id].text or ""
         options, target = " | ".join(document.get("options") or ()), task.family.target_text(Sample(document))
-        shown = (doc_id, document.get("question"), options, target, text, " | ".join(image_names(document)))
-        rows.append((*shown, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
+        columns = (doc_id, document.get("question"), options, target, text, " | ".join(image_names(document)))
+        rows.append((*columns, "", "", repr(weights[doc_id]), digest_of(text)[:16]))
     write_replies(path, private_datasets(task, documents), "a sheet of judged replies", _TITLES, rows)
     return numbers
 
@@ -109,11 +109,11 @@ def read_labels(path: Path) -> dict[str, Label]:
         if lost := {"doc_id", "right", "weight", "digest"} - set(table.fieldnames or ()):
             raise RepliesError(f"{path} lacks the columns {', '.join(sorted(lost))} of 'medtasks judge sample'")
         for row in table:
-            said = row["right"].strip().casefold()
-            if said not in _LABELS:
-                raise RepliesError(f"{path} line {table.line_num}: '{said}' under 'right' is neither yes nor no")
+            answer = row["right"].strip().casefold()
+            if answer not in _LABELS:
+                raise RepliesError(f"{path} line {table.line_num}: '{answer}' under 'right' is neither yes nor no")
             weight = float(row["weight"].replace(",", "."))
-            labels[row["doc_id"].removeprefix("'")] = Label(_LABELS[said], weight, row["digest"])
+            labels[row["doc_id"].removeprefix("'")] = Label(_LABELS[answer], weight, row["digest"])
     except (OSError, ValueError, AttributeError, csv.Error) as error:
         raise RepliesError(f"cannot read labels from {path}: {error}") from error
     return labels
@@ -126,20 +126,28 @@ def checked_scores(
 
     RepliesError: no judge says right or wrong of single replies to the task, or no label is of one of these replies.
     """
-    known = {
+    labelled = {
         doc_id: label
         for doc_id, label in labels.items()
         if doc_id in replies and label.digest == digest_of(replies[doc_id].text or "")[:16]
     }
-    if all(math.isnan(label.right) for label in known.values()):
-        raise RepliesError(f"no reply of this run has a label; {len(known)} of {len(labels)} lines are of its replies")
+    if all(math.isnan(label.right) for label in labelled.values()):
+        raise RepliesError(
+            f"no reply of this run has a label; {len(labelled)} of {len(labels)} lines are of its replies"
+        )
     checked = {}
     for row, verdicts in _verdicts(task, documents, replies).items():
-        clusters, said = zip(*verdicts.right.values(), strict=True)
-        given = [known.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
-        asked = [doc_id in verdicts.asked for doc_id in verdicts.right]
-        judge = judged_share(said, [one.right for one in given], [one.weight for one in given], asked, clusters)
-        judged = math.fsum(said) / len(said)
+        clusters, verdict_values = zip(*verdicts.right.values(), strict=True)
+        row_labels = [labelled.get(doc_id, Label(math.nan, 1.0, "")) for doc_id in verdicts.right]
+        was_judged = [doc_id in verdicts.asked for doc_id in verdicts.right]
+        judge = judged_share(
+            verdict_values,
+            [label.right for label in row_labels],
+            [label.weight for label in row_labels],
+            was_judged,
+            clusters,
+        )
+        judged = math.fsum(verdict_values) / len(verdict_values)
         if verdicts.inverted:
             share = judge.corrected
             wrong = replace(share, value=1 - share.value, low=1 - share.high, high=1 - share.low)
@@ -149,20 +157,20 @@ def checked_scores(
 
 
 def _verdicts(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, _Verdicts]:
-    """Return the verdicts by name of the row, without rows of which no score is their share; at least one."""
+    """Return the verdicts by name of the row, without rows whose score is not their share; at least one."""
     metrics = [metric for metric in task.metrics if isinstance(metric, Metric) and metric.is_compared]
-    found = run_values(task, documents, replies, metrics) if task.family.asks is not Asks.NOBODY else None
+    computed = run_values(task, documents, replies, metrics) if task.family.asks is not Asks.NOBODY else None
     verdicts: dict[str, _Verdicts] = {}
-    for (row, metric), values in found.values.items() if found else ():
-        scores = found.scores[row] if found else {}
+    for (row, metric), values in computed.values.items() if computed else ():
+        scores = computed.scores[row] if computed else {}
         if row in verdicts or not values or not values.keys() <= scores.keys():
             continue
         right = {doc_id: task.family.describe(scores[doc_id], replies[doc_id]).right for doc_id in values}
         for inverted in (False, True):
             if right == {doc_id: 1 - value if inverted else value for doc_id, (_, value) in values.items()}:
                 of_replies = {doc_id: (cluster, float(bool(right[doc_id]))) for doc_id, (cluster, _) in values.items()}
-                asked = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
-                verdicts[row] = _Verdicts(metric, inverted, of_replies, asked)
+                judged_ids = frozenset(doc_id for doc_id in values if was_asked(scores[doc_id]))
+                verdicts[row] = _Verdicts(metric, inverted, of_replies, judged_ids)
     if not verdicts:
         raise RepliesError(f"no score of '{task.name}' is the share of replies that a judge calls right or wrong")
     return verdicts

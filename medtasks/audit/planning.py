@@ -32,7 +32,7 @@ _UNKNOWN = 0.5  # score of the first model, which has the largest variance
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Properties of the comparison, each with its source in words."""
+    """Assumed properties of a comparison, with their sources in words."""
 
     metric: str
     samples: int  # of the prepared data that have a value: pairs, for a metric of pairs
@@ -51,17 +51,17 @@ class Assumptions:
         return min(1.0, max(self.discordance, abs(difference)))
 
     def independent(self, samples: int) -> int:
-        """Return the number of independent samples that samples are worth."""
+        """Return the number of independent samples that some samples correspond to."""
         return max(1, math.floor(samples / self.design))
 
     def planned(self, independent: int | None) -> int | None:
-        """Return the number of samples that are worth some independent ones."""
+        """Return the number of samples that some independent ones correspond to."""
         return None if independent is None else math.ceil(independent * self.design)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Answers of a plan; None is what was not asked, or takes too many samples."""
+    """Answers of a plan; None if not requested, or if it takes too many samples."""
 
     assumptions: Assumptions
     level: float  # of each test, two-sided
@@ -78,7 +78,7 @@ class Plan:
 def assumptions(
     task: TaskFile, against: float | None = None, runs: Sequence[Source] = (), rule: str | None = None
 ) -> Assumptions:
-    """Return what the prepared data and up to two earlier runs say of a comparison in the task's main metric.
+    """Estimate the properties of a comparison in a task's main metric, from its data and up to two earlier runs.
 
     One run gives the score and the design effect, two also the discordance. Raises:
         RepliesError: There are more runs, they share no sample, or the metric is not a share.
@@ -119,40 +119,40 @@ def assumptions(
     )
 
 
-def plan(known: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
-    """Return how many samples show a difference, or non-inferiority, and what the prepared data show.
+def plan(assumed: Assumptions, difference: float | None, margin: float | None, power: float, tests: int = 1) -> Plan:
+    """Return the number of samples that show a difference, or non-inferiority, and the power of the prepared data.
 
     ``tests`` share the level of 5 % (a lower bound of Holm's power). For non-inferiority the true ``difference`` is 0
     where none is given. RepliesError: a number is out of range.
     """
-    if not 0 <= known.score <= 1 or not 0 < power < 1 or tests < 1 or (margin is not None and not 0 < margin < 1):
+    if not 0 <= assumed.score <= 1 or not 0 < power < 1 or tests < 1 or (margin is not None and not 0 < margin < 1):
         raise RepliesError("--against is between 0 and 1, --power and --margin inside of that, and --tests at least 1")
-    if difference is not None and (not difference or not 0 <= known.score + difference <= 1):
+    if difference is not None and (not difference or not 0 <= assumed.score + difference <= 1):
         raise RepliesError(
-            f"a model that scores {known.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
+            f"a model that scores {assumed.score:.3g} cannot differ by {difference:.3g}; choose another --difference"
         )
-    level, prepared = ALPHA / tests, known.independent(known.samples)
-    needed, reached, needed_for_margin, reached_for_margin = None, None, None, None
+    level, prepared = ALPHA / tests, assumed.independent(assumed.samples)
+    samples, reached, needed_for_margin, reached_for_margin = None, None, None, None
     if difference is not None:
-        discordance = known.discordance_of(difference)
-        needed = known.planned(samples_needed(lambda n: mcnemar_power(n, difference, discordance, level), power))
+        discordance = assumed.discordance_of(difference)
+        samples = assumed.planned(samples_needed(lambda n: mcnemar_power(n, difference, discordance, level), power))
         reached = mcnemar_power(prepared, difference, discordance, level)
     if margin is not None:
         true = difference or 0.0
-        between = known.discordance_of(true)
+        between = assumed.discordance_of(true)
         if true > -margin:
-            needed_for_margin = known.planned(
+            needed_for_margin = assumed.planned(
                 samples_needed(lambda n: non_inferiority_power(n, true, between, margin, level), power)
             )
         reached_for_margin = non_inferiority_power(prepared, true, between, margin, level)
-    sign = -1 if known.score == 1 else 1
+    sign = -1 if assumed.score == 1 else 1
     detectable = detectable_difference(
-        lambda size: mcnemar_power(prepared, size, known.discordance_of(sign * size), level),
+        lambda size: mcnemar_power(prepared, size, assumed.discordance_of(sign * size), level),
         power,
-        known.score if sign < 0 else 1 - known.score,
+        assumed.score if sign < 0 else 1 - assumed.score,
     )
     return Plan(
-        *(known, level, power, difference, needed, reached, detectable),
+        *(assumed, level, power, difference, samples, reached, detectable),
         *(margin, needed_for_margin, reached_for_margin),
     )
 
@@ -162,11 +162,11 @@ def _values(
 ) -> dict[str, tuple[Hashable, float]]:
     """Return cluster and value of each sample under a rule, by default the task's first."""
     answered = {name: reply for name, reply in replies.items() if not reply.failed}
-    found = run_values(task, documents, answered, [metric])
-    chosen = rule or next(iter(found.rules))
-    if chosen not in found.rules:
-        raise unknown_name("rule", chosen, found.rules)
-    return dict(found.values[chosen, metric.name])
+    computed = run_values(task, documents, answered, [metric])
+    chosen = rule or next(iter(computed.rules))
+    if chosen not in computed.rules:
+        raise unknown_name("rule", chosen, computed.rules)
+    return dict(computed.values[chosen, metric.name])
 
 
 def _units(task: TaskFile, documents: Documents, metric: AnyMetric) -> list[Hashable]:

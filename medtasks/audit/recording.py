@@ -1,4 +1,4 @@
-"""Writing a run's manifest while it goes on."""
+"""Writing the manifest of a run while it is going on."""
 
 import os
 import time
@@ -38,17 +38,22 @@ _NOT_YET = "the run has not left results of it"
 def first_manifest(
     command: Sequence[str],
     arguments: Sequence[str],
-    asked: Sequence[str],
+    names: Sequence[str],
     selection: Selection,
     notices: Sequence[Notice],
     shard: Shard | None = None,
     recipe: RecipeFacts | None = None,
 ) -> RunManifest:
-    """Return what is known about a run before its first task.
+    """Return the manifest of a run before its first task.
 
-    The ``arguments`` are those passed on to the harness, ``asked`` are the names given to ``--tasks``, ``selection``
-    says which of them can run, ``notices`` are the warnings given before the run, ``shard`` is what it asks of the
-    rows, if not all, and ``recipe`` what named the model, if one did.
+    Args:
+        command: The whole command.
+        arguments: Those passed on to the harness.
+        names: Names given to ``--tasks``.
+        selection: Those of their tasks that can run.
+        notices: Warnings given before the run.
+        shard: Part of the rows, if not all.
+        recipe: Recipe that named the model, if one did.
     """
     options = read_options(arguments)
     return RunManifest(
@@ -58,8 +63,8 @@ def first_manifest(
         command=redacted_arguments(command),
         arguments=redacted_arguments(arguments),
         options=redacted_options(options.given),
-        asked=tuple(asked),
-        tasks=_before(asked, selection),
+        asked=tuple(names),
+        tasks=_before(names, selection),
         notices=tuple(notices),
         seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
         versions=versions(),
@@ -110,8 +115,11 @@ class RunRecording:
             why = f"{type(error).__name__}: {without_home(redacted(str(error)))}"
             raise
         finally:
+            records = self.manifest.tasks.values()
+            lost = any(record.outcome is not TaskOutcome.DONE or record.reason for record in records)
+            end = RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
             self._change(
-                state=RunState.INTERRUPTED if why else self._end_state(),
+                state=RunState.INTERRUPTED if why else end,
                 why=why,
                 ended=datetime.now(UTC).isoformat(),
                 seconds=round(time.monotonic() - self._began, 3),
@@ -119,7 +127,7 @@ class RunRecording:
             )
 
     def note(self, outcome: Outcome) -> None:
-        """Write down what has become of the tasks so far."""
+        """Record the outcomes of the tasks so far."""
         folder = self.path.parent
         tasks = dict(self.manifest.tasks)
         for name, record in tasks.items():
@@ -131,17 +139,15 @@ class RunRecording:
                 changes = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
                 tasks[name] = record.model_copy(update=changes)
         if self.manifest.shard:
-            tasks = {name: one.model_copy(update={"rows": outcome.asked.get(name)}) for name, one in tasks.items()}
+            tasks = {
+                name: record.model_copy(update={"rows": outcome.asked.get(name)}) for name, record in tasks.items()
+            }
         self._change(tasks=tasks, processes=tuple(outcome.processes))
-
-    def _end_state(self) -> RunState:
-        lost = any(record.outcome is not TaskOutcome.DONE or record.reason for record in self.manifest.tasks.values())
-        return RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
 
     def over_limit(self) -> dict[str, SampleCounts]:
         """Return the tasks that lost more samples than may fail, with their counts."""
-        known = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
-        return {name: counts for name, counts in known.items() if not self._limit.allows(counts)}
+        by_task = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
+        return {name: counts for name, counts in by_task.items() if not self._limit.allows(counts)}
 
     def _model(self) -> ModelFacts:
         """Look again for a snapshot from the Hub, which the harness may have fetched or renewed."""
@@ -157,8 +163,8 @@ class RunRecording:
             self._complain(f"cannot write {self.path}: {error.strerror or error}; the run goes on without")
 
 
-def _before(asked: Sequence[str], selection: Selection) -> Mapping[str, TaskRecord]:
-    names = wanted_tasks(asked)
+def _before(task_names: Sequence[str], selection: Selection) -> Mapping[str, TaskRecord]:
+    names = wanted_tasks(task_names)
     datasets = {name: task_file(name).dataset if tasks_of(name) else None for name in names}
     fingerprints = data_fingerprints({dataset for dataset in datasets.values() if dataset})
     return {

@@ -1,14 +1,13 @@
-"""Several runs of the same with other seeds, joined: mean and spread of each metric, and the majority's answers.
+"""Repeats of a run with other seeds, joined: mean and spread of each metric, and scores of the majority's answers.
 
-Nothing here depends on the order of repeats, of samples or of ranks. A repeat votes for what its rule read, a letter or
-a text in lower case; a reply that failed, and one without an answer, are no vote. Of answers with equally many votes a
-digest of the question and the answer decides, which favours no letter; how often that was is said. A sample that failed
-in every repeat has failed. The spread is the standard deviation of the repeats' values (divisor: repeats minus one).
+Nothing here depends on the order of repeats, samples or ranks. A repeat votes for the answer that its rule read, a
+letter or a text in lower case; a failed reply and one without an answer are no vote. Ties are decided by a digest of
+question and answer, which favours no letter, and are counted. A sample that failed in every repeat has failed. The
+spread is the standard deviation of the repeats' values (divisor: repeats minus one).
 
-The interval of the mean holds the sampling of questions and of replies: values are averaged per question first, then
-clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread alone is that of replies to the
-same questions. The variance between questions and that within a question say which of the two more data would shrink.
-The majority's answers are another quantity, which depends on the number of repeats.
+The interval of the mean covers the sampling of questions and of replies: values are averaged per question first, then
+clustered as those of one run (Miller, 2024, arXiv 2411.00640, section 3.1). The spread covers replies to the same
+questions only. The score of the majority's answers is another quantity, which depends on the number of repeats.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,13 +40,13 @@ _MOST_SHOWN = 3  # repeats without results that a message names
 
 
 def joined_repeats(output: Path) -> dict[str, RepeatedTask]:
-    """Return what the repeats below a folder for results come to, by task of ours; none where nothing was repeated."""
+    """Join the repeats in a folder for results, by task of ours; empty if nothing was repeated."""
     repeats = read_repeats(output)
     return _joined(repeats, _readings(repeats))
 
 
 def collected(folder: Path, model: str | None = None) -> RunReport:
-    """Return what a report says about a run or, where it was repeated, about its first repeat and all together."""
+    """Collect the report of a run; of a repeated one, of its first repeat and of all together."""
     if not repeat_folders(folder):
         return collect_run(read_run(folder, model))
     repeats = read_repeats(folder, model)
@@ -58,7 +57,7 @@ def collected(folder: Path, model: str | None = None) -> RunReport:
     tasks = tuple(replace(task, repeats=repeated.get(task.name)) for task in report.tasks)
     note = (
         f"The run was made {len(repeats.runs)} times. Scores, figures and single questions are those of "
-        f"{first.folder.name if first else 'the first repeat'}; what all of them come to stands under Thinking and "
+        f"{first.folder.name if first else 'the first repeat'}; results over all of them are under Thinking and "
         f"repeats. Gains and comparisons with other runs take the mean of each question over all repeats."
     )
     return replace(report, tasks=tasks, notes=(note, *report.notes))
@@ -90,27 +89,27 @@ def _joined(repeats: RepeatedRun, readings: Mapping[str, Mapping[Path, TaskReadi
     return joined
 
 
-def write_repeats(output: Path, found: Mapping[str, RepeatedTask]) -> Path:
-    """Write what repeats come to beside their folders; the path is returned."""
+def write_repeats(output: Path, repeated: Mapping[str, RepeatedTask]) -> Path:
+    """Write joined repeats next to their folders; return the path."""
     path = output / REPEATS_FILE
     with written_whole(path) as partial:
-        text = json.dumps({"schema_version": 1, "tasks": as_json(found)}, indent=2, ensure_ascii=False)
+        text = json.dumps({"schema_version": 1, "tasks": as_json(repeated)}, indent=2, ensure_ascii=False)
         partial.write_text(f"{text}\n", encoding="utf-8")
     return path
 
 
 def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: Sequence[str] = ()) -> RepeatedTask:
-    """Return what repeats of one task, at least one, come to."""
+    """Join the repeats of one task, at least one."""
     notes = []
     if missing:
-        shown = ", ".join(missing[:_MOST_SHOWN]) + (" and more" if len(missing) > _MOST_SHOWN else "")
+        listed = ", ".join(missing[:_MOST_SHOWN]) + (" and more" if len(missing) > _MOST_SHOWN else "")
+        notes.append(f"Not in any number, without results or from an earlier call with other arguments: {listed}.")
+    replies = [{name: reply.recorded for name, reply in reading.samples.replies.items()} for reading in readings]
+    if len(replies) > 1 and replies[0] and all(reading == replies[0] for reading in replies):
         notes.append(
-            f"In no number, as they have no results, or the newest call asked something else or for fewer: {shown}."
+            "All repeats gave the same replies: the seed did not reach the model, so that repeating adds nothing."
         )
-    replies = [{name: reply.recorded for name, reply in one.samples.replies.items()} for one in readings]
-    if len(replies) > 1 and replies[0] and all(one == replies[0] for one in replies):
-        notes.append("All repeats gave the same replies: the seed did not reach the model, so that they tell nothing.")
-    rows = [name for name in readings[0].task.rows if all(name in _values(one) for one in readings)]
+    rows = [name for name in readings[0].task.rows if all(name in _values(reading) for reading in readings)]
     return RepeatedTask(
         task=readings[0].task.name,
         repeats=len(readings),
@@ -121,9 +120,10 @@ def join(readings: Sequence[TaskReading], seeds: Sequence[int | None], missing: 
 
 
 def _values(reading: TaskReading) -> dict[str, dict[str, float]]:
-    """Return a repeat's values by row and metric: those that the run recorded, else those of its replies."""
+    """Return a repeat's values by row and metric: recorded ones, else those of its replies."""
     computed = {
-        name: {score.metric: score.value for score in one.report.scores} for name, one in reading.computed.items()
+        name: {score.metric: score.value for score in computed.report.scores}
+        for name, computed in reading.computed.items()
     }
     recorded = {
         name: {metric: value for metric, (value, _) in row.items()}
@@ -135,12 +135,12 @@ def _values(reading: TaskReading) -> dict[str, dict[str, float]]:
 def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
     by_id, ties, failed = _majority_scores(name, readings)
     voted = _majority_values(name, readings, by_id)
-    values = [_values(one)[name] for one in readings]
+    values = [_values(repeat)[name] for repeat in readings]
     declared = {metric.name: metric for metric in readings[0].task.metrics}
     scores = [
         _score(
             declared.get(metric) or undeclared(metric),
-            [one.get(metric, math.nan) for one in values],
+            [repeat.get(metric, math.nan) for repeat in values],
             voted,
             _values_by_question(name, readings, declared.get(metric)),
         )
@@ -161,7 +161,7 @@ def _values_by_question(
     name: str, readings: Sequence[TaskReading], metric: AnyMetric | None
 ) -> dict[str, tuple[Hashable, list[float]]]:
     """Return the cluster and the values of each question, or pair; none for what is no mean over questions."""
-    if not isinstance(metric, Metric) or not metric.has_error or not _is_told(name, readings):
+    if not isinstance(metric, Metric) or not metric.has_error or not _has_answers(name, readings):
         return {}
     repeats = []
     for reading in readings:
@@ -186,73 +186,74 @@ def _score(
     questions: Mapping[str, tuple[Hashable, Sequence[float]]],
 ) -> RepeatedScore:
     ordered = sorted(values)  # sums of floats depend on their order
-    known = not any(map(math.isnan, values))
-    average = math.fsum(ordered) / len(ordered) if known else math.nan
-    spread = statistics.stdev(ordered) if known and len(ordered) > 1 else math.nan
+    defined = not any(map(math.isnan, values))
+    average = math.fsum(ordered) / len(ordered) if defined else math.nan
+    spread = statistics.stdev(ordered) if defined and len(ordered) > 1 else math.nan
     name, share = metric.name, metric.is_share(*ordered)
     whole = RepeatedScore(name, tuple(ordered), average, spread, voted.get(name), share)
     if not questions or math.isnan(average):
         return whole
-    means = [mean(held) for _, held in questions.values()]
-    found = mean_error(means, [cluster for cluster, _ in questions.values()])
-    low, high = interval(average, found.error, found.degrees, share, found.effective)
-    repeated = [(one, held) for one, (_, held) in zip(means, questions.values(), strict=True) if len(held) > 1]
-    within = mean([math.fsum((value - one) ** 2 for value in held) / (len(held) - 1) for one, held in repeated])
-    replies = mean([1 / len(held) for _, held in questions.values()]) * within
+    means = [mean(answers) for _, answers in questions.values()]
+    mean_with_error = mean_error(means, [cluster for cluster, _ in questions.values()])
+    low, high = interval(average, mean_with_error.error, mean_with_error.degrees, share, mean_with_error.effective)
+    repeated = [
+        (center, answers) for center, (_, answers) in zip(means, questions.values(), strict=True) if len(answers) > 1
+    ]
+    within = mean(
+        [math.fsum((value - center) ** 2 for value in answers) / (len(answers) - 1) for center, answers in repeated]
+    )
+    replies = mean([1 / len(answers) for _, answers in questions.values()]) * within
     between = max(0.0, mean_standard_error(sorted(means)) ** 2 * len(means) - replies)
-    return replace(whole, error=found.error, low=low, high=high, between=between, within=within)
+    return replace(whole, error=mean_with_error.error, low=low, high=high, between=between, within=within)
 
 
 def _majority_values(name: str, readings: Sequence[TaskReading], by_id: Mapping[str, SampleScore]) -> dict[str, Score]:
-    """Return the values of the answers that most repeats gave; none where they do not follow from single scores."""
+    """Return the values of the most frequent answers; none if they do not follow from single scores."""
     task, documents = readings[0].task, readings[0].documents
     if not by_id or not task.family.scores_suffice:
         return {}
-    known = [document for document in documents if str(document["doc_id"]) in by_id]
-    ordered = {str(one["doc_id"]): by_id[str(one["doc_id"])] for one in known}
-    columns = list(ordered.values()) if readings[0].withheld else known
-    return {one.metric: one for one in of_scores(task, "", ordered, columns).report.scores}
+    with_score = [document for document in documents if str(document["doc_id"]) in by_id]
+    ordered = {str(item["doc_id"]): by_id[str(item["doc_id"])] for item in with_score}
+    columns = list(ordered.values()) if readings[0].withheld else with_score
+    return {item.metric: item for item in of_scores(task, "", ordered, columns).report.scores}
 
 
 def _majority_scores(name: str, readings: Sequence[TaskReading]) -> tuple[dict[str, SampleScore], int, int]:
-    """Return the score that stands for all repeats, by document id; how many were ties; and how many replies failed.
+    """Return the scores of the most frequent answers by document id, the number of ties, and that of failed replies.
 
-    There are none where nobody can tell which answer a score is of: texts of credentialed data.
+    There are no scores if equal answers cannot be recognised: texts of credentialed data.
     """
-    said: dict[str, list[tuple[str | None, SampleScore]]] = {}
+    votes_by_id: dict[str, list[tuple[str | None, SampleScore]]] = {}
     for reading in readings:
         computed = reading.computed.get(name)
         for doc_id, score in {} if computed is None else computed.samples.items():
-            said.setdefault(doc_id, []).append((_vote(reading, name, doc_id, score), score))
-    if not _is_told(name, readings):
-        return {}, 0, sum(is_failed(score) for votes in said.values() for _, score in votes)
+            votes_by_id.setdefault(doc_id, []).append((_vote(reading, name, doc_id, score), score))
+    if not _has_answers(name, readings):
+        return {}, 0, sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
     ties, chosen = 0, {}
-    for doc_id, votes in said.items():
+    for doc_id, votes in votes_by_id.items():
         counts = Counter(vote for vote, _ in votes if vote is not None)
         most = max(counts.values(), default=0)
         ties += sum(count == most for count in counts.values()) > 1
-        ballots = sorted((vote for vote, _ in votes if vote is not None), key=_draw(doc_id))
+        drawn = {vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest() for vote in counts}
+        ballots = sorted(counts.elements(), key=drawn.__getitem__)
         winner = Counter(ballots).most_common(1)[0][0] if ballots else None
         valid = [score for vote, score in votes if vote == winner and not is_failed(score)]
-        chosen[doc_id] = min(valid or [score for _, score in votes], key=_canonical)
-    return chosen, ties, sum(is_failed(score) for votes in said.values() for _, score in votes)
+        chosen[doc_id] = min(
+            valid or [score for _, score in votes], key=lambda score: json.dumps(score, sort_keys=True, default=str)
+        )
+    return chosen, ties, sum(is_failed(score) for votes in votes_by_id.values() for _, score in votes)
 
 
-def _is_told(name: str, readings: Sequence[TaskReading]) -> bool:
-    scores = (score for one in readings if name in one.computed for score in one.computed[name].samples.values())
-    return all("value" in score for score in scores) or not any(one.withheld for one in readings)
-
-
-def _draw(doc_id: str) -> Callable[[str], bytes]:
-    return lambda vote: hashlib.sha256(f"{doc_id}|{vote}".encode()).digest()
-
-
-def _canonical(score: SampleScore) -> str:
-    return json.dumps(score, sort_keys=True, default=str)
+def _has_answers(name: str, readings: Sequence[TaskReading]) -> bool:
+    scores = (
+        score for reading in readings if name in reading.computed for score in reading.computed[name].samples.values()
+    )
+    return all("value" in score for score in scores) or not any(reading.withheld for reading in readings)
 
 
 def _vote(reading: TaskReading, name: str, doc_id: str, score: SampleScore) -> str | None:
-    """Return what a repeat answered; None where it gave no answer."""
+    """Return the answer of a repeat; None if it gave none."""
     if is_failed(score):
         return None
     if "value" in score:
@@ -260,5 +261,5 @@ def _vote(reading: TaskReading, name: str, doc_id: str, score: SampleScore) -> s
     reply, row = reading.samples.replies.get(doc_id), reading.task.rows[name]
     if reply is None:
         return None
-    said = reading.task.family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
-    return None if said is None else " ".join(said.lower().strip(" .").split())
+    answer = reading.task.family.describe(score, without_its_reasoning(reply) if row.reasoned else reply).value
+    return None if answer is None else " ".join(answer.lower().strip(" .").split())

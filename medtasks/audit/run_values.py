@@ -94,16 +94,16 @@ def mean_values(
     task: TaskFile, documents: Documents, repeats: Sequence[Replies], metrics: Iterable[AnyMetric]
 ) -> RunValues:
     """Return the mean over repeats of each sample's value, of the repeats in which it has one; else as above."""
-    found = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
-    known = [values for values, replies in zip(found, repeats, strict=True) if replies]
-    by_question = {key: values_by_question([one.values[key] for one in known]) for key in known[0].values}
+    all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
+    answered = [values for values, replies in zip(all_runs, repeats, strict=True) if replies]
+    by_question = {key: values_by_question([run.values[key] for run in answered]) for key in answered[0].values}
     values = {
-        key: {question: (cluster, mean(held)) for question, (cluster, held) in questions.items()}
+        key: {question: (cluster, mean(of_question)) for question, (cluster, of_question) in questions.items()}
         for key, questions in by_question.items()
     }
-    skipped = {key: why for one in known for key, why in one.skipped.items()}
-    scores = {row: by_repeat([one.scores[row] for one in found]) for row in known[0].scores}
-    return RunValues(known[0].rules, values, skipped, scores)
+    skipped = {key: why for run in answered for key, why in run.skipped.items()}
+    scores = {row: by_repeat([run.scores[row] for run in all_runs]) for row in answered[0].scores}
+    return RunValues(answered[0].rules, values, skipped, scores)
 
 
 def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, list[float]]]:
@@ -117,8 +117,8 @@ def values_by_question(repeats: Sequence[Values]) -> dict[str, tuple[Hashable, l
 
     by_question: dict[str, tuple[Hashable, list[float]]] = {}
     for question, (cluster, value) in itertools.chain.from_iterable(values.items() for values in repeats):
-        known, held = by_question.get(question, (cluster, []))
-        by_question[question] = (max(known, cluster, key=members), [*held, value])
+        largest, of_question = by_question.get(question, (cluster, []))
+        by_question[question] = (max(largest, cluster, key=members), [*of_question, value])
     return by_question
 
 
@@ -126,8 +126,8 @@ def by_repeat(repeats: Sequence[Mapping[str, _Value]]) -> dict[str, _Value]:
     """Return replies or scores of all repeats; ids tell the second and later ones."""
     return {
         f"{sample}{REPEAT}{number}" if number > 1 else sample: value
-        for number, one in enumerate(repeats, 1)
-        for sample, value in one.items()
+        for number, repeat in enumerate(repeats, 1)
+        for sample, value in repeat.items()
     }
 
 

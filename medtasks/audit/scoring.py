@@ -58,22 +58,22 @@ def score_replies(
         raise RepliesError(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
         )
-    asked = [document for document in documents if document["doc_id"] in replies]
+    answered = [document for document in documents if document["doc_id"] in replies]
     metrics = _with_further(task.metrics, report_metrics)
-    forget_computed()  # whoever scores again may have mended what failed before
+    forget_computed()  # the user may have fixed a failure before scoring again
     rows = {}
-    for name, (rule, scores) in rows_of(task, asked, replies).items():
-        row, panels = rule_scores(task, rule, scores, asked, metrics), panel_results(metrics, scores)
+    for name, (rule, scores) in rows_of(task, answered, replies).items():
+        row, panels = rule_scores(task, rule, scores, answered, metrics), panel_results(metrics, scores)
         warn(row.few_clusters, ())
         if not task.family.paired:
-            warn(said_of(task, asked, scores, metrics), () if compares_reports else panels)
+            warn(score_warnings(task, answered, scores, metrics), () if compares_reports else panels)
         of_reports = panels if compares_reports else []
         rows[name] = replace(
             row,
             name=name,
             failures={metric: cause for panel in of_reports for metric, cause in panel.failures.items()},
-            settings={metric: known for panel in of_reports for metric, known in panel.settings.items()},
-            wrong=wrong_answers(task, asked, scores, replies),
+            settings={metric: of_metric for panel in of_reports for metric, of_metric in panel.settings.items()},
+            wrong=wrong_answers(task, answered, scores, replies),
         )
     return rows
 
@@ -81,7 +81,11 @@ def score_replies(
 def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
     """Return scored replies as JSON values; NaN becomes None."""
     lists_all = task.family.kind is AnswerKind.REPORT  # metrics without a standard error, too
-    errors = {one.metric: one.error for one in rule.scores if one.has_error or (lists_all and one.metric not in COUNTS)}
+    errors = {
+        score.metric: score.error
+        for score in rule.scores
+        if score.has_error or (lists_all and score.metric not in COUNTS)
+    }
     head = {"rule": rule.rule, "standard_errors": errors, "reasons": rule.reasons}
     if rule.categories:
         injections = rule.estimates.get("possible_injection")
@@ -108,7 +112,7 @@ def rule_as_dict(task: TaskFile, rule: RuleScores) -> Any:
         "groups": groups,
         "wrong_answers": count_kinds(rule.wrong),
     }
-    values = {one.metric: one.value for one in rule.scores}
+    values = {score.metric: score.value for score in rule.scores}
     return as_json({**head, "metrics": values, **{name: value for name, value in further.items() if value}})
 
 
@@ -117,76 +121,63 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
 
     All ``documents``, shape (samples,), have a reply. RepliesError: some are of the other kind, texts and likelihoods.
     """
-    given = [replies[document["doc_id"]] for document in documents]
-    as_letters = task.compares_likelihoods and any(reply.losses is None for reply in given)
+    likelihoods = {reply.losses is not None for reply in replies.values()}
+    if likelihoods <= {task.compares_likelihoods}:
+        rows = task.rows
+    elif likelihoods == {False} and task.family.letter_rows:
+        rows = task.family.letter_rows
+    else:
+        kinds = ("log-likelihoods", "texts") if task.compares_likelihoods else ("texts", "log-likelihoods")
+        raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
+    ordered = [replies[document["doc_id"]] for document in documents]
+    as_letters = task.compares_likelihoods and any(reply.losses is None for reply in ordered)
     versioned = task.family.versioned if as_letters else task.versioned_rule
     return {
-        name: (versioned(row), list(task.family.settled(scores_of(task, row, documents, given))))
-        for name, row in _rows(task, replies).items()
+        name: (versioned(row), list(task.family.settled(scores_of(task, row, documents, ordered))))
+        for name, row in rows.items()
     }
 
 
 def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
     """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
-    given = labelled(replies, row)
-    return [task.family.score(Sample(one), reply, row) for one, reply in zip(documents, given, strict=True)]
+    by_sample = labelled(replies, row)
+    return [
+        task.family.score(Sample(document), reply, row) for document, reply in zip(documents, by_sample, strict=True)
+    ]
 
 
-def _rows(task: TaskFile, replies: Replies) -> Mapping[str, Row]:
-    likelihoods = {reply.losses is not None for reply in replies.values()}
-    if likelihoods <= {task.compares_likelihoods}:
-        return task.rows
-    if likelihoods == {False} and task.family.letter_rows:
-        return task.family.letter_rows
-    kinds = ("log-likelihoods", "texts") if task.compares_likelihoods else ("texts", "log-likelihoods")
-    raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
-
-
-def _with_further(own: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMetric, ...]:
-    known = {metric.name for metric in own}
-    keys = dict.fromkeys(key for name in names for key in keys_of(name) if key not in known)
-    counts = [metric for metric in own if metric.name in COUNTS]
-    return (*(metric for metric in own if metric not in counts), *text_metrics(keys), *counts)
+def _with_further(task_metrics: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMetric, ...]:
+    names_of_task = {metric.name for metric in task_metrics}
+    keys = dict.fromkeys(key for name in names for key in keys_of(name) if key not in names_of_task)
+    counts = [metric for metric in task_metrics if metric.name in COUNTS]
+    return (*(metric for metric in task_metrics if metric not in counts), *text_metrics(keys), *counts)
 
 
 def rule_scores(
     task: TaskFile, rule: str, scores: Scores, columns: Documents, metrics: Sequence[AnyMetric] = ()
 ) -> RuleScores:
-    """Return the values, groups and outcomes that follow from the scores of samples under one rule.
+    """Aggregate the scores of samples under one rule: values, groups and outcomes of pairs.
 
     ``columns`` group the scores, in their order: documents, or scores with the same columns. By default, ``metrics``
     are the task's own.
     """
-    reasons = count_reasons(scores)
+    metrics, reasons = metrics or task.metrics, count_reasons(scores)
     scores = list(task.family.settled(list(scores)))
-    estimates = evaluate(metrics or task.metrics, scores)
-    table = tuple(
-        with_interval(one, estimates[one.name], no_image=task.variant in WITHOUT_IMAGE)
-        for one in metrics or task.metrics
-    )
+    estimates = evaluate(metrics, scores)
+    no_image = task.variant in WITHOUT_IMAGE
+    table = tuple(with_interval(metric, estimates[metric.name], no_image=no_image) for metric in metrics)
     stopped = any(score.get("stops") for score in scores)
-    why = next(said_of(task, columns, scores), "") if stopped else ""
-    undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
-    few = tuple(few_clusters(metrics or task.metrics, estimates))
-    remarks = [one.remark(one.selection(scores)) for one in metrics or task.metrics if one.remark]
+    why = next(score_warnings(task, columns, scores), "") if stopped else ""
+    undefined = {score.metric: why for score in table if why and math.isnan(score.value)}
+    few = tuple(few_clusters(metrics, estimates))
+    whole = RuleScores("", rule, "", table, reasons, failures=undefined, few_clusters=few)
     if not task.family.paired:
-        groups = by_group(task, columns, scores)
-        said = tuple(filter(None, remarks))
-        return RuleScores("", rule, "", table, reasons, groups, failures=undefined, few_clusters=few, remarks=said)
+        remarks = [metric.remark(metric.selection(scores)) for metric in metrics if metric.remark]
+        return replace(whole, groups=by_group(task, columns, scores), remarks=tuple(filter(None, remarks)))
     answers = paired_answers(task.metrics[0].selection(scores))
     counts = count(answers)
-    return RuleScores(
-        "",
-        rule,
-        "",
-        table,
-        reasons,
-        {CATEGORIES: by_category(answers, counts)},
-        _outcomes(answers),
-        failures=undefined,
-        categories=counts,
-        few_clusters=few,
-    )
+    groups = {CATEGORIES: by_category(answers, counts)}
+    return replace(whole, groups=groups, pairs=_outcomes(answers), categories=counts)
 
 
 def count_reasons(scores: Iterable[Score]) -> dict[str, int]:
@@ -202,30 +193,34 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
     return PairOutcomes(
         both_right=sum(pair.solved for pair in pairs),
-        swapped=sum((one.first.value, one.second.value) == (one.second.target, one.first.target) for one in valid),
+        swapped=sum((pair.first.value, pair.second.value) == (pair.second.target, pair.first.target) for pair in valid),
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
         both_invalid=invalid[2],
-        incomplete=len({one.pair_id for one in answers}) - len(pairs),
+        incomplete=len({answer.pair_id for answer in answers}) - len(pairs),
         both_wrong=sum(_solved_of_decided(pair) == 0 for pair in pairs),
         solved_of_decided=with_interval(decided, decided.estimate(())),
     )
 
 
 def _solved_of_decided(pair: ScoredPair) -> float | None:
-    """Return whether a pair is solved; None where one image alone got its answer, or one no valid answer."""
+    """Return whether a pair is solved; None if only one image got its answer, or a reply is invalid."""
     wrong = pair.valid and not pair.first.correct and not pair.second.correct
     return 1.0 if pair.solved else 0.0 if wrong else None
 
 
 def panel_results(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
     """Return the results of all panels, each once, with the reasons for values that could not be computed."""
-    panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
-    return [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
+    panels = {
+        id(metric.panel): metric for metric in metrics if isinstance(metric, CorpusMetric) and metric.panel is not None
+    }
+    return [metric.panel.of(metric.selection(scores)) for metric in panels.values() if metric.panel is not None]
 
 
-def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Sequence[AnyMetric] = ()) -> Iterator[str]:
-    """Yield what a user has to know of scores, by default under the task's metrics; ids of a private one are hashed."""
+def score_warnings(
+    task: TaskFile, documents: Documents, scores: Scores, metrics: Sequence[AnyMetric] = ()
+) -> Iterator[str]:
+    """Yield warnings on scores, by default of the task's metrics; ids of a private task are hashed."""
     if any(score.get("stops") for score in scores) and is_private_task(task, documents):
         scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
     warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)

@@ -130,8 +130,8 @@ def number_table(
     caption: str, headings: Sequence[str | Cell], rows: Iterable[Sequence[str | Cell]], split: int = 0
 ) -> Table:
     """Return a table with a column of names and columns of numbers."""
-    shown = [cells(*row) for row in rows]
-    return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), shown, split=split)
+    rows_of_cells = [cells(*row) for row in rows]
+    return Table("", caption, "l" + "r" * (len(headings) - 1), cells(*headings), rows_of_cells, split=split)
 
 
 def terminal(table: Table) -> "RichTable":
@@ -142,14 +142,14 @@ def terminal(table: Table) -> "RichTable":
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(title=Text(plain(table.caption)) if table.caption else None)
-    for place, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
-        short = all(row[place].code and len(row[place].text) <= _SHORT_NAME for row in table.rows)
+    rich_table = RichTable(title=Text(plain(table.caption)) if table.caption else None)
+    for index, (heading, column) in enumerate(zip(table.headings, table.columns, strict=True)):
+        short = all(row[index].code and len(row[index].text) <= _SHORT_NAME for row in table.rows)
         justify: Literal["left", "right"] = "right" if column == "r" else "left"
-        shown.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
+        rich_table.add_column(Text(heading.text), justify=justify, overflow="fold", no_wrap=short)
     for position, row in enumerate(table.rows, 1):
-        shown.add_row(*(Text(plain(cell.text)) for cell in row), end_section=position == table.split)
-    return shown
+        rich_table.add_row(*(Text(plain(cell.text)) for cell in row), end_section=position == table.split)
+    return rich_table
 
 
 def plain(text: str) -> str:
@@ -231,8 +231,8 @@ def _parts(table: Table) -> Iterator[tuple[Table, str, str]]:
     starts = range(0, len(table.rows), _ROWS)
     for part, start in enumerate(starts, 1):
         rows = table.rows[start : start + _ROWS]
-        shown = replace(table, rows=rows, split=table.split if part == 1 else 0)
-        yield (shown, "", "") if len(starts) == 1 else (shown, f" Part {part} of {len(starts)}.", f".{part}")
+        part_table = replace(table, rows=rows, split=table.split if part == 1 else 0)
+        yield (part_table, "", "") if len(starts) == 1 else (part_table, f" Part {part} of {len(starts)}.", f".{part}")
 
 
 def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
@@ -259,18 +259,14 @@ def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
     yield "    \\bottomrule"
     yield "  \\end{tabular}" + ("" if fits else "}")
     if table.notes:
-        yield from _latex_notes(table)
+        yield "  \\par\\smallskip"
+        yield "  \\begin{minipage}{\\linewidth}"
+        yield "    \\scriptsize\\raggedright"
+        for position, note in enumerate(table.notes, 1):
+            mark = f"\\textsuperscript{{{position}}}" if table.marked else ""
+            yield f"    {mark}{latex_text(note, breakable=True)}\\par"
+        yield "  \\end{minipage}"
     yield "\\end{table}"
-
-
-def _latex_notes(table: Table) -> Iterator[str]:
-    yield "  \\par\\smallskip"
-    yield "  \\begin{minipage}{\\linewidth}"
-    yield "    \\scriptsize\\raggedright"
-    for position, note in enumerate(table.notes, 1):
-        mark = f"\\textsuperscript{{{position}}}" if table.marked else ""
-        yield f"    {mark}{latex_text(note, breakable=True)}\\par"
-    yield "  \\end{minipage}"
 
 
 def _latex_row(row: tuple[Cell, ...]) -> str:
@@ -298,12 +294,12 @@ def latex_text(text: str, *, breakable: bool = False) -> str:
     """
     parts: list[str] = []
     text = unicodedata.normalize("NFC", text)
-    places = {place for found in _LONG.finditer(text) for place in range(*found.span())} if breakable else set()
-    for place, character in enumerate(text):
+    places = {index for match in _LONG.finditer(text) for index in range(*match.span())} if breakable else set()
+    for index, character in enumerate(text):
         part = _of_character(character)
         if part == "-" and parts and parts[-1].endswith("-"):
             part = "{}-"  # two make a dash
-        if place in places and character in _BREAK_AFTER:
+        if index in places and character in _BREAK_AFTER:
             part += r"\allowbreak{}"
         parts.append(part)
     return "".join(parts)

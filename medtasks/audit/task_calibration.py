@@ -45,14 +45,14 @@ def task_calibration(
     questions without a key, and replies that are texts, have another number of losses than the question has options,
     or a loss that is not finite: a failed pass.
     """
-    if (known := _likelihoods(task, documents, replies)) is None:
+    if (likelihoods := _likelihoods(task, documents, replies)) is None:
         return {}
     letters = str(task_config(task.name).get("doc_to_choice")).rpartition(".")[2] == "letters"
     note = _LETTERS if letters else _TEXTS
-    left_out = sum(document["doc_id"] in replies for document in documents) - len(known)
-    probabilities, targets = [one.probabilities for one in known], [one.target for one in known]
-    found = calibration(probabilities, targets, [one.cluster for one in known], note, left_out, letters)
-    return dict.fromkeys(task.rows, replace(found, classes=class_areas(task, documents, replies)))
+    left_out = sum(document["doc_id"] in replies for document in documents) - len(likelihoods)
+    probabilities, targets = [sample.probabilities for sample in likelihoods], [sample.target for sample in likelihoods]
+    measures = calibration(probabilities, targets, [sample.cluster for sample in likelihoods], note, left_out, letters)
+    return dict.fromkeys(task.rows, replace(measures, classes=class_areas(task, documents, replies)))
 
 
 class _Likelihoods(NamedTuple):
@@ -69,17 +69,17 @@ def _likelihoods(
 ) -> list[_Likelihoods] | None:
     """Return the likelihoods that can be read; None where there are none at all."""
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
-    if not task.compares_likelihoods or all(replies[one.doc_id].losses is None for one in answered):
+    if not task.compares_likelihoods or all(replies[sample.doc_id].losses is None for sample in answered):
         return None
-    found = []
+    likelihoods = []
     for sample, cluster in zip(answered, task.family.independent_clusters(answered), strict=True):
         losses, target = replies[sample.doc_id].losses or (), sample.target
         if target is not None and len(losses) == len(sample.options) and all(map(math.isfinite, losses)):
             weights = [math.exp(min(losses) - loss) for loss in losses]
             total = math.fsum(weights)
             shares = [weight / total for weight in weights]
-            found.append(_Likelihoods(tuple(sample.options), shares, target, cluster))
-    return found
+            likelihoods.append(_Likelihoods(tuple(sample.options), shares, target, cluster))
+    return likelihoods
 
 
 def class_areas(
@@ -89,13 +89,13 @@ def class_areas(
 
     Source: :func:`medtasks.stats.auroc.roc_area`. The areas of two classes are the same.
     """
-    known = _likelihoods(task, documents, replies) or []
-    if len({one.options for one in known}) != 1 or len({one.target for one in known}) < 2:
+    likelihoods = _likelihoods(task, documents, replies) or []
+    if len({sample.options for sample in likelihoods}) != 1 or len({sample.target for sample in likelihoods}) < 2:
         return ()
     areas = []
-    for number, name in enumerate(known[0].options):
-        positive = [float(one.target == number) for one in known]
-        scores = [round(one.probabilities[number], _ROUNDING) for one in known]
-        area = roc_area(scores, positive, [one.cluster for one in known])
+    for number, name in enumerate(likelihoods[0].options):
+        positive = [float(sample.target == number) for sample in likelihoods]
+        scores = [round(sample.probabilities[number], _ROUNDING) for sample in likelihoods]
+        area = roc_area(scores, positive, [sample.cluster for sample in likelihoods])
         areas.append(ClassArea(name, int(sum(positive)), Measure(area.value, area.low, area.high)))
     return tuple(areas)

@@ -127,8 +127,7 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
     entries = {}
     variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
-        from medtasks.tasks.task_files import include
-        from medtasks.tasks.variant_files import index_entries
+        from medtasks.tasks.task_files import include, index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
         entries = index_entries(index, sanity=sanity)
@@ -142,7 +141,7 @@ def _matching_without_variants(match: AnyFunction) -> AnyFunction:
         names = match(self, task_list, *args, **kwargs)
         patterns = [task_list] if isinstance(task_list, str) else task_list
         with contextlib.suppress(Exception):  # a pattern is not worth a failed run
-            from medtasks.tasks.variant_files import VARIANT_OF
+            from medtasks.tasks.task_files import VARIANT_OF
 
             bases = {name: self.task_index[name].get(VARIANT_OF) for name in names}
             names = [

@@ -247,7 +247,7 @@ def test_one_command_runs_and_joins_them(sample_home, tmp_path, capsys):
             said["options"] |= options
             manifest.write_text(json.dumps(said))
         found = joined_repeats(tmp_path)[TASK]
-        return found.repeats, *(note.partition("for fewer: ")[2] for note in found.notes)
+        return found.repeats, *(note.partition("other arguments: ")[2] for note in found.notes)
 
     assert joined({}, {}, "1") == (1, "repeat_2.")  # of an older and longer call
     assert joined({}, {}, "3") == (2, "repeat_3.")  # one that never began

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.same_questions import prompt_warnings
+from medtasks.audit.comparing import prompt_warnings
 from medtasks.errors import RepliesError
 
 UNKNOWN = "the prompts are not recorded or withheld, so that they could not be compared"

@@ -13,10 +13,10 @@ from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tall
 from medtasks.curate.study import DRAFTS, STUDY, StudyKind
 from medtasks.judges.settings import JudgeSettings
 
+from ..processes import run_fresh, start_fresh
 from ..scripted_server import Endpoint, serving
 from ..tables import each_row
 from ..waiting import wait_until
-from ..warm_python import run_fresh, start_fresh
 
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
 EDEMA = {"question": "What does edema indicate?", "answer": "Fluid in the lung."}

@@ -13,8 +13,8 @@ from medtasks.curate.study import read_images, read_pairs, read_study
 from medtasks.home import HOME_VARIABLE
 
 from ..curate import tiny_encoders
+from ..processes import run_fresh
 from ..tables import each_row
-from ..warm_python import run_fresh
 
 COUNT = 24
 # Sees the first and second colour of an image; the other eye its noise. One says on paper what it saw, and dies.

@@ -11,8 +11,8 @@ from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import doctor as command
 
+from ..processes import run_fresh
 from ..tables import each_row
-from ..warm_python import run_fresh
 
 app = typer.Typer()
 app.command("doctor")(command.doctor)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.vlm_server import VlmServer, prompts
+from medtasks.model_adapters.vlm_server import VlmServer, messages
 from PIL import Image
 
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
@@ -17,7 +17,7 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ..local_server import LocalServer, QuietHandler, serving
-from ..warm_python import run_fresh
+from ..processes import run_here
 from .served_model import CHAT, POSITIONS, image_of
 from .test_vlm_server_scores import adapter_for, assert_right, docs_with, scores
 from .toys import instances, noise
@@ -92,8 +92,8 @@ def test_every_pixel_arrives(served):
 
 
 def test_an_image_is_encoded_once(served, monkeypatch):
-    encoded, original = [], prompts.data_url
-    monkeypatch.setattr(prompts, "data_url", lambda image: (encoded.append(image), original(image))[1])
+    encoded, original = [], messages.data_url
+    monkeypatch.setattr(messages, "data_url", lambda image: (encoded.append(image), original(image))[1])
     server = served()
     docs = [{"question": f"{number}?", "images": [noise(1), noise(2)], "options": ("A", " no")} for number in range(5)]
     adapter = adapter_for(server, docs)
@@ -347,7 +347,7 @@ def finished(tmp_path_factory, sample_home):
             *("--model", "vlm_server", "--model_args", arguments),
             *("--log_samples", "--output_path", str(folder / "results")),
         ]
-        ran = run_fresh(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
+        ran = run_here(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     return folder, server, ran
 
@@ -408,6 +408,6 @@ def test_what_answers_with_pages_is_no_server_of_models(no_certificates):
     words = "is no server of models; check base_url= in --model_args, which often ends with /v1"
     with (
         serving(LocalServer(Page)) as server,
-        pytest.raises(MedTasksError, match=f"what answers at {server.url} {words}"),
+        pytest.raises(MedTasksError, match=f"the address {server.url} answers, but {words}"),
     ):
         VlmServer(base_url=server.url)

@@ -1,1 +1,1 @@
-"""Whether everything a run needs is in place: one module per thing looked at, each finding with what mends it."""
+"""Checks of everything that a run needs, each result with its fix."""

@@ -1,4 +1,4 @@
-"""Findings of the doctor, and what it looks at; a check that fails leaves the others alone."""
+"""Results and scope of the doctor's checks; a check that fails does not stop the others."""
 
 import enum
 import traceback
@@ -19,7 +19,7 @@ Check = Callable[[], Iterable["CheckResult"]]
 
 
 class State(enum.StrEnum):
-    """How bad it is: a problem stops a run or makes it wrong, a warning costs a part of it, a note costs nothing."""
+    """Severity: a problem stops a run or makes it wrong, a warning costs a part of it, a note costs nothing."""
 
     OK = "ok"
     NOTE = "note"
@@ -29,20 +29,20 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     area: str  # one of AREAS
     name: str
     state: State
     found: str  # one sentence
-    fix: str = ""  # one command or sentence that mends it; empty where nothing is to be mended
+    fix: str = ""  # one command or sentence; empty if nothing is to be fixed
 
 
 class Area(str):
-    """A part of what is looked at; makes findings that belong to it."""
+    """Area of checks; makes results that belong to it."""
 
-    def _finding(self, state: State, name: str, found: str, fix: str = "") -> CheckResult:
-        return CheckResult(self, name, state, found, fix)
+    def _finding(self, state: State, name: str, sentence: str, fix: str = "") -> CheckResult:
+        return CheckResult(self, name, state, sentence, fix)
 
     ok = partialmethod(_finding, State.OK)
     note = partialmethod(_finding, State.NOTE)
@@ -57,47 +57,47 @@ AREAS = (HARNESS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHT
 
 
 def findings_of(area: str, name: str, check: Check) -> list[CheckResult]:
-    """Return the findings of a check; where it failed, those before the failure and one that says so.
+    """Return the results of a check, the last one its failure if it fails.
 
-    Messages that are not our own may quote a record or a key, so that only their place is told.
+    Messages that are not our own may quote a record or a key, so that only their location is shown.
     """
-    found: list[CheckResult] = []
+    findings: list[CheckResult] = []
     try:
         for finding in check():
-            found.append(finding)  # one by one: what came before a failure is kept
+            findings.append(finding)  # one by one, to keep those before a failure
     except MedTasksError as error:
-        found.append(of_error(area, name, State.PROBLEM, error))
+        findings.append(of_error(area, name, State.PROBLEM, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
         last = next(iter(traceback.extract_tb(error.__traceback__)[-1:]), None)
         where = f" at {Path(last.filename).name}:{last.lineno} in {last.name}" if last else ""
         sentence = f"this could not be checked ({type(error).__name__}{where})"
-        fix = "look at the named place; everything else was checked"
-        found.append(CheckResult(area, name, State.PROBLEM, sentence, fix))
-    return found
+        fix = "look at the named location; everything else was checked"
+        findings.append(CheckResult(area, name, State.PROBLEM, sentence, fix))
+    return findings
 
 
 def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> CheckResult:
-    """Return one of our errors, whose messages name behind a semicolon what mends it, else ``fix``, as a finding."""
-    found, _, own_fix = str(error).rstrip(".").partition("; ")
-    return CheckResult(area, name, state, found, own_fix or fix)
+    """Return one of our errors as a result; the fix follows a semicolon in its message, else it is ``fix``."""
+    sentence, _, own_fix = str(error).rstrip(".").partition("; ")
+    return CheckResult(area, name, state, sentence, own_fix or fix)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked at."""
+    """Tasks and data to check."""
 
     names: tuple[str, ...]  # tasks, groups and tags as the user gave them; empty for everything
-    tasks: tuple[TaskFile, ...]  # the tasks of ours behind them; without names, all of ours
-    foreign: tuple[str, ...] = ()  # those of names that are not ours
+    tasks: tuple[TaskFile, ...]  # our tasks of these names; without names, all
+    foreign: tuple[str, ...] = ()  # names that are not ours
 
     @property
     def chosen(self) -> bool:
-        """Whether the user named tasks, so that what these lack is no mere note."""
+        """Whether the user named tasks, so that anything they lack is more than a note."""
         return bool(self.names)
 
     @property
     def state(self) -> State:
-        """How bad it is that something is lacking that not every task needs."""
+        """Severity of a lack that not every task has."""
         return State.WARNING if self.chosen else State.NOTE
 
     @cached_property
@@ -112,9 +112,14 @@ class Scope:
         """Metrics of reports that the tasks compute; metrics of the user's own are not imported."""
         owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
         lists = (task.metric_list for task in self.tasks)
-        entries = [entry for one in lists if one is not None and one.is_ours for entry in one.resolve()]
-        found = (owners[entry["metric"]] for entry in entries if entry["metric"] in owners)
-        return tuple({info.name: info for info in found}.values())
+        entries = [
+            entry
+            for metric_list in lists
+            if metric_list is not None and metric_list.is_ours
+            for entry in metric_list.resolve()
+        ]
+        infos = (owners[entry["metric"]] for entry in entries if entry["metric"] in owners)
+        return tuple({info.name: info for info in infos}.values())
 
     @cached_property
     def needs_labeler(self) -> bool:
@@ -126,7 +131,7 @@ class Scope:
 
 
 def scope_of(names: Sequence[str]) -> Scope:
-    """Find the tasks behind names of tasks, groups and tags; behind none, all of ours."""
+    """Return the scope of names of tasks, groups and tags; without names, all our tasks."""
     if not names:
         return Scope((), tuple(task for task in task_files().values() if task.kind == "task"))
     members = dict.fromkeys(task for name in names for task in tasks_of(name))
@@ -135,5 +140,5 @@ def scope_of(names: Sequence[str]) -> Scope:
 
 
 def asked_by(task: TaskFile) -> Asks:
-    """Return whether a task needs a judge; a group, which scores nothing itself, asks nobody."""
+    """Return whether a task asks a judge; a group scores nothing itself."""
     return task.family.asks if task.has_family else Asks.NOBODY

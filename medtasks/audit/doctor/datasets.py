@@ -1,4 +1,4 @@
-"""Prepared data, the Hub's token, and who else can read what models said of patients."""
+"""Checks of prepared data, the Hub's token, and access of others to replies and patients' records."""
 
 import os
 import shlex
@@ -24,7 +24,7 @@ _SHOWN = 2
 
 
 def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
-    """Look at the datasets of the chosen tasks; without tasks, at those that are prepared.
+    """Check the datasets of the chosen tasks; without tasks, those that are prepared.
 
     To ``verify``, read everything and compare it with the manifest, as ``medtasks data verify`` does.
     """
@@ -33,13 +33,13 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[CheckResult]:
         yield from findings_of(DATASETS, name, partial(_dataset, name, verify=verify))
     if not scope.chosen:
         lacking = len(scope.datasets) - len(here)
-        found = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
+        sentence = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
-        yield CheckResult(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
+        yield CheckResult(DATASETS, "not prepared", State.NOTE if lacking else State.OK, sentence, fix)
 
 
 def _command(name: str) -> str:
-    """Return the command that prepares a dataset again, as far as it can be known."""
+    """Return the command that prepares a dataset again."""
     info = CATALOGUE.get(name)
     if info is None or info.access is Access.PUBLIC:
         return preparing_again(name)
@@ -59,40 +59,42 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
         finding = of_error(DATASETS, name, State.PROBLEM, error)
         yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
         return
-    again = _command(name)
+    command = _command(name)
     try:
         manifest = Manifest.read(dataset_folder(name))
         if manifest.selected_from:
             prepared_folder(manifest.selected_from)  # where the images are
         rows = len(open_documents(name)[SPLIT])
     except MedTasksError as error:
-        yield of_error(DATASETS, name, State.PROBLEM, error, again)
+        yield of_error(DATASETS, name, State.PROBLEM, error, command)
         return
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if rows != manifest.rows:
-        found = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
-        yield DATASETS.problem(name, found, again)
+        sentence = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
+        yield DATASETS.problem(name, sentence, command)
     elif problems := list(differences(name)) if verify else []:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
-        found = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
-        yield DATASETS.problem(name, found, again)
+        sentence = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
+        yield DATASETS.problem(name, sentence, command)
     elif manifest.sample:
-        yield DATASETS.warning(name, f"'{name}' is the drawn sample, on which scores say nothing about a model", again)
+        yield DATASETS.warning(
+            name, f"'{name}' is the drawn sample, on which scores say nothing about a model", command
+        )
     elif not manifest.complete:
-        yield DATASETS.warning(name, f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}", again)
+        yield DATASETS.warning(name, f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}", command)
     else:
         yield DATASETS.ok(name, what)
 
 
 def _few(name: str, form: str, notes: Sequence[str]) -> str:
-    """Return the first notes in a form; none of a private dataset, where names of files may be patients'."""
+    """Return the first notes in a form; none of a private dataset, whose file names may be patients'."""
     if not notes or is_private(name):
         return ""
     return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))
 
 
-HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
+HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
@@ -107,24 +109,24 @@ def hub_token(scope: Scope) -> Iterator[CheckResult]:
     if get_token():
         yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
         return
-    found = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
+    sentence = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
     fix = "accept the terms on these pages, then: hf auth login"
-    yield CheckResult(CREDENTIALS, "Hub token", scope.state, found, fix)
+    yield CheckResult(CREDENTIALS, "Hub token", scope.state, sentence, fix)
 
 
 def readable_replies() -> Iterator[CheckResult]:
-    """Look at whether other users can read saved replies, journals and credentialed data, which may quote a patient."""
+    """Check that other users cannot read saved replies, journals and credentialed data, which may quote a patient."""
     private = (name for name in (*CATALOGUE, *own_datasets()) if access_of(name) is Access.CREDENTIALED)
     for folder in (home() / REPLIES, home() / FOLDER_NAME, *map(dataset_folder, private)):
         if folder.is_dir() and open_to_others(folder):
-            found = f"other users of this machine can read files in {folder}, which may quote patients' records"
-            yield CREDENTIALS.warning(folder.name, found, f"chmod -R go= {shlex.quote(str(folder))}")
+            sentence = f"other users of this machine can read files in {folder}, which may quote patients' records"
+            yield CREDENTIALS.warning(folder.name, sentence, f"chmod -R go= {shlex.quote(str(folder))}")
         elif folder.is_dir():
             yield CREDENTIALS.ok(folder.name, f"{folder} can be read by its owner alone")
 
 
 def remote_models(scope: Scope) -> Iterator[CheckResult]:
-    """Check where credentialed text may go as the environment stands; a run checks its own model."""
+    """Check where the environment lets credentialed text go; a run checks its own model."""
     private = credentialed(scope.datasets)
     if not private:
         return
@@ -134,9 +136,11 @@ def remote_models(scope: Scope) -> Iterator[CheckResult]:
         yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
         return
     if trusted:
-        found = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
-        yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
+        sentence = f"the model {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        yield CREDENTIALS.note(TRUSTED, sentence, f"unset {TRUSTED} if no data use agreement covers it")
     if cause := refusal(Destination("http://127.0.0.1"), os.environ):
         where, _, fix = cause.partition("; ")
-        found = f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
-        yield CheckResult(CREDENTIALS, "remote models", scope.state, found, fix)
+        sentence = (
+            f"text of credentialed data ({listed(private)}) is not sent {where}: no model on this machine gets it"
+        )
+        yield CheckResult(CREDENTIALS, "remote models", scope.state, sentence, fix)

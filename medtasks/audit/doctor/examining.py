@@ -26,7 +26,7 @@ from medtasks.runs.redaction import redacted
 
 
 def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str = "") -> list[CheckResult]:
-    """Check everything, or what some tasks, groups and tags need; return findings by area, without secrets.
+    """Check everything, or the needs of some tasks, groups and tags; return results by area, without secrets.
 
     A check that fails is one of them. To ``verify``, prepared data are read completely, and the harness is imported.
     The served model that ``model_args`` name, if any, is asked questions about synthetic images.
@@ -66,4 +66,4 @@ def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str 
     for area, name, check in checks:
         findings += findings_of(area, name, check)
     findings.sort(key=lambda finding: AREAS.index(finding.area))
-    return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in findings]
+    return [replace(finding, found=redacted(finding.found), fix=redacted(finding.fix)) for finding in findings]

@@ -1,4 +1,4 @@
-"""The LLM judge: whether one is set up, may see the data, can be reached, and knows the model."""
+"""Check of the LLM judge: its settings, its access to the data, its endpoint and its model."""
 
 import asyncio
 import os
@@ -31,10 +31,7 @@ _WRONG_ADDRESS = f"check {BASE_URL}; it often ends with /v1"
 
 
 def judge(scope: Scope) -> Iterator[CheckResult]:
-    """Look at the judge that the environment names, if a task asks one.
-
-    Nothing but the list of models is asked for, and no sample is sent.
-    """
+    """Check the judge that the environment names, if a task asks one; only its list of models is requested."""
     asking = [(task, asks) for task in scope.tasks if (asks := asked_by(task)) is not Asks.NOBODY]
     if scope.chosen and not asking:
         return
@@ -42,13 +39,13 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
         fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
         required = ", ".join(task.name for task, asks in asking if asks is Asks.JUDGE)
         if not scope.chosen:
-            found = "no judge is set up, without which some tasks lack metrics and some do not run"
-            yield JUDGE.note("settings", found, fix)
+            sentence = "no judge is set up, without which some tasks lack metrics and some do not run"
+            yield JUDGE.note("settings", sentence, fix)
         elif required:
             yield JUDGE.problem("settings", f"no judge is set up, and {required} cannot run without one", fix)
         else:
-            found = "no judge is set up, so that the metrics that need one will have no value"
-            yield JUDGE.warning("settings", found, fix)
+            sentence = "no judge is set up, so that the metrics that need one will have no value"
+            yield JUDGE.warning("settings", sentence, fix)
         return
     try:
         settings = settings_from_environment()
@@ -75,7 +72,7 @@ def judge(scope: Scope) -> Iterator[CheckResult]:
 
 def _answer(settings: JudgeSettings) -> CheckResult:
     async def answer() -> Any:
-        # The client by which it is asked later, so that nothing goes where that would not.
+        # The client of later questions, so that nothing goes where they would not.
         client = ChatClient(server_of(settings), AdaptiveLimit(1), 1, backoff_s=0, patience=1)
         try:
             return await client.get("models")
@@ -87,33 +84,33 @@ def _answer(settings: JudgeSettings) -> CheckResult:
     except RemoteTrouble as trouble:
         return _trouble(trouble, settings)
     except (KeyError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
-        found = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
-        return JUDGE.problem("reply", found, _WRONG_ADDRESS)
-    known = [name for name in listed if isinstance(name, str)]
+        sentence = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
+        return JUDGE.problem("reply", sentence, _WRONG_ADDRESS)
+    names = [name for name in listed if isinstance(name, str)]
     answers = f"the judge at {settings.base_url} answers and has"
     # Gemini lists a folder, Ollama a tag.
-    if any(settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")) for name in known):
+    if any(settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")) for name in names):
         return JUDGE.ok("reply", f"{answers} {settings.model}")
-    if not known:
+    if not names:
         return _unchecked(settings, "lists no models")
-    hint = near_match(settings.model, filter(_NAME.fullmatch, known))
-    found = f"{answers} no model '{settings.model}' among its {len(known)}{hint}"
-    return JUDGE.problem("model", found, f"set {MODEL} to a name the endpoint lists")
+    hint = near_match(settings.model, filter(_NAME.fullmatch, names))
+    sentence = f"{answers} no model '{settings.model}' among its {len(names)}{hint}"
+    return JUDGE.problem("model", sentence, f"set {MODEL} to a name the endpoint lists")
 
 
 def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> CheckResult:
-    found = f"the judge at {settings.base_url} answers and {what}, so that {settings.model} is not checked"
-    return JUDGE.warning("model", found, fix or f"check {MODEL} with the endpoint's own documentation")
+    sentence = f"the judge at {settings.base_url} answers and {what}, so that {settings.model} is not checked"
+    return JUDGE.warning("model", sentence, fix or f"check {MODEL} with the endpoint's own documentation")
 
 
 def _trouble(trouble: RemoteTrouble, settings: JudgeSettings) -> CheckResult:
-    """Say what kept the endpoint from answering; its own words are never quoted, for they may repeat the key."""
+    """Describe a failed request; the endpoint's own words are never quoted, as they may repeat the key."""
     status = trouble.status
-    found, _, fix = trouble.cause.partition("; ")
+    sentence, _, fix = trouble.cause.partition("; ")
     if status in (404, 405, 501):
         return _unchecked(settings, f"has no list of models (HTTP {status})", _WRONG_ADDRESS)
     if status == 403:  # it may let the key judge all the same
         return _unchecked(settings, "does not let this key list models (HTTP 403)", fix)
     state = State.WARNING if status == 429 and trouble.retry else State.PROBLEM
     later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
-    return CheckResult(JUDGE, "reply", state, found, fix or later.format(BASE_URL))
+    return CheckResult(JUDGE, "reply", state, sentence, fix or later.format(BASE_URL))

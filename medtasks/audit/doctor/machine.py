@@ -32,7 +32,7 @@ _INSTALL = "pip install --force-reinstall torch torchvision, both from one index
 
 
 def disks() -> Iterator[CheckResult]:
-    """Look at the disks under the data folder, the Hub's cache and the temporary folder."""
+    """Check the disks of the data folder, the Hub's cache and the temporary folder."""
     from huggingface_hub.constants import HF_HOME
 
     yield _disk("data folder", home(), HOME_VARIABLE)
@@ -42,31 +42,31 @@ def disks() -> Iterator[CheckResult]:
 
 def _disk(name: str, folder: Path, variable: str) -> CheckResult:
     fix = f"make room, or export {variable}=<a folder with room>"
-    place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
-    if not place.is_dir():
-        return MACHINE.problem(name, f"{place} is a file and should be a folder", fix)
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+    if not existing.is_dir():
+        return MACHINE.problem(name, f"{existing} is a file and should be a folder", fix)
     try:
-        with tempfile.TemporaryFile(dir=place) as file:  # it has no name
+        with tempfile.TemporaryFile(dir=existing) as file:  # it has no name
             file.write(b"\0")
     except OSError as error:
-        fix = f"make {place} writable, or export {variable}=<a folder of your own>"
-        return MACHINE.problem(name, f"{place} cannot be written to ({error.strerror or type(error).__name__})", fix)
-    free = shutil.disk_usage(place).free / 1e9
-    found = f"{free:,.1f} GB are free for {folder}"
-    return MACHINE.warning(name, found, fix) if free < LITTLE_DISK_GB else MACHINE.ok(name, found)
+        fix = f"make {existing} writable, or export {variable}=<a folder of your own>"
+        return MACHINE.problem(name, f"{existing} cannot be written to ({error.strerror or type(error).__name__})", fix)
+    free = shutil.disk_usage(existing).free / 1e9
+    sentence = f"{free:,.1f} GB are free for {folder}"
+    return MACHINE.warning(name, sentence, fix) if free < LITTLE_DISK_GB else MACHINE.ok(name, sentence)
 
 
 def memory() -> Iterator[CheckResult]:
-    """Look at the free memory; of a container with a limit, at no more than that."""
+    """Check the free memory, at most the limit of a container."""
     limits = [
         int(text) for path in _CONTAINER_LIMITS if path.is_file() and (text := path.read_text().strip()).isdigit()
     ]
     free = min(psutil.virtual_memory().available, *limits, float("inf")) / 1e9
-    found = f"{free:.1f} GB of memory are free"
+    sentence = f"{free:.1f} GB of memory are free"
     if free < LITTLE_MEMORY_GB:
-        yield MACHINE.warning("memory", found, "end other programs, or use a machine with more memory")
+        yield MACHINE.warning("memory", sentence, "end other programs, or use a machine with more memory")
     else:
-        yield MACHINE.ok("memory", found)
+        yield MACHINE.ok("memory", sentence)
 
 
 def torch_stack() -> Iterator[CheckResult]:
@@ -89,8 +89,8 @@ def _module(name: str) -> CheckResult | None:
         fix = _INSTALL if name != "transformers" else "pip install --upgrade 'transformers>=5'"
         return TORCH.problem(name, f"{name} cannot be imported ({one_line(error)})", fix)
     if not is_usable:
-        found = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
-        return TORCH.problem(name, found, "pip install --upgrade torch torchvision")
+        sentence = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
+        return TORCH.problem(name, sentence, "pip install --upgrade torch torchvision")
     return TORCH.ok(name, f"{name} {module.__version__} can be imported")
 
 
@@ -106,55 +106,60 @@ def _devices() -> Iterator[CheckResult]:
                 devices.append((torch.cuda.get_device_name(index), *torch.cuda.mem_get_info(index)))
         except Exception as failure:  # noqa: BLE001 - drivers fail in many ways
             error = one_line(failure)
-    said = [" ".join(str(one.message).split()) for one in caught if issubclass(one.category, UserWarning)]
-    for text in said:
-        found = f"torch says: {text.rstrip('.')}"
-        yield TORCH.warning("GPU", found, "update the driver, or install a torch built for this one")
+    complaints = [
+        " ".join(str(warning.message).split()) for warning in caught if issubclass(warning.category, UserWarning)
+    ]
+    for text in complaints:
+        sentence = f"torch says: {text.rstrip('.')}"
+        yield TORCH.warning("GPU", sentence, "update the driver, or install a torch built for this one")
     if error:
-        found = f"torch cannot use the GPU ({error})"
-        yield TORCH.warning("GPU", found, "nvidia-smi; restart what occupies the GPU, or use --device cpu")
+        sentence = f"torch cannot use the GPU ({error})"
+        yield TORCH.warning("GPU", sentence, "nvidia-smi; restart what occupies the GPU, or use --device cpu")
         return
     for index, (name, free, total) in enumerate(devices):
-        found = f"{name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        sentence = f"{name}, {free / 1e9:.1f} of {total / 1e9:.1f} GB free"
         if free / 1e9 < LITTLE_MEMORY_GB:
             fix = "nvidia-smi shows who uses it; wait, or choose another with CUDA_VISIBLE_DEVICES"
-            yield TORCH.warning(f"GPU {index}", found, fix)
+            yield TORCH.warning(f"GPU {index}", sentence, fix)
         else:
-            yield TORCH.ok(f"GPU {index}", found)
-    if not devices and not said:
+            yield TORCH.ok(f"GPU {index}", sentence)
+    if not devices and not complaints:
         other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else _CPU
         yield _no_device(f"CUDA {torch.version.cuda}" if torch.version.cuda else other)
 
 
 def _no_device(built_for: str) -> CheckResult:
-    found = f"torch, built for {built_for}, finds no GPU"
+    sentence = f"torch, built for {built_for}, finds no GPU"
     if shutil.which("nvidia-smi") is None:
         fix = "use a machine with a GPU for models of billions of parameters"
-        return TORCH.note("GPU", f"{found}, so that models run on the CPU", fix)
+        return TORCH.note("GPU", f"{sentence}, so that models run on the CPU", fix)
     if built_for == _CPU:
-        return TORCH.warning("GPU", f"{found}, but this machine has an NVIDIA driver", _INSTALL)
+        return TORCH.warning("GPU", f"{sentence}, but this machine has an NVIDIA driver", _INSTALL)
     if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return TORCH.warning("GPU", f"{found}; CUDA_VISIBLE_DEVICES is '{hidden}'", "unset CUDA_VISIBLE_DEVICES")
+        return TORCH.warning("GPU", f"{sentence}; CUDA_VISIBLE_DEVICES is '{hidden}'", "unset CUDA_VISIBLE_DEVICES")
     fix = "nvidia-smi; ask for a GPU where a queue gives them out"
-    return TORCH.warning("GPU", f"{found}, but this machine has an NVIDIA driver", fix)
+    return TORCH.warning("GPU", f"{sentence}, but this machine has an NVIDIA driver", fix)
 
 
 _HARNESS = "lmms_eval"
-_OWN = "medtasks"
 _DICOM_DATASET = "multimedeval_vindr_mammo"
 
 
 def required(extra: str = "") -> list[Requirement]:
-    """Return the packages that this one needs on this machine, with an extra or without; none if unknown."""
+    """Return the requirements of this package on this machine, with an extra or without; none if unknown."""
     try:
-        needed = map(Requirement, importlib.metadata.requires(_OWN) or [])
+        requirements = map(Requirement, importlib.metadata.requires("medtasks") or [])
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [one for one in needed if one.marker is None or one.marker.evaluate({"extra": extra})]
+    return [
+        requirement
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+    ]
 
 
 def harness_requirement() -> Requirement:
-    """Return the range of the harness's versions that this package needs."""
+    """Return the requirement of the harness."""
     return next(filter(_is_harness, required()), Requirement(_HARNESS))
 
 
@@ -163,19 +168,21 @@ def _is_harness(requirement: Requirement) -> bool:
 
 
 def harness_version() -> Iterator[CheckResult]:
-    """Look at whether the harness is there, in a version this package was made for."""
-    wanted, tasks, installed = harness_requirement(), harness_folder(), installed_version(_HARNESS)
-    fix = f"pip install '{wanted}'"
+    """Check that the harness is installed in a version this package was made for."""
+    requirement, tasks, installed = harness_requirement(), harness_folder(), installed_version(_HARNESS)
+    fix = f"pip install '{requirement}'"
     if tasks is None:
         yield HARNESS.problem("version", f"lmms-eval is not installed for {sys.executable}", fix)
     elif installed is None:
-        found = f"lmms-eval in {tasks.parent} is not installed as a package, so that its version is not known"
-        yield HARNESS.warning("version", found, fix)
-    elif wanted.specifier.contains(installed, prereleases=True):
-        yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {wanted.specifier}")
+        sentence = f"lmms-eval in {tasks.parent} is not installed as a package, so that its version is not known"
+        yield HARNESS.warning("version", sentence, fix)
+    elif requirement.specifier.contains(installed, prereleases=True):
+        yield HARNESS.ok("version", f"lmms-eval {installed} in {tasks.parent} fits {requirement.specifier}")
     else:
-        found = f"lmms-eval {installed} in {tasks.parent} does not fit {wanted.specifier}, for which medtasks was made"
-        yield HARNESS.problem("version", found, fix)
+        sentence = (
+            f"lmms-eval {installed} in {tasks.parent} does not fit {requirement.specifier}, for which medtasks was made"
+        )
+        yield HARNESS.problem("version", sentence, fix)
 
 
 def started(names: Collection[str]) -> Iterator[CheckResult]:
@@ -190,9 +197,9 @@ def started(names: Collection[str]) -> Iterator[CheckResult]:
     missing = sorted(set(names) - set(index))
     if missing and os.environ.get(AUTOLOAD_VARIABLE, "1") != "0":
         few = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        found = f"{len(missing)} of {len(names)} names of ours are not in the harness's task index ({few})"
+        sentence = f"{len(missing)} of {len(names)} names of ours are not in the harness's task index ({few})"
         fix = 'fix the other findings, or name our tasks with --include_path "$(medtasks path)"'
-        yield HARNESS.problem("start", found, fix)
+        yield HARNESS.problem("start", sentence, fix)
     else:
         yield HARNESS.ok("start", f"the harness starts and finds all {len(names)} names of ours")
 
@@ -203,21 +210,23 @@ def packages(scope: Scope) -> Iterator[CheckResult]:
     if scope.chosen and _DICOM_DATASET in scope.datasets and not (dataset_folder(_DICOM_DATASET) / FILE_NAME).is_file():
         extras.append("dicom")
     plain = required()
-    yield from _packages("required", "medtasks", State.PROBLEM, [one for one in plain if not _is_harness(one)])
+    yield from _packages(
+        "required", "medtasks", State.PROBLEM, [requirement for requirement in plain if not _is_harness(requirement)]
+    )
     for extra in extras:
-        added = [one for one in required(extra) if one not in plain]
+        added = [requirement for requirement in required(extra) if requirement not in plain]
         yield from _packages(f"extra {extra}", f"medtasks[{extra}]", scope.state, added)
 
 
-def _packages(name: str, who: str, state: State, needed: Sequence[Requirement]) -> Iterator[CheckResult]:
+def _packages(name: str, who: str, state: State, requirements: Sequence[Requirement]) -> Iterator[CheckResult]:
     wrong: dict[str, str] = {}
-    for requirement in needed:
+    for requirement in requirements:
         version = installed_version(requirement.name)
         if version is None or not requirement.specifier.contains(version, prereleases=True):
             trouble = "not installed" if version is None else f"installed is {version}"
             wrong[f"{requirement.name}{requirement.specifier}"] = trouble
     if wrong:
-        found = f"{who} needs {', '.join(f'{package} ({words})' for package, words in wrong.items())}"
-        yield CheckResult(PACKAGES, name, state, found, f"pip install {' '.join(map(repr, wrong))}")
-    elif needed:
-        yield PACKAGES.ok(name, f"all {len(needed)} packages that {who} needs are installed")
+        sentence = f"{who} needs {', '.join(f'{package} ({words})' for package, words in wrong.items())}"
+        yield CheckResult(PACKAGES, name, state, sentence, f"pip install {' '.join(map(repr, wrong))}")
+    elif requirements:
+        yield PACKAGES.ok(name, f"all {len(requirements)} packages that {who} needs are installed")

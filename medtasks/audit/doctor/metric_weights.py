@@ -1,4 +1,4 @@
-"""Weights of the metrics that are models, WordNet, and the labeler of chest findings."""
+"""Checks of metrics' weights, WordNet, and the labeler of chest findings."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -8,39 +8,36 @@ from medtasks.audit.doctor.check_results import WEIGHTS as AREA
 from medtasks.audit.doctor.check_results import CheckResult, Scope, State, of_error
 from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER
+from medtasks.metrics.meteor import load_wordnet
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.metrics.weight_files import WEIGHTS, weights_path
-from medtasks.metrics.wordnet import load_wordnet
 
 WORDNET = "wordnet"  # among the names of weights
 
 
 def metric_weights(scope: Scope) -> Iterator[CheckResult]:
-    """Look for the weights of the chosen tasks' metrics; without tasks, sum up what is here.
-
-    Missing weights cost their own metrics, which can be computed later from saved replies.
-    """
-    known = _needed(scope) if scope.chosen else [*WEIGHTS, WORDNET]
-    missing = {name: error for name in known if (error := weights_trouble(name))}
+    """Check the weights of the chosen tasks' metrics; without tasks, summarise those that are here."""
+    names = _needed(scope) if scope.chosen else [*WEIGHTS, WORDNET]
+    missing = {name: error for name in names if (error := weights_trouble(name))}
     if scope.chosen:
-        for name in known:
+        for name in names:
             if name in missing:
                 lacking = of_error(AREA, name, State.WARNING, missing[name])
                 yield replace(lacking, fix=f"medtasks weights fetch {name}")
             else:
                 yield AREA.ok(name, f"{name} is here")
         return
-    found = f"{len(known) - len(missing)} of {len(known)} sets of weights are here"
+    sentence = f"{len(names) - len(missing)} of {len(names)} sets of weights are here"
     if missing:
         fix = f"medtasks weights fetch {' '.join(missing)}"
-        yield AREA.note("metrics", f"{found}; missing {', '.join(missing)}", fix)
+        yield AREA.note("metrics", f"{sentence}; missing {', '.join(missing)}", fix)
     else:
-        yield AREA.ok("metrics", found)
+        yield AREA.ok("metrics", sentence)
 
 
 def model_settings(scope: Scope) -> Iterator[CheckResult]:
-    """Look at the variables that say how metrics' models are run."""
+    """Check the variables for the models of metrics."""
     if scope.chosen and not _needed(scope):
         return
     try:
@@ -59,16 +56,16 @@ def _needed(scope: Scope) -> list[str]:
 
 
 def fetch_command(metrics: Iterable[str]) -> str:
-    """Return the command that fetches what metrics of reports need and this machine lacks; empty if nothing."""
-    asked = set(metrics)
-    needed = [one for one in REPORT_METRICS.values() if asked & {one.name, *one.keys}]
-    names = dict.fromkeys(name for one in needed for name in (*one.weights, *[WORDNET] * one.wordnet))
+    """Return the command that fetches the weights that metrics of reports lack here; empty if none."""
+    chosen = set(metrics)
+    infos = [info for info in REPORT_METRICS.values() if chosen & {info.name, *info.keys}]
+    names = dict.fromkeys(name for info in infos for name in (*info.weights, *[WORDNET] * info.wordnet))
     missing = [name for name in names if weights_trouble(name)]
     return f"medtasks weights fetch {' '.join(missing)}" if missing else ""
 
 
 def weights_trouble(name: str) -> MedTasksError | None:
-    """Return why weights, or WordNet, cannot be opened; None if they can."""
+    """Return the error of opening weights, or WordNet; None if there is none."""
     try:
         _ = load_wordnet() if name == WORDNET else weights_path(name)
     except MedTasksError as error:

@@ -1,6 +1,6 @@
-"""The model behind a server: whether it is there, sees images, thinks, and how its options can be scored.
+"""Check of a served model: whether it answers, sees images and thinks, and how its options can be scored.
 
-Asked are questions and images that are drawn here; no sample of a dataset is sent.
+All questions are about synthetic images; no sample of a dataset is sent.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
+from medtasks.model_adapters.vlm_server.messages import ServedPrompt
 from medtasks.model_adapters.vlm_server.option_scorer import OptionScorer
-from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
-from medtasks.model_adapters.vlm_server.server_arguments import (
+from medtasks.model_adapters.vlm_server.server_client import (
     API_KEY,
+    ServerPool,
     VlmServerArguments,
     check_arguments,
     check_given,
 )
-from medtasks.model_adapters.vlm_server.server_client import ServerPool
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import endpoints
 from medtasks.net.servers import Server
@@ -54,16 +54,16 @@ Record = Mapping[str, Any]
 
 
 def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
-    """Look at the model that ``--model_args`` of ``vlm_server`` name, at each of its servers."""
+    """Check the model that ``--model_args`` of ``vlm_server`` name, at each of its servers."""
     try:
-        given = HarnessOptions({"model_args": model_args}).model_arguments()
-        if "base_url" not in given:
+        model_arguments = HarnessOptions({"model_args": model_args}).model_arguments()
+        if "base_url" not in model_arguments:
             raise MedTasksError(
                 "only models behind a server are asked (--model vlm_server), and --model-args names none; give for "
                 "example base_url=http://127.0.0.1:8000/v1,model=NAME"
             )
-        check_given(given)
-        arguments = parse_arguments(VlmServerArguments, given, VlmServer.model_id)
+        check_given(model_arguments)
+        arguments = parse_arguments(VlmServerArguments, model_arguments, VlmServer.model_id)
         check_arguments(arguments)
         servers: tuple[Server, ...] = arguments.servers
     except MedTasksError as error:
@@ -72,18 +72,20 @@ def served_model(scope: Scope, model_args: str) -> Iterator[CheckResult]:
     amiss = False
     for server in servers:
         ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
-        for one in _at(scope, server, given):
-            amiss |= one.state is State.PROBLEM
-            yield replace(one, name=one.name + ending, found=_printable(one.found), fix=_printable(one.fix))
+        for finding in _at(scope, server, model_arguments):
+            amiss |= finding.state is State.PROBLEM
+            yield replace(
+                finding, name=finding.name + ending, found=_printable(finding.found), fix=_printable(finding.fix)
+            )
     if len(servers) > 1 and not amiss:  # do they serve the same?
         with _quiet():
             try:
-                _built(given, servers[0]).clean()
+                _built(model_arguments, servers[0]).clean()
             except MedTasksError as error:
                 yield of_error(MODEL, "servers", State.PROBLEM, error)
 
 
-def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _at(scope: Scope, server: Server, model_arguments: Mapping[str, Any]) -> Iterator[CheckResult]:
     yield _address(scope, server)
     with _quiet():
         try:
@@ -92,10 +94,10 @@ def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[Chec
             yield of_error(MODEL, "server", State.PROBLEM, error, CHECK)
             return
         try:
-            model = _built({**given, "base_url": server.base_url}, server)
+            model = _built({**model_arguments, "base_url": server.base_url}, server)
         except ModelRefused as error:
             yield of_error(MODEL, "image attention", State.PROBLEM, error)
-            model = _built({**given, "base_url": server.base_url, "image_attention": "causal"}, server)
+            model = _built({**model_arguments, "base_url": server.base_url, "image_attention": "causal"}, server)
         except MedTasksError as error:
             unlisted = MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
             yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else unlisted
@@ -132,15 +134,15 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     cause = refusal(Destination(url, "base_url", ("base_url",), obeys), os.environ) if private else ""
     if not cause:
         return MODEL.ok("address", where)
-    _, _, mend = cause.partition("; ")
+    _, _, fix = cause.partition("; ")
     state = State.PROBLEM if scope.chosen else State.NOTE
     return CheckResult(
-        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", mend
+        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", fix
     )
 
 
 async def _names(server: Server) -> list[str]:
-    """Return the models a server lists, none where it has no list; a MedTasksError where something else answers."""
+    """Return the models a server lists, none without a list; MedTasksError: something else answers."""
     pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
     try:
         return list(await pool.models(pool.servers[0]) or ())
@@ -148,9 +150,9 @@ async def _names(server: Server) -> list[str]:
         await pool.close()
 
 
-def _built(given: Mapping[str, Any], server: Server) -> VlmServer:
+def _built(model_arguments: Mapping[str, Any], server: Server) -> VlmServer:
     times = {"timeout": min(server.timeout_s, ANSWER_S), "attempts": 1, "journal": "false"}
-    return VlmServer(**{**given, **times})
+    return VlmServer(**{**model_arguments, **times})
 
 
 def _name(model: VlmServer, names: list[str]) -> CheckResult:
@@ -158,11 +160,11 @@ def _name(model: VlmServer, names: list[str]) -> CheckResult:
     version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
     root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
     beside = f"; it also has {listed(others)}" if others else ""
-    found = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{beside}"
+    sentence = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{beside}"
     if names:
-        return MODEL.ok("model", found)
-    found = f"the server has no list of models, so that the name '{model.model}' is only tried"
-    return MODEL.note("model", found, "check model= in --model-args with the server's own documentation")
+        return MODEL.ok("model", sentence)
+    sentence = f"the server has no list of models, so that the name '{model.model}' is only tried"
+    return MODEL.note("model", sentence, "check model= in --model-args with the server's own documentation")
 
 
 def _context(model: VlmServer) -> CheckResult:
@@ -170,11 +172,11 @@ def _context(model: VlmServer) -> CheckResult:
     if not isinstance(length, int):
         fix = "look at how it was started; a question that does not fit fails by itself and is counted"
         return MODEL.note("context", "the server does not tell how many tokens a question and its reply may take", fix)
-    found = f"a question with its images and reply may take {length:,} tokens"
+    sentence = f"a question with its images and reply may take {length:,} tokens"
     if length < LITTLE_CONTEXT:
-        found += ", which is little: one image can take thousands, and a reply is cut to what is left"
-        return MODEL.warning("context", found, "serve it with a larger --max-model-len")
-    return MODEL.ok("context", found)
+        sentence += ", which is little: one image can take thousands, and a reply is cut to what is left"
+        return MODEL.warning("context", sentence, "serve it with a larger --max-model-len")
+    return MODEL.ok("context", sentence)
 
 
 async def _reply(model: VlmServer, images: int) -> Record:
@@ -183,7 +185,7 @@ async def _reply(model: VlmServer, images: int) -> Record:
 
 
 def _no_reply(model: VlmServer, error: MedTasksError) -> CheckResult:
-    """Say why a question with an image got no reply, and whether the image is to blame."""
+    """Tell whether a question got no reply because of its image."""
     try:
         asked(model, _reply(model, 0), LIST_S)
     except MedTasksError:
@@ -200,10 +202,10 @@ def _thoughts(model: VlmServer, reply: Record) -> CheckResult:
     kwargs = model.arguments.chat_template_kwargs or {}
     switch = f"give {_NO_THOUGHTS} in --model-args" if "enable_thinking" not in kwargs else "choose another template"
     if in_text:
-        found = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
-        return MODEL.warning("thinking", found, f"serve it with --reasoning-parser, or {switch}")
-    found = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
-    return MODEL.note("thinking", found, f"{switch}, or set max_new_tokens high enough")
+        sentence = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
+        return MODEL.warning("thinking", sentence, f"serve it with --reasoning-parser, or {switch}")
+    sentence = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
+    return MODEL.note("thinking", sentence, f"{switch}, or set max_new_tokens high enough")
 
 
 def _images(model: VlmServer, first: Record) -> CheckResult:
@@ -212,19 +214,19 @@ def _images(model: VlmServer, first: Record) -> CheckResult:
     except MedTasksError as error:
         finding = of_error(MODEL, "images", State.WARNING, error, "give it tasks with one image per question only")
         return replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
-    one, two = first["tokens"][0], second["tokens"][0]
-    if one is None or two is None:
+    single, double = first["tokens"][0], second["tokens"][0]
+    if single is None or double is None:
         return MODEL.ok("images", "one and two images per prompt are taken")
-    if two <= one:
-        found = f"a prompt with two images counts {two} tokens, with one {one}: images may be dropped without a word"
-        return MODEL.warning("images", found, "check that the served model reads images, and what stands before it")
-    found = f"one and two images per prompt are taken; one of {SIDE} x {SIDE} pixels takes {two - one} tokens"
-    return MODEL.ok("images", found)
+    if double <= single:
+        sentence = f"a prompt with two images counts {double} tokens, with one {single}: images may be dropped silently"
+        return MODEL.warning("images", sentence, "check that the served model reads images, and any proxy before it")
+    sentence = f"one and two images per prompt are taken; one of {SIDE} x {SIDE} pixels takes {double - single} tokens"
+    return MODEL.ok("images", sentence)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the log of the adapter, which tells what findings tell, off the screen."""
+    """Silence the adapter's log, which repeats the results."""
     logger.disable(_MODULES)
     try:
         yield
@@ -233,15 +235,15 @@ def _quiet() -> Iterator[None]:
 
 
 def _printable(text: str) -> str:
-    """Leave out what would steer a terminal: names come from the server."""
+    """Remove control characters: names come from the server."""
     return "".join(character for character in text if character.isprintable())
 
 
 @dataclass(frozen=True)
 class _Proof:
-    """How a scorer fared with options of one kind."""
+    """Result of scoring options of one kind."""
 
-    scorer: OptionScorer | SglangScorer | None  # none where the server was not even asked
+    scorer: OptionScorer | SglangScorer | None  # None if the server was not asked
     error: MedTasksError | None
 
 
@@ -276,7 +278,7 @@ def _proof(model: VlmServer, options: tuple[str, ...]) -> _Proof:
     async def score() -> None:
         for text in ("picture", "image"):  # the second question is scored as all that follow it
             outcomes = await scorer.scores(drawn_prompt(model, text, 1), options)
-            for error in (one for one in outcomes if isinstance(one, MedTasksError)):
+            for error in (outcome for outcome in outcomes if isinstance(outcome, MedTasksError)):
                 raise error
 
     try:
@@ -287,7 +289,7 @@ def _proof(model: VlmServer, options: tuple[str, ...]) -> _Proof:
 
 
 def drawn_prompt(model: VlmServer, name: str, images: int) -> ServedPrompt:
-    """Return a question about drawn images; what it calls them tells it from other questions."""
+    """Return a question about synthetic images, which it calls by a name."""
     drawn = []
     for number in range(images):
         drawn.append(Image.new("RGB", (SIDE, SIDE), "black"))
@@ -300,7 +302,7 @@ def drawn_prompt(model: VlmServer, name: str, images: int) -> ServedPrompt:
 
 
 def asked(model: VlmServer, work: Coroutine[Any, Any, Result], longest_s: float | None = None) -> Result:
-    """Return what the servers answer to work on them; a MedTasksError where it lasts longer than some seconds."""
+    """Return the result of requests to the servers; MedTasksError: they take longer than some seconds."""
     seconds = longest_s or LONGEST_S
     try:
         answer: Result = model.loop.run(asyncio.wait_for(work, seconds))

@@ -1,4 +1,4 @@
-"""Names of tasks: where two files give the same one, the harness takes the first and says nothing."""
+"""Checks of task names and files: of two tasks with one name the harness silently takes the first."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,7 @@ from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, t
 
 
 def collisions(scope: Scope) -> Iterator[CheckResult]:
-    """Look for our names, or those of the chosen tasks, among the harness's own, and for the user's among ours."""
+    """Check that the harness has none of our names, or of the chosen tasks', and the user none of ours."""
     shipped, ours = _named(tasks_folder()), own_names()
     if scope.chosen:
         ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
@@ -26,32 +26,32 @@ def collisions(scope: Scope) -> Iterator[CheckResult]:
         return
     taken = {name: path for name, path in _named(harness).items() if name in ours}
     for name, path in taken.items():
-        found = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
-        yield TASKS.problem(name, found, f"rename it in {path}, or where medtasks has it")
+        sentence = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
+        yield TASKS.problem(name, sentence, f"rename it in {path}, or where medtasks has it")
     for name, path in index_tasks([own_tasks_folder()]).paths.items():
         if name in shipped:
-            found = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
-            yield TASKS.problem(name, found, f"rename it in {path}")
+            sentence = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
+            yield TASKS.problem(name, sentence, f"rename it in {path}")
     if not taken:
         yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(ours)})")
 
 
 def foreign_names(scope: Scope) -> Iterator[CheckResult]:
-    """Look for the chosen names that are not ours among the harness's tasks."""
+    """Check that chosen names that are not ours are tasks of the harness."""
     harness = harness_folder()
-    known = _named(harness) if scope.foreign and harness else {}
+    harness_names = _named(harness) if scope.foreign and harness else {}
     ours = [*task_files(), *(tag for task in task_files().values() for tag in task.tags)]
     for name in scope.foreign:
-        if name in known:
-            found = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
-            yield TASKS.note(name, found, f"try it: lmms_eval --tasks {name} --limit 1")
+        if name in harness_names:
+            sentence = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
+            yield TASKS.note(name, sentence, f"try it: lmms_eval --tasks {name} --limit 1")
         else:
-            found = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, ours)}"
-            yield TASKS.problem(name, found, "medtasks tasks lists ours")
+            sentence = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, ours)}"
+            yield TASKS.problem(name, sentence, "medtasks tasks lists ours")
 
 
 def own_files() -> Iterator[CheckResult]:
-    """Look at the user's own task files: one that cannot be read takes all tasks of this package with it."""
+    """Check the user's own task files: one that cannot be read makes the harness lose all our tasks."""
     for path in sorted(own_tasks_folder().rglob("*.yaml")):
         try:
             index = index_tasks([path], strict=True)
@@ -59,14 +59,16 @@ def own_files() -> Iterator[CheckResult]:
             yield of_error(TASKS, path.stem, State.PROBLEM, error)
             continue
         if any("group" not in config for config in index.groups.values()):
-            found = f"{path} lists tasks of a group and has no 'group' with its name"
-            yield TASKS.problem(path.stem, f"{found}, so that the harness lists none of our tasks", f"mend {path}")
+            sentence = f"{path} lists tasks of a group and has no 'group' with its name"
+            yield TASKS.problem(path.stem, f"{sentence}, so that the harness lists none of our tasks", f"fix {path}")
             continue
         named = (mapping_in(config, "metadata").get("dataset") for config in index.configs.values())
         for name in (name for name in named if isinstance(name, str)):
             if not (dataset_folder(name) / FILE_NAME).is_file():
-                again = f"prepare '{name}' again with medtasks data prepare, data select or curate publish"
-                yield TASKS.warning(path.stem, f"the dataset '{name}' of {path} is gone", f"{again}, or delete {path}")
+                command = f"prepare '{name}' again with medtasks data prepare, data select or curate publish"
+                yield TASKS.warning(
+                    path.stem, f"the dataset '{name}' of {path} is gone", f"{command}, or delete {path}"
+                )
                 break
 
 
@@ -75,8 +77,8 @@ def own_tasks(scope: Scope) -> Iterator[CheckResult]:
 
     def check(task: TaskFile) -> Iterator[CheckResult]:
         for key in unknown_keys(task):
-            found = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
-            yield TASKS.warning(task.name, found, "correct it, or remove it")
+            sentence = f"the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know"
+            yield TASKS.warning(task.name, sentence, "correct it, or remove it")
         problems = list(task_problems(task))
         for problem in problems:
             yield of_error(TASKS, task.name, State.PROBLEM, MedTasksError(problem), f"correct {task.path}")

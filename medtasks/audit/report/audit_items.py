@@ -1,4 +1,4 @@
-"""Every question of a task with what the model said and how each rule read it."""
+"""Every question of a task with the model's reply and its reading under each rule."""
 
 import contextlib
 import math
@@ -25,7 +25,7 @@ from medtasks.tasks.task_file import TaskFile
 _AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
 _MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
 _NO_REPLY = Reply()
-_TEXTS = ("context", "indication", "details", "hint", "question")  # besides the options, in the order of prompts
+_TEXTS = ("context", "indication", "details", "hint", "question")  # in the order of prompts
 
 
 def audit_items(reading: TaskReading) -> tuple[Item, ...]:
@@ -37,19 +37,19 @@ def audit_items(reading: TaskReading) -> tuple[Item, ...]:
     return tuple(_item(reading, document, columns) for document in answered)
 
 
-def picture_files(reading: TaskReading) -> dict[str, Path]:
-    """Return the file of each picture that the questions show, by the key that items have; none where withheld.
+def image_files(reading: TaskReading) -> dict[str, Path]:
+    """Return the image files of the questions, by the keys of the items; none if withheld.
 
-    A file that is gone is left out, as is a volume, which is no picture.
+    Missing files and volumes are left out.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     settings = image_settings(reading.task)
     for document in () if reading.withheld else reading.answered:
         for key, file in zip(_image_keys(reading.task, document), _files(document), strict=False):
-            if key not in found:
-                with contextlib.suppress(SourceError):  # a relative path of which nothing says what it is relative to
-                    found[key] = image_path(file, document, settings)
-    return {key: path for key, path in found.items() if path.is_file()}
+            if key not in files:
+                with contextlib.suppress(SourceError):  # a relative path without a known base
+                    files[key] = image_path(file, document, settings)
+    return {key: path for key, path in files.items() if path.is_file()}
 
 
 def _item(reading: TaskReading, document: Document, columns: Sequence[str]) -> Item:
@@ -66,17 +66,17 @@ def _item(reading: TaskReading, document: Document, columns: Sequence[str]) -> I
         reply=reply.text or "",
         losses=reply.losses or (),
         answers=_answers(reading, document, reply),
-        groups={column: tuple(found) for column in columns if (found := values(document, column))},
+        groups={column: tuple(group_values) for column in columns if (group_values := values(document, column))},
         facts=(*image_names(document), *(f"{name}: {value}" for name, value in own_columns(document).items())),
     )
 
 
 def _withheld_item(reading: TaskReading, document: Document) -> Item:
-    """Return what may be known of a question whose text may not: digests, numbers, and letters that were logged."""
+    """Return a question without its text: digests, numbers, and letters that were logged."""
     doc_id = str(document["doc_id"])
     reply = Reply(losses=reading.samples.replies.get(doc_id, _NO_REPLY).losses)
     kind = "pair" if reading.task.family.paired else "doc"
-    records = [one.samples[doc_id] for one in reading.computed.values() if doc_id in one.samples]
+    records = [computed.samples[doc_id] for computed in reading.computed.values() if doc_id in computed.samples]
     logged = {name: record[name] for record in records for name in reading.task.breakdown if record.get(name)}
     return Item(
         doc_id=hidden_id("doc", doc_id),
@@ -92,17 +92,17 @@ def _answers(reading: TaskReading, document: Document, reply: Reply) -> dict[str
     answers = {}
     for name, computed in reading.computed.items():
         value = reading.values.get(name, {}).get(doc_id, math.nan)
-        # A score that another version wrote may lack something; the question is shown all the same.
+        # A score that another version wrote may lack something; the question is shown anyway.
         with contextlib.suppress(KeyError, TypeError):
             score = computed.samples[doc_id]
             row = reading.task.rows.get(name)
-            said = without_its_reasoning(reply) if row is not None and row.reasoned else reply
-            answers[name] = reading.task.family.describe(score, said, None if math.isnan(value) else value)
+            answered = without_its_reasoning(reply) if row is not None and row.reasoned else reply
+            answers[name] = reading.task.family.describe(score, answered, None if math.isnan(value) else value)
     return answers
 
 
 def as_logged(answer: ReadAnswer) -> ReadAnswer:
-    """Return an answer without its value, if that is more than letters and numbers of options."""
+    """Remove an answer's value if it is more than letters and numbers of options."""
     parts = [] if answer.value is None else answer.value.split(", ")
     return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
 
@@ -117,7 +117,9 @@ def _columns(task: TaskFile, documents: Sequence[Document]) -> list[str]:
         column: len(Counter(value for document in documents for value in values(document, column)))
         for column in SELECTABLE
     }
-    return list(dict.fromkeys([*task.breakdown, *(one for one in SELECTABLE if 0 < number[one] <= _MOST_GROUPS)]))
+    return list(
+        dict.fromkeys([*task.breakdown, *(column for column in SELECTABLE if 0 < number[column] <= _MOST_GROUPS)])
+    )
 
 
 def _files(document: Document) -> list[str]:
@@ -125,7 +127,7 @@ def _files(document: Document) -> list[str]:
 
 
 def _image_keys(task: TaskFile, document: Document) -> tuple[str, ...]:
-    """Return a name for each picture; an absolute path would say where it lies on this machine."""
+    """Return a key for each image; it reveals no absolute path of this machine."""
     if task.variant == BLANK:
         return ()
     return tuple(hidden_id("image", file) if Path(file).is_absolute() else file for file in _files(document))

@@ -1,7 +1,6 @@
-"""From a run's folder, or from recorded replies, to the contents of a report: its sections, and what these share.
+"""Collecting the contents of a report from a run, or from recorded replies.
 
-Only several tasks of a run tell what a score owes to the image, and what a group's members have in common: a task is
-compared with its sanity variants in the same run, question by question.
+A task is compared with its sanity variants in the same run, question by question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from medtasks.audit.doctor.metric_weights import fetch_command
-from medtasks.audit.report.audit_items import audit_items, picture_files
+from medtasks.audit.report.audit_items import audit_items, image_files
 from medtasks.audit.report.contents import Baseline, RuleScores, RunReport, TaskReport
 from medtasks.audit.report.differences import corrected_gains, gains_over, thinking_of
 from medtasks.audit.report.published import published_of, published_scores
@@ -24,7 +23,6 @@ from medtasks.audit.report.task_reading import (
     read_task,
     recorded_values,
     rule_reports,
-    score_command_of,
 )
 from medtasks.data.dataset_manifest import described_images
 from medtasks.data.images.decoding import Decoding
@@ -40,7 +38,7 @@ from medtasks.tasks.documents import access_of_task, private_datasets, task_docu
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
 from medtasks.tasks.task_index import mapping_in
-from medtasks.tasks.thinking_variants import THINKING
+from medtasks.tasks.task_variants import THINKING
 
 
 @dataclass(frozen=True)
@@ -48,23 +46,33 @@ class Section:
     """The section of one task."""
 
     report: TaskReport
-    reading: TaskReading | None = None  # what it was made from; None for a group and for a task that is not ours
-    notes: Sequence[str] = ()  # what does not agree, one sentence each
-    members: Sequence[str] = ()  # of a group, the names of its members
-    repeats: Sequence[TaskReading] = ()  # of a repeated run, the readings of all repeats
+    reading: TaskReading | None = None  # its source; None for a group and for a task that is not ours
+    notes: Sequence[str] = ()  # disagreements, one sentence each
+    members: Sequence[str] = ()  # names of a group's members
+    repeats: Sequence[TaskReading] = ()  # readings of all repeats of a repeated run
+
+    @property
+    def readings(self) -> Sequence[TaskReading]:
+        """Readings of all repeats; none for a task that is not ours."""
+        return self.repeats or ([self.reading] if self.reading else [])
 
 
 def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = MappingProxyType({})) -> RunReport:
-    """Return what a report says about a run, which may be one of several ``repeats``: readings by task and folder.
+    """Collect the report of a run, which may be one of several ``repeats``: readings by task and folder.
 
     Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
-    names both and the recorded ones stand. Nothing here loads a model or asks a judge.
+    names both and the recorded ones are shown. Nothing here loads a model or asks a judge.
     """
     sections = [section(recorded, repeats.get(recorded.name, {})) for recorded in run.tasks.values()]
-    own = set(published_of(run.published_as))
+    of_same_model = set(published_of(run.published_as))
     reports = [
-        replace(one, published=tuple(replace(score, same_model=(one.name, score) in own) for score in one.published))
-        for one in finished(sections)
+        replace(
+            report,
+            published=tuple(
+                replace(score, same_model=(report.name, score) in of_same_model) for score in report.published
+            ),
+        )
+        for report in finished(sections)
     ]
     return RunReport(
         title=model_title(run.model) or run.folder.resolve().name,
@@ -74,28 +82,30 @@ def collect_run(run: Run, repeats: Mapping[str, Mapping[Path, TaskReading]] = Ma
         facts=facts(run),
         tasks=tuple(reports),
         missing=missing_tasks(run),
-        notes=(*run_notes(run), *(note for one in sections for note in one.notes)),
+        notes=(*run_notes(run), *(note for report in sections for note in report.notes)),
     )
 
 
 def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
-    """Return what a report says about recorded replies to one task, in files or folders of one run.
+    """Collect the report of recorded replies to one task, in files or folders of one run.
 
-    UnknownName: there is no such task. RepliesError: replies cannot be read, do not fit it, or it is a group.
-    DatasetNotPrepared: its dataset is not there.
+    Raises:
+        UnknownName: There is no such task.
+        RepliesError: Replies cannot be read or do not fit the task, or it is a group.
+        DatasetNotPrepared: Its dataset is not there.
     """
     task = scored_task(task_name)
     documents = task_documents(task)
-    found = reading_section(given_replies(task, documents, read_replies(paths, documents)))
+    task_section = reading_section(given_replies(task, documents, read_replies(paths, documents)))
     return RunReport(
         title=f"Recorded replies to {task_name}",
         model="",
         created=_now(),
         run_at="",
         facts={"replies": ", ".join(map(str, paths))},
-        tasks=(found.report,),
+        tasks=(task_section.report,),
         missing={},
-        notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *found.notes),
+        notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *task_section.notes),
     )
 
 
@@ -113,8 +123,8 @@ def section(recorded: TaskRun, repeats: Mapping[Path, TaskReading] = MappingProx
         return _group(recorded, task)
     if task.only_harness:
         return _foreign(recorded, task.only_harness)
-    known = next((one for one in repeats.values() if one.recorded is recorded), None)
-    return replace(reading_section(known or read_task(recorded, task)), repeats=list(repeats.values()))
+    reading = next((repeat for repeat in repeats.values() if repeat.recorded is recorded), None)
+    return replace(reading_section(reading or read_task(recorded, task)), repeats=list(repeats.values()))
 
 
 def reading_section(reading: TaskReading) -> Section:
@@ -134,7 +144,7 @@ def reading_section(reading: TaskReading) -> Section:
         protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
         dataset=task.dataset or "",
         access=access_of_task(task, reading.documents),
-        # Where no data are recorded, those that the replies were matched to.
+        # If no data are recorded, those that the replies were matched to.
         **_facts_of({**reading.data, **recorded.data}),
         decoding=_decoding(config),
         withheld=reading.withheld,
@@ -146,20 +156,22 @@ def reading_section(reading: TaskReading) -> Section:
         published=published_scores(task.name) if task.is_shipped else (),
         calibration=calibration,
         items=audit_items(reading),
-        pictures=picture_files(reading),
+        pictures=image_files(reading),
         missing=(
             *_not_asked(answered, documents),
             *_not_recorded(reading, rules),
             *reading.missing,
             *lacking,
-            *dict.fromkeys(sentence for one in reading.computed.values() for sentence in one.report.few_clusters),
+            *dict.fromkeys(
+                sentence for computed in reading.computed.values() for sentence in computed.report.few_clusters
+            ),
         ),
     )
     return Section(report, reading, notes)
 
 
 def _foreign(recorded: TaskRun, cause: str = "") -> Section:
-    """Return the scores of a task of the harness that is not ours, or not any more, or that only it can score."""
+    """Return the recorded scores of a task that is not ours, or that only the harness can score."""
     rules, _ = rule_reports(recorded, None, {})
     dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
     what = (
@@ -194,11 +206,11 @@ def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _group(recorded: TaskRun, task: TaskFile) -> Section:
     members = recorded.members or task.members
-    known = task_files()
-    ours = (known[name] for name in task.members if name in known and not known[name].only_harness)
+    by_name = task_files()
+    ours = (by_name[name] for name in task.members if name in by_name and not by_name[name].only_harness)
     first = next(ours, None)
     ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
-    rules = tuple(replace(one, rule="", describes="", failures={}) for one in ordered)
+    rules = tuple(replace(rule, rule="", describes="", failures={}) for rule in ordered)
     report = TaskReport(
         name=recorded.name,
         describes=task.description,
@@ -214,7 +226,7 @@ def _declared(task: TaskFile) -> dict[str, Declaration]:
 
 
 def _decoding(config: Mapping[str, Any]) -> Decoding | None:
-    """Return how a task's own settings say that images are decoded; None where they leave it to the dataset."""
+    """Return the decoding in a task's own settings; None if they leave it to the dataset."""
     settings = config.get("lmms_eval_specific_kwargs") or {}
     try:
         return Decoding.of_settings(settings.get("default", settings))
@@ -223,19 +235,19 @@ def _decoding(config: Mapping[str, Any]) -> Decoding | None:
 
 
 def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
-    """Return baselines and calibration of a task whose questions are at hand, and what is lacking."""
+    """Return baselines and calibration of a task whose questions are here, and reasons why one is missing."""
     from medtasks.audit.baselines import baselines
     from medtasks.audit.task_calibration import task_calibration
 
-    found: tuple[Baseline, ...] = ()
+    of_task: tuple[Baseline, ...] = ()
     calibration: Mapping[str, Calibration] = {}
     lacking = []
     if reading.documents:
         if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
             lacking.append("The baselines are those of all questions, as no samples say which were asked.")
         try:
-            run = {} if reading.withheld else {name: one.samples for name, one in reading.computed.items()}
-            found = baselines(reading.task, reading.answered or reading.documents, run)
+            run = {} if reading.withheld else {name: computed.samples for name, computed in reading.computed.items()}
+            of_task = baselines(reading.task, reading.answered or reading.documents, run)
         except MedTasksError as error:
             lacking.append(f"There are no baselines: {str(error).rstrip('.')}.")
     if reading.samples.replies:
@@ -243,7 +255,7 @@ def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Ca
             calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
         except MedTasksError as error:
             lacking.append(f"There is no calibration: {str(error).rstrip('.')}.")
-    return found, calibration, lacking
+    return of_task, calibration, lacking
 
 
 def _not_asked(answered: int, documents: int) -> list[str]:
@@ -253,72 +265,66 @@ def _not_asked(answered: int, documents: int) -> list[str]:
 
 
 def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> list[str]:
-    found = []
+    sentences = []
     here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
-    known, asked = len(reading.samples.answered), reading.recorded.asked
+    answered, questions = len(reading.samples.answered), reading.recorded.asked
     if reading.recorded.scores and not recorded_values(reading.recorded):
-        found.append(f"The run only collected replies (--predict_only){here}.")
+        sentences.append(f"The run only collected replies (--predict_only){here}.")
     elif reading.recorded.samples and not reading.recorded.scores:
-        found.append(f"{NO_RESULTS.rstrip('.')}{here}.")
+        sentences.append(f"{NO_RESULTS.rstrip('.')}{here}.")
     lost = dict.fromkeys(name for rule in rules for name, why in rule.failures.items() if why == NOT_COMPUTED)
     if lost:
-        steps = filter(None, (fetch_command(lost), score_command_of(reading)))
-        found.append(
+        steps = filter(None, (fetch_command(lost), reading.score_command))
+        sentences.append(
             f"Not computed in the run, as a model, its weights or a judge was missing or failed: {', '.join(lost)}. To "
             f"compute them now: {'; then: '.join(steps)}"
         )
-    if 0 < known < asked:
-        found.append(f"The samples file holds replies to only {known} of the {asked} questions that were asked.")
+    if 0 < answered < questions:
+        sentences.append(
+            f"The samples file holds replies to only {answered} of the {questions} questions that were asked."
+        )
     if reading.withheld:
         names = ",".join(private_datasets(reading.task, reading.documents))
-        found.append(
-            f"'{names}' is credentialed, so that questions, pictures and replies are withheld; "
+        sentences.append(
+            f"'{names}' is credentialed, so that questions, images and replies are withheld; "
             f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
         )
-    return found
+    return sentences
 
 
 def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
-    """Return the reports of a run, with what only several tasks together tell.
-
-    Tasks have their gains over sanity variants, and groups say whether their members' data are drawn samples.
-    """
-    by_name = {one.report.name: one for one in sections}
-    return corrected_gains([_finished(one, by_name) for one in sections])
+    """Complete the reports of a run: gains over sanity variants, and facts that a group's members share."""
+    by_name = {part.report.name: part for part in sections}
+    return corrected_gains([_finished(part, by_name) for part in sections])
 
 
-def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
-    members = [others[name].report for name in one.members if name in others]
+def _finished(part: Section, others: Mapping[str, Section]) -> TaskReport:
+    members = [others[name].report for name in part.members if name in others]
     if members:
         return replace(
-            one.report,
+            part.report,
             sample_data=any(member.sample_data for member in members),
             complete_data=all(member.complete_data for member in members),
             documents=_common([member.documents for member in members]),
             answered=_common([member.answered for member in members]),
         )
-    if one.reading is None:
-        return one.report
-    task = one.reading.task
+    if part.reading is None:
+        return part.report
+    task = part.reading.task
     if task.variant in THINKING:
         base = others.get(str(task.base))
-        over_direct = gains_over(_readings(one), one.report, _readings(base), base.report) if base else []
-        return replace(one.report, thinking=thinking_of(one.reading, over_direct))
+        over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
+        return replace(part.report, thinking=thinking_of(part.reading, over_direct))
     variants = [others[name] for name in (f"{task.name}_{variant}" for variant in OF_IMAGES) if name in others]
     gains = [
         gain
         for other in variants
         if other.reading and other.reading.task.base == task.name
-        for gain in gains_over(_readings(one), one.report, _readings(other), other.report)
+        for gain in gains_over(part.readings, part.report, other.readings, other.report)
     ]
-    return replace(one.report, gains=tuple(gains))
-
-
-def _readings(one: Section) -> Sequence[TaskReading]:
-    """Return the readings of all repeats; none for a task that is not ours."""
-    return one.repeats or ([one.reading] if one.reading else [])
+    return replace(part.report, gains=tuple(gains))
 
 
 def _common(values: Sequence[int]) -> int:
-    """Return what all values are; 0, which stands for not known, where they differ."""
+    """Return the common value of all; 0, for unknown, if they differ."""
     return values[0] if len(set(values)) == 1 else 0

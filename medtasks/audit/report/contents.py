@@ -1,10 +1,11 @@
-"""What a report says, apart from how it looks: the same contents become a page, tables and JSON.
+"""Contents of a report, which become a page, tables and JSON.
 
 Values are fractions where :attr:`Score.share` is true; undefined numbers are NaN and become null in JSON. Nothing in
-here came from a patient's record where :attr:`TaskReport.withheld` is true.
+here comes from a patient's record where :attr:`TaskReport.withheld` is true.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
@@ -27,11 +28,11 @@ class Score:
 
     metric: str
     value: float  # NaN where it is not defined
-    error: float  # standard error at the task's own unit; NaN where there is none
-    low: float  # lower end of the 95 % interval; NaN where there is none
+    error: float  # standard error, clustered; NaN if there is none
+    low: float  # lower end of the 95 % interval; NaN if there is none
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
-    higher_is_better: bool | None  # None where neither is, or it is not recorded
+    higher_is_better: bool | None  # None if neither is, or it is not recorded
     has_error: bool = field(default=True, compare=False)  # whether the metric has a standard error at all; not in JSON
     by_construction: bool = False  # whether the value follows from the task alone; then it has no error and no interval
 
@@ -41,15 +42,15 @@ class Group:
     """Scores of a part of the questions, such as those of one medical area."""
 
     name: str  # value of the column
-    questions: int  # how many questions were answered in it
+    questions: int  # answered
     scores: tuple[Score, ...]  # the task's main metrics, with intervals that hold for all compared groups together
     compared: bool = True  # whether it is large enough; else its interval is its own 95 % interval
-    p_holm: tuple[float, ...] = ()  # of each score: differs from that of all others, corrected for the column's groups
+    p_holm: tuple[float, ...] = ()  # per score: test against all other samples, corrected for the column's groups
 
 
 @dataclass(frozen=True)
 class PairOutcomes:
-    """What became of complete and incomplete pairs."""
+    """Outcomes of complete and incomplete pairs."""
 
     both_right: int  # both images answered rightly
     swapped: int  # both images answered with the other image's answer
@@ -68,18 +69,14 @@ class PairOutcomes:
 
 @dataclass(frozen=True)
 class RuleScores:
-    """Scores under one reading of the replies.
-
-    The fields after ``failures`` are not in the report's JSON and known only where replies were scored.
-    """
+    """Scores under one reading of the replies; the fields after ``failures`` are known only if replies were scored."""
 
     name: str  # filter name, such as reference
     rule: str  # name and version of the rule, such as mediconfusion_reference v1
-    describes: str  # what the rule does, one sentence; empty where nothing is known
+    describes: str  # one sentence on the rule; empty if unknown
     scores: tuple[Score, ...]  # all metrics, the main one first
     reasons: Mapping[str, int] = field(default_factory=dict)  # number of replies by reason; empty without samples
-    # scores by column and group; empty without samples or columns
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # by column; empty without samples or columns
     pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
     wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # number of wrong answers by kind, as far as known
     failures: Mapping[str, str] = field(default_factory=dict)  # why a metric has no value, by metric
@@ -96,19 +93,32 @@ class RuleScores:
 
     @property
     def counts(self) -> SampleCounts:
-        """Samples that are in the scores and in none; runs of earlier versions recorded only reasons of replies."""
+        """Samples that are in the scores and in none; from reasons of replies where no metric counts them."""
         recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
         return counts_of_reasons(self.reasons) if recorded is None else recorded
+
+    def group(self, column: str, name: str) -> Group | None:
+        """Return a group of a column."""
+        return next((group for group in self.groups.get(column, ()) if group.name == name), None)
+
+    def group_score(self, column: str, name: str, metric: str) -> Score | None:
+        """Return one metric of one group."""
+        group = self.group(column, name)
+        return next((score for score in group.scores if score.metric == metric), None) if group else None
+
+    def why_undefined(self, score: Score | None) -> str:
+        """Return the reason why a score has no value; empty if it has one."""
+        return self.failures.get(score.metric, "") if score and math.isnan(score.value) else ""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a model scores that does not look."""
+    """Scores of an image-blind baseline."""
 
     name: str  # such as always A or most frequent answer
-    describes: str  # how it answers, one sentence
+    describes: str  # one sentence on its answers
     scores: Mapping[str, Mapping[str, float]]  # values by filter name and metric
-    # Of the best one by filter name: the run's scores against its own, question by question; the metric and the test.
+    # For the best one, by filter name: metric and test of the run against it, question by question.
     tests: Mapping[str, tuple[str, PairedResult]] = field(default_factory=dict)
 
 
@@ -121,13 +131,13 @@ class PublishedScore:
     value: float  # on our scale
     printed: str  # as printed
     source: str
-    remark: str = ""  # a known misprint or what makes it not comparable; empty if nothing is known
+    remark: str = ""  # a known misprint, or the reason why it is not comparable
     same_model: bool = False  # whether it is of the model that the run's recipe names
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How a task differs from one of its sanity variants on the same questions."""
+    """Difference of a task from one of its sanity variants on the same questions."""
 
     variant: str  # blind, blank or swapped
     task: str  # name of the variant
@@ -136,19 +146,19 @@ class Gain:
     score: float  # mean of the task
     variant_score: float  # mean of the variant
     difference: float  # task minus variant; against blind this is the image gain
-    low: float  # lower end of its 95 % interval; NaN where the samples do not tell
+    low: float  # lower end of its 95 % interval; NaN if unknown
     high: float
     p: float
     samples: int  # questions that both answered
     p_holm: float = math.nan  # corrected for all gains of the report
     same_as: str = ""  # an earlier rule with the same value of every sample in both: one test
-    by_construction: bool = False  # whether the variant's score is 0 whatever the model, so that there is no test
+    by_construction: bool = False  # whether the variant's score is 0 for any model, so that there is no test
     test: tuple[PairedResult, PairedValues] | None = field(default=None, compare=False, repr=False)  # until corrected
 
 
 @dataclass(frozen=True)
 class LengthBin:
-    """Questions whose replies are about as long."""
+    """Questions with replies of similar length."""
 
     least: int
     most: int
@@ -158,33 +168,33 @@ class LengthBin:
 
 @dataclass(frozen=True)
 class Thinking:
-    """How a thinking variant does beside its direct form, and what the reasoning costs."""
+    """Comparison of a thinking variant with its direct form, and the cost of reasoning."""
 
     base: str  # name of the task in its direct form
     gains: tuple[Gain, ...]  # thinking minus direct, on the questions that both answered; empty if it was not run
-    rule: str  # name of the row that the rest is about
+    rule: str  # name of the row that the other fields are about
     answered: int
     truncated: Score  # share whose reasoning never ended
     unit: str  # what lengths count: tokens of the whole reply, else words of the reasoning
-    mean: float  # lengths of replies; NaN where none is known, as are the next two
+    mean: float  # of the lengths; NaN if none is known, like the next two
     median: float
     most: float
-    limit: int | None  # of new tokens; None if it is not known
-    at_limit: int | None  # replies that are as long as that; None where nobody counted tokens
+    limit: int | None  # of new tokens; None if unknown
+    at_limit: int | None  # replies of that length; None if tokens were not counted
     bins: tuple[LengthBin, ...]  # from short to long
 
 
 @dataclass(frozen=True)
 class RepeatedScore:
-    """One metric of several runs of the same."""
+    """One metric over the repeats of a run."""
 
     metric: str
     values: tuple[float, ...]  # one per repeat, in ascending order
     mean: float
     spread: float  # their standard deviation; NaN for a single one
-    majority: Score | None  # of the answers that most repeats gave; None where it does not follow from single samples
+    majority: Score | None  # of the most frequent answers; None if it does not follow from single samples
     share: bool  # whether it is a fraction
-    # Of the mean, from questions' means over repeats; NaN where it is no mean over questions.
+    # Of the mean, from questions' means over repeats; NaN if it is no mean over questions.
     error: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -198,8 +208,8 @@ class RepeatedRow:
 
     name: str  # of the filter
     scores: tuple[RepeatedScore, ...]
-    samples: int  # asked in any repeat; 0 where nobody can tell which answers are alike
-    ties: int  # samples of which several answers have most votes
+    samples: int  # asked in any repeat; 0 if equal answers cannot be recognised
+    ties: int  # samples with several most frequent answers
     failed_replies: int  # of all repeats; they are no vote
     failed_samples: int  # without a reply in any repeat; they are in no score of the majority
 
@@ -210,9 +220,9 @@ class RepeatedTask:
 
     task: str
     repeats: int
-    seeds: tuple[int | None, ...]  # in ascending order; None where none is recorded
+    seeds: tuple[int | None, ...]  # in ascending order; None if not recorded
     rows: tuple[RepeatedRow, ...]
-    notes: tuple[str, ...] = ()  # what a reader has to know, one sentence each
+    notes: tuple[str, ...] = ()  # one sentence each
 
 
 @dataclass(frozen=True)
@@ -220,17 +230,17 @@ class Item:
     """One question with its reply."""
 
     doc_id: str  # its id; hashed where the task is withheld
-    unit: str  # what belongs together on the screen: the pair's id, else the own one
-    images: tuple[str, ...] = ()  # keys of TaskReport.pictures, in the order shown
+    unit: str  # id of its pair, else its own; items of one unit are shown together
+    images: tuple[str, ...] = ()  # keys of TaskReport.pictures, in order
     question: str = ""  # as published; empty where withheld
     options: tuple[str, ...] = ()  # texts of the options; empty if there are none or withheld
-    prompt: str = ""  # what the model was asked; empty where it is not recorded or withheld
-    key: str = ""  # the right answer; empty where withheld
+    prompt: str = ""  # prompt of the model; empty if not recorded or withheld
+    key: str = ""  # target; empty if withheld
     reply: str = ""  # raw reply; empty for likelihoods and where withheld
     losses: tuple[float, ...] = ()  # mean negative log-likelihood per option; empty for replies in words
     answers: Mapping[str, ReadAnswer] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column, such as medical areas
-    facts: tuple[str, ...] = ()  # image files and the user's own columns; empty where withheld
+    facts: tuple[str, ...] = ()  # image files and the user's own columns; empty if withheld
 
 
 @dataclass(frozen=True)
@@ -241,34 +251,76 @@ class TaskReport:
     describes: str
     protocol: str = ""  # protocol of its metadata, empty if none
     dataset: str = ""  # name of its dataset, empty for a task that is not ours
-    access: str = ""  # public, gated or credentialed; empty if not known
+    access: str = ""  # public, gated or credentialed; empty if unknown
     fingerprint: str = ""  # of the data the run was made on, empty if not recorded
-    sample_data: bool = False  # drawn pictures: the scores say nothing about a model
+    sample_data: bool = False  # synthetic images: the scores say nothing about a model
     complete_data: bool = True  # whether the prepared data are the whole published set
-    withheld: bool = False  # whether text and pictures may not be shown
-    documents: int = 0  # how many questions the dataset has, 0 if not known
-    answered: int = 0  # how many were answered
+    withheld: bool = False  # whether text and images must not be shown
+    documents: int = 0  # questions of the dataset, 0 if unknown
+    answered: int = 0
     rules: tuple[RuleScores, ...] = ()  # one per reading
     metrics: Mapping[str, Declaration] = field(default_factory=dict)  # as declared, by name; empty if it is not ours
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
     gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
-    repeats: RepeatedTask | None = None  # what this and other runs with other seeds come to
+    repeats: RepeatedTask | None = None  # results over all repeats of the run
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods
     items: tuple[Item, ...] = ()  # every question answered; empty without samples
-    pictures: Mapping[str, Path] = field(default_factory=dict)  # file of each picture by key; empty where withheld
-    # how the task's own settings say that its images are decoded; None: as their dataset says
-    decoding: Decoding | None = None
-    image_conversions: str = ""  # how models saw how many images, in words; empty if not recorded
-    missing: tuple[str, ...] = ()  # what this section lacks and how to get it, one sentence each
+    pictures: Mapping[str, Path] = field(default_factory=dict)  # image files by key; empty if withheld
+    decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
+    image_conversions: str = ""  # numbers of images by conversion, in words; empty if not recorded
+    missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
 
     @property
     def lost(self) -> SampleCounts | None:
-        """How many samples are in no score, under the rule that lost most; None if none is."""
-        found = [rule.counts for rule in self.rules]
-        worst = max(found, key=lambda counts: counts.lost, default=None)
+        """Numbers of samples that are in no score, under the rule that lost most; None if none is lost."""
+        worst = max((rule.counts for rule in self.rules), key=lambda counts: counts.lost, default=None)
         return worst if worst is not None and worst.lost else None
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the metrics, in the order of the rules."""
+        return list(dict.fromkeys(score.metric for rule in self.rules for score in rule.scores))
+
+    @property
+    def group_names(self) -> dict[str, list[str]]:
+        """Names of all groups by column, in the order of the rules."""
+        names: dict[str, dict[str, None]] = {}
+        for rule in self.rules:
+            for column, groups in rule.groups.items():
+                names.setdefault(column, {}).update(dict.fromkeys(group.name for group in groups))
+        return {column: list(groups) for column, groups in names.items()}
+
+    def most_frequent(self, counts: str) -> list[str]:
+        """Return the names in ``reasons`` or ``wrong_kinds`` of any rule, the most frequent first."""
+        total = sum((Counter(getattr(rule, counts)) for rule in self.rules), Counter[str]())
+        return sorted(total, key=lambda name: (-total[name], name))
+
+    @property
+    def distinct_calibrations(self) -> list[tuple[list[str], Calibration]]:
+        """Calibrations with the names of their rules; equal ones come once."""
+        by_value: dict[str, tuple[list[str], Calibration]] = {}
+        for name, calibration in self.calibration.items():
+            by_value.setdefault(repr(calibration), ([], calibration))[0].append(name)  # NaN equals NaN
+        return list(by_value.values())
+
+    def is_share(self, metric: str, *values: float) -> bool:
+        """Return whether values of a metric are fractions; False for a metric that is not ours."""
+        return metric in self.metrics and self.metrics[metric].is_share(*values)
+
+    def group_size(self, column: str, name: str) -> int:
+        """Return the number of answered questions of a group."""
+        groups = (rule.group(column, name) for rule in self.rules)
+        return max((group.questions for group in groups if group), default=0)
+
+    def best_baseline(self, rule: RuleScores) -> tuple[Baseline, float] | None:
+        """Return the baseline that does best at the main metric of a rule, and its value."""
+        main = rule.scores[0]
+        values = [(entry, entry.scores.get(rule.name, {}).get(main.metric, math.nan)) for entry in self.baselines]
+        sign = -1 if main.higher_is_better is False else 1
+        defined = [entry for entry in values if not math.isnan(entry[1])]
+        return max(defined, key=lambda entry: sign * entry[1], default=None)
 
 
 @dataclass(frozen=True)
@@ -283,12 +335,12 @@ class ComparedScore:
     first: float  # mean of this run
     second: float  # mean of the other run
     difference: float  # second minus first
-    low: float  # lower end of its 95 % interval; NaN where the samples do not tell
+    low: float  # lower end of its 95 % interval; NaN if unknown
     high: float
     test: str
     p: float  # two-sided p-value
     p_holm: float  # corrected for all tests against other runs
-    detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN: not known
+    detectable: float  # smallest true difference found with 80 % power at the corrected level; NaN if unknown
     same_as: str = ""  # an earlier rule with the same value of every sample in both runs: one test, shown there
 
 
@@ -296,10 +348,10 @@ class ComparedScore:
 class RunComparison:
     """This run against another one."""
 
-    name: str  # what the other run is called: its model
+    name: str  # model of the other run
     path: str
     scores: tuple[ComparedScore, ...]
-    notes: tuple[str, ...]  # what could not be compared, one sentence each
+    notes: tuple[str, ...]  # on what could not be compared, one sentence each
 
 
 @dataclass(frozen=True)
@@ -308,13 +360,18 @@ class RunReport:
 
     title: str  # heading of the page
     model: str  # model and its arguments as given to the harness; empty if not recorded
-    created: str  # when the report was made, ISO 8601
-    run_at: str  # when the run was made, ISO 8601 or as recorded; empty if not recorded
+    created: str  # time of the report, ISO 8601
+    run_at: str  # time of the run, ISO 8601 or as recorded; empty if not recorded
     facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
     tasks: tuple[TaskReport, ...]  # tasks with results, in order of name
-    missing: Mapping[str, str]  # why a task that was asked for is not in tasks, by name
-    notes: tuple[str, ...] = ()  # anything else a reader has to know, one sentence each
+    missing: Mapping[str, str]  # why a task of the call is not in tasks, by name
+    notes: tuple[str, ...] = ()  # one sentence each
     comparisons: tuple[RunComparison, ...] = ()  # with other runs
+
+    @property
+    def shows_thinking(self) -> bool:
+        """Whether anything is known of thinking variants or repeats."""
+        return any(task.thinking or task.repeats for task in self.tasks)
 
 
 _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
@@ -326,7 +383,7 @@ _NOT_IN_JSON: Mapping[type, tuple[str, ...]] = {
 
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:
-    """Return a report as JSON types, without files of pictures and what a ``withheld`` section keeps back."""
+    """Return a report as JSON types, without image files and whatever is withheld."""
     return {"schema_version": 1, **as_json(report)}
 
 
@@ -334,7 +391,8 @@ def as_json(value: Any) -> Any:
     """Return any value as JSON types; a number that is not defined is null."""
     if is_dataclass(value) and not isinstance(value, type):
         left_out = _NOT_IN_JSON.get(type(value), ())
-        return {one.name: as_json(getattr(value, one.name)) for one in fields(value) if one.name not in left_out}
+        names = [entry.name for entry in fields(value) if entry.name not in left_out]
+        return {name: as_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from medtasks.audit.comparing import (
     ComparedTask,
@@ -28,7 +27,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
 from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import answered, is_failed
-from medtasks.metrics.metric import AnyMetric, Metric, Role
+from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.runs.sources import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
@@ -36,7 +35,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import mapping_in
 
-_DIRECT = "direct"  # what a thinking variant is compared with
+_DIRECT = "direct"  # the base of a thinking variant
 
 
 def gains_over(
@@ -47,8 +46,8 @@ def gains_over(
 ) -> list[Gain]:
     """Return the gains of a task over a variant of it, or of a thinking variant over its direct form, uncorrected.
 
-    They are tested sample by sample where the replies are at hand, with the mean over the repeats of each, at least
-    one; else they are the differences of the recorded scores.
+    They are tested sample by sample if the replies are here, with the mean over the repeats of each, at least one; else
+    they are the differences of the recorded scores.
     """
     if not (repeats and variant_repeats):
         return []
@@ -57,20 +56,20 @@ def gains_over(
 
 
 def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReading]) -> list[Gain]:
-    """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
+    """Compare main metrics sample by sample on the questions that both answered, if the replies are here."""
     base, variant = repeats[0], variant_repeats[0]
-    said = [
-        {name for one in readings for name, reply in one.samples.replies.items() if not reply.failed}
+    answered_ids = [
+        {name for reading in readings for name, reply in reading.samples.replies.items() if not reply.failed}
         for readings in (repeats, variant_repeats)
     ]
-    shared = set.intersection(*said)
+    shared = set.intersection(*answered_ids)
     if not shared or not (base.task.is_computed or base.task.family.kind is AnswerKind.REPORT):
         return []
 
     def values_of(readings: Sequence[TaskReading]) -> Mapping[tuple[str, str], Values]:
         replies = [
-            {name: reply for name, reply in one.samples.replies.items() if name in shared and not reply.failed}
-            for one in readings
+            {name: reply for name, reply in repeat.samples.replies.items() if name in shared and not reply.failed}
+            for repeat in readings
         ]
         return mean_values(readings[0].task, readings[0].documents, replies, metrics).values
 
@@ -86,14 +85,14 @@ def _paired(repeats: Sequence[TaskReading], variant_repeats: Sequence[TaskReadin
     for (rule, metric), pair in values.items():
         if pair[0].keys() & pair[1].keys():
             paired = paired_values(*pair)
-            found, same = compare_paired(*paired), same_values(values, rule, metric)
+            result, same = compare_paired(*paired), same_values(values, rule, metric)
             of = (str(variant.task.variant or _DIRECT), variant.task.name, rule, metric)
-            if not found.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
-                scores = (found.second, 0.0, found.difference, math.nan, math.nan, math.nan)
-                gains.append(Gain(*of, *scores, samples=found.samples, same_as=same, by_construction=True))
+            if not result.first and metric in zero_if_blind and variant.task.variant in WITHOUT_IMAGE:
+                scores = (result.second, 0.0, result.difference, math.nan, math.nan, math.nan)
+                gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, by_construction=True))
                 continue
-            scores = (found.second, found.first, found.difference, found.low, found.high, found.p)
-            gains.append(Gain(*of, *scores, samples=found.samples, same_as=same, test=(found, paired)))
+            scores = (result.second, result.first, result.difference, result.low, result.high, result.p)
+            gains.append(Gain(*of, *scores, samples=result.samples, same_as=same, test=(result, paired)))
     return gains
 
 
@@ -106,8 +105,8 @@ def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskRe
     zero_if_blind = {metric.name for metric in task.metrics if metric.zero_if_blind}
     for rule in base.rules:
         others = reduced.get(rule.name, {})
-        known = [score for score in rule.scores if score.metric in others]
-        for score in [one for one in known if one.metric in main] or known[:1]:
+        shared = [score for score in rule.scores if score.metric in others]
+        for score in [score for score in shared if score.metric in main] or shared[:1]:
             value = others[score.metric]
             numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan)
             zero = not value and score.metric in zero_if_blind and variant.variant in WITHOUT_IMAGE
@@ -118,7 +117,9 @@ def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskRe
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     """Return the reports of a run with p-values of all their gains corrected together; equal rules are one test."""
     gains = [
-        (one.name, gain) for one in reports for gain in (*one.gains, *(one.thinking.gains if one.thinking else ()))
+        (report.name, gain)
+        for report in reports
+        for gain in (*report.gains, *(report.thinking.gains if report.thinking else ()))
     ]
     tested = [(name, gain, gain.test) for name, gain in gains if gain.test and not gain.same_as]
     results = corrected([test for *_, test in tested])
@@ -128,19 +129,21 @@ def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
     }
 
     def together(name: str, gains: Sequence[Gain]) -> tuple[Gain, ...]:
-        of_tests = [by_test.get((name, one.task, one.metric, one.same_as or one.rule)) for one in gains]
+        of_tests = [by_test.get((name, report.task, report.metric, report.same_as or report.rule)) for report in gains]
         return tuple(
-            replace(gain, p=found[0].p, p_holm=found[1], test=None) if found else gain
-            for gain, found in zip(gains, of_tests, strict=True)
+            replace(gain, p=corrected_test[0].p, p_holm=corrected_test[1], test=None) if corrected_test else gain
+            for gain, corrected_test in zip(gains, of_tests, strict=True)
         )
 
     return tuple(
         replace(
-            one,
-            gains=together(one.name, one.gains),
-            thinking=replace(one.thinking, gains=together(one.name, one.thinking.gains)) if one.thinking else None,
+            report,
+            gains=together(report.name, report.gains),
+            thinking=replace(report.thinking, gains=together(report.name, report.thinking.gains))
+            if report.thinking
+            else None,
         )
-        for one in reports
+        for report in reports
     )
 
 
@@ -184,72 +187,70 @@ Scores = Mapping[str, SampleScore]
 
 
 def thinking_of(reading: TaskReading, gains: Sequence[Gain]) -> Thinking | None:
-    """Return what the replies to a thinking variant tell, under its first row; None without single scores."""
+    """Summarise the replies to a thinking variant under its first row; None without single scores."""
     rule = next(iter(reading.computed), None)
     scores = {} if rule is None else reading.computed[rule].samples
-    known = {doc_id: score for doc_id, score in scores.items() if not is_failed(score)}
-    if not known:
+    answered_scores = {doc_id: score for doc_id, score in scores.items() if not is_failed(score)}
+    if not answered_scores:
         return None
-    if all(doc_id in reading.samples.tokens for doc_id in known):
-        unit, lengths = TOKENS, {doc_id: reading.samples.tokens[doc_id] for doc_id in known}
+    if all(doc_id in reading.samples.tokens for doc_id in answered_scores):
+        unit, lengths = TOKENS, {doc_id: reading.samples.tokens[doc_id] for doc_id in answered_scores}
     else:
-        counts = {doc_id: one["reasoning_words"] for doc_id, one in known.items() if "reasoning_words" in one}
+        counts = {
+            doc_id: score["reasoning_words"] for doc_id, score in answered_scores.items() if "reasoning_words" in score
+        }
         unit, lengths = WORDS, {doc_id: int(count) for doc_id, count in counts.items()}
     ordered = sorted(lengths.values())
     configs = (reading.recorded.config, task_config(reading.task.name))
     limits = (mapping_in(config, "generation_kwargs").get("max_new_tokens") for config in configs)
-    given = str(next(filter(None, limits), ""))
-    limit = int(given) if given.isdecimal() else None
+    limit_text = str(next(filter(None, limits), ""))
+    limit = int(limit_text) if limit_text.isdecimal() else None
     counted = unit == TOKENS and limit is not None
     return Thinking(
         base=str(reading.task.base),
         gains=tuple(gains),
         rule=str(rule),
-        answered=len(known),
-        truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(known.values()))),
+        answered=len(answered_scores),
+        truncated=with_interval(_TRUNCATED, _TRUNCATED.estimate(list(answered_scores.values()))),
         unit=unit,
         mean=statistics.fmean(ordered) if ordered else math.nan,
         median=statistics.median(ordered) if ordered else math.nan,
         most=ordered[-1] if ordered else math.nan,
         limit=limit,
         at_limit=sum(length >= (limit or 0) for length in ordered) if counted else None,
-        bins=_bins(reading, known, lengths),
+        bins=_bins(reading, answered_scores, lengths),
     )
 
 
-def _bins(reading: TaskReading, known: Scores, lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
-    """Return the score of questions by the length of their replies, in at most four parts of about equal size."""
-    metric = _of_samples(reading, known)
-    if metric is None or not lengths:
+def _bins(reading: TaskReading, scores: Scores, lengths: Mapping[str, int]) -> tuple[LengthBin, ...]:
+    """Return the score of questions by the length of their replies, in at most four parts of about equal size.
+
+    The metric is the first main one that has a value for single samples, not for pairs.
+    """
+    by_id = {str(document["doc_id"]): document for document in reading.documents}
+    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in scores]
+    try:
+        metrics = main_metrics(reading.task)
+    except MedTasksError:
+        return ()
+    for metric in metrics:
+        values = reading.task.family.sample_values(metric, list(scores.values()), clusters)
+        if values and values.keys() <= scores.keys():
+            break
+    else:
         return ()
     order = sorted(lengths, key=lambda doc_id: (lengths[doc_id], doc_id))
     parts = max(1, min(_BINS, len(order) // _LEAST_IN_BIN))
     edges = sorted({lengths[order[len(order) * part // parts]] for part in range(1, parts)})
-    found: dict[int, list[str]] = {}
-    for doc_id in order:  # equal lengths are never divided
-        found.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
+    members_by_bin: dict[int, list[str]] = {}
+    for doc_id in order:  # equal lengths share a bin
+        members_by_bin.setdefault(sum(lengths[doc_id] >= edge for edge in edges), []).append(doc_id)
     return tuple(
         LengthBin(
             lengths[members[0]],
             lengths[members[-1]],
             len(members),
-            with_interval(metric, metric.estimate([known[one] for one in members])),
+            with_interval(metric, metric.estimate([scores[doc_id] for doc_id in members])),
         )
-        for _, members in sorted(found.items())
+        for _, members in sorted(members_by_bin.items())
     )
-
-
-def _of_samples(reading: TaskReading, known: Scores) -> AnyMetric | None:
-    """Return the first main metric that has a value for single samples, which that of pairs has not."""
-    scores: list[Any] = list(known.values())
-    by_id = {str(document["doc_id"]): document for document in reading.documents}
-    clusters = [(doc_id, Sample(by_id[doc_id]).cluster_id) for doc_id in known]
-    try:
-        metrics = main_metrics(reading.task)
-    except MedTasksError:
-        return None
-    for metric in metrics:
-        values = reading.task.family.sample_values(metric, scores, clusters)
-        if values and values.keys() <= known.keys():
-            return metric
-    return None

@@ -1,7 +1,7 @@
 """JSON contents and page of a search for duplicates.
 
-Only :class:`Names` turns names of images into text. Of a credentialed dataset these are hashed ids, the same as in
-results: no image, no file name, nothing of the images it is compared with.
+Only :class:`Names` turns names of images into text. For a credentialed dataset these are hashed ids, the same as in
+results: no image, no file name, nothing about the images it is compared with.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from medtasks.data.duplicates.image_copies import Concern, CopyKind, DistinctIma
 from medtasks.data.duplicates.image_hashes import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id, is_private
 
-MOST_SHOWN = 250  # findings that the page shows of each of the two lists; the JSON has all
+MOST_SHOWN = 250  # findings on the page, for each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
 
@@ -28,18 +28,20 @@ _NAMED = 3
 class Names:
     """Names of images and questions in the output."""
 
-    def __init__(self, dataset: str, found: Duplicates) -> None:
-        self.hidden = any(map(is_private, {dataset, *(str(document["dataset"]) for document in found.shown.documents)}))
-        self.other_is_hidden = found.other is not None and (self.hidden or found.other.private)
-        self._folders: Sequence[Path] = found.shown.folders
-        self._other_folders = [found.other.folder] if found.other and found.other.folder else []
+    def __init__(self, dataset: str, search: Duplicates) -> None:
+        self.hidden = any(
+            map(is_private, {dataset, *(str(document["dataset"]) for document in search.shown.documents)})
+        )
+        self.other_is_hidden = search.other is not None and (self.hidden or search.other.private)
+        self._folders: Sequence[Path] = search.shown.folders
+        self._other_folders = [search.other.folder] if search.other and search.other.folder else []
 
     def question(self, doc_id: str) -> str:
         """Return the name of a question of the set."""
         return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
     def described(self, image: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:
-        """Describe an image, of the set itself (``own``) or not; ``file`` is the index of the file named first."""
+        """Describe an image, of the dataset (``own``) or not; ``file`` is the index of the file named first."""
         hidden = self.hidden if own else self.other_is_hidden
         files = [below(path, self._folders if own else self._other_folders) for path in image.files]
         if hidden:
@@ -59,7 +61,7 @@ class Names:
         }
 
     def finding(self, finding: DuplicatePair) -> dict[str, Any]:
-        """Describe a finding."""
+        """Describe a pair."""
         return {
             "kind": str(finding.kind),
             "concern": str(finding.concern) if finding.concern else None,
@@ -72,14 +74,14 @@ class Names:
         }
 
     def shown_files(self, finding: DuplicatePair) -> tuple[Path | None, Path | None]:
-        """Return the files of both images; None for one that may not be shown."""
+        """Return the files of both images; None for one that must not be shown."""
         hidden = self.hidden if finding.concern else self.other_is_hidden
         second = None if hidden else finding.second.files[_second_file(finding)]
         return None if self.hidden else finding.first.files[0], second
 
 
 def below(file: Path, folders: Iterable[Path]) -> str:
-    """Return the path of a file below the folder that holds it, as text that any terminal and file takes."""
+    """Return the path of a file below the folder that holds it, as valid UTF-8."""
     inside = (file.relative_to(folder).as_posix() for folder in folders if file.is_relative_to(folder))
     return _printable(next(inside, file.name))
 
@@ -89,13 +91,15 @@ def _printable(name: str) -> str:
 
 
 def _second_file(finding: DuplicatePair) -> int:
-    """Return which file of the second image to show: another one than of the first, if there is one."""
+    """Return the index of the file of the second image: another file than of the first, if there is one."""
     return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
 
 
-def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: int, *, turned: bool) -> dict[str, Any]:
-    """Return the result of a search with these settings, ready for JSON."""
-    asked = sum(bool(image.questions) for image in found.shown.images)
+def duplicates_as_dict(
+    dataset: str, search: Duplicates, names: Names, distance: int, *, turned: bool
+) -> dict[str, Any]:
+    """Return the result of a search with these settings as JSON types."""
+    with_question = sum(bool(image.questions) for image in search.shown.images)
     return {
         "dataset": dataset,
         "data": provenance(dataset),
@@ -107,21 +111,21 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: 
             "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
             "turned": turned,
         },
-        "questions": found.questions,
-        "pictures": asked,
-        "pictures_of_examples_only": len(found.shown.images) - asked,
-        "volumes": found.shown.volumes,
-        "uniform": [names.described(image) for image in found.uniform],
-        "within": [names.finding(finding) for finding in found.within],
-        "within_counts": _within_counts(found.within),
-        "groups": [[names.described(image)["picture"] for image in group] for group in found.groups],
-        "against": _other(found, names),
-        "left_out": [names.question(doc_id) for doc_id in found.left_out],
+        "questions": search.questions,
+        "pictures": with_question,
+        "pictures_of_examples_only": len(search.shown.images) - with_question,
+        "volumes": search.shown.volumes,
+        "uniform": [names.described(image) for image in search.uniform],
+        "within": [names.finding(finding) for finding in search.within],
+        "within_counts": _within_counts(search.within),
+        "groups": [[names.described(image)["picture"] for image in group] for group in search.groups],
+        "against": _other(search, names),
+        "left_out": [names.question(doc_id) for doc_id in search.left_out],
     }
 
 
-def _other(found: Duplicates, names: Names) -> dict[str, Any] | None:
-    other = found.other
+def _other(search: Duplicates, names: Names) -> dict[str, Any] | None:
+    other = search.other
     if other is None:
         return None
     folders = [other.folder] if other.folder else []
@@ -130,15 +134,15 @@ def _other(found: Duplicates, names: Names) -> dict[str, Any] | None:
         "name": "the folder given" if other.folder and names.hidden else _printable(other.name),
         "files": other.files,
         "pictures": len(other.images),
-        "uniform": found.uniform_outside,
+        "uniform": search.uniform_outside,
         "volumes": other.listed.volumes,
         "closed_folders": other.listed.closed,
         "dicom_without_decoder": other.listed.without_decoder,
         "other_files": other.listed.others,
         "unreadable": len(other.unreadable),
         "unreadable_files": {below(file, folders): _printable(error) for file, error in errors.items()},
-        "findings": [names.finding(finding) for finding in found.outside],
-        "counts": _outside_counts(found.outside),
+        "findings": [names.finding(finding) for finding in search.outside],
+        "counts": _outside_counts(search.outside),
     }
 
 
@@ -155,7 +159,7 @@ def _within_counts(findings: Sequence[DuplicatePair]) -> list[dict[str, Any]]:
 
 
 def _outside_counts(findings: Iterable[DuplicatePair]) -> list[dict[str, Any]]:
-    """Count each picture and each question of the set once, under its surest finding."""
+    """Count each image and each question of the dataset once, under its surest finding."""
     pictures: dict[int, CopyKind] = {}
     questions: dict[str, CopyKind] = {}
     for finding in findings:  # the surest first
@@ -167,31 +171,33 @@ def _outside_counts(findings: Iterable[DuplicatePair]) -> list[dict[str, Any]]:
 
 
 def duplicate_tables(contents: Mapping[str, Any]) -> list[Table]:
-    """Return the numbers of findings of :func:`duplicates_as_dict`: outside the set, and within it."""
+    """Return the numbers of findings of :func:`duplicates_as_dict`: outside the dataset, and within it."""
     name, against, total = contents["dataset"], contents["against"], contents["questions"]
     tables = []
     if against and against["findings"]:
         rows = [(row["kind"], row["pictures"], row["questions"]) for row in against["counts"]]
         rows.append(("any of these", *(sum(row[column] for row in rows) for column in (1, 2))))
-        shown = [(kind, count(pictures), part_of(questions, total)) for kind, pictures, questions in rows]
+        texts = [(kind, count(pictures), part_of(questions, total)) for kind, pictures, questions in rows]
         caption = f"Pictures of {name} found in {against['name']}"
-        tables.append(number_table(caption, ("copies", "pictures", "questions"), shown, split=len(rows) - 1))
+        tables.append(number_table(caption, ("copies", "pictures", "questions"), texts, split=len(rows) - 1))
     if contents["within"]:
         kinds = [str(kind) for kind in CopyKind]
-        shown = [
+        texts = [
             (row["concern"], *(count(row[kind]) for kind in kinds), part_of(row["questions"], total))
             for row in contents["within_counts"]
         ]
         headings = ("findings within", *kinds, "questions")
-        tables.append(number_table(f"Found within {name}, in numbers of findings", headings, shown))
+        tables.append(number_table(f"Found within {name}, in numbers of findings", headings, texts))
     return tables
 
 
 def not_compared(contents: Mapping[str, Any]) -> list[str]:
-    """Return sentences about what of both sides :func:`duplicates_as_dict` did not compare; none if everything was."""
+    """List in sentences the images on both sides that were not compared; empty if there are none."""
     against = contents["against"]
-    own = _listed((len(contents["uniform"]), "picture", " of a single grey"), (contents["volumes"], "volume", ""))
-    sentences = [f"Not compared of {contents['dataset']}: {own}."] if own else []
+    of_dataset = _listed(
+        (len(contents["uniform"]), "picture", " of a single grey"), (contents["volumes"], "volume", "")
+    )
+    sentences = [f"Not compared of {contents['dataset']}: {of_dataset}."] if of_dataset else []
     if against is None:
         return sentences
     causes = against["unreadable_files"]
@@ -213,25 +219,22 @@ def _listed(*counts: tuple[int, str, str]) -> str:
 
 
 def write_duplicates_page(
-    contents: Mapping[str, Any], found: Duplicates, names: Names, path: Path, *, sample: bool
+    contents: Mapping[str, Any], search: Duplicates, names: Names, path: Path, *, sample: bool
 ) -> None:
-    """Write the page of the contents of :func:`duplicates_as_dict` and of the findings they describe.
-
-    The file appears complete or not at all; MedTasksError: it cannot be written.
-    """
+    """Write the page of a search and its contents (:func:`duplicates_as_dict`); MedTasksError: it cannot be written."""
     against = contents["against"]
     within, outside = (
         [(described, names.shown_files(finding)) for described, finding in zip(listed, findings, strict=True)]
         for listed, findings in (
-            (contents["within"][:MOST_SHOWN], found.within[:MOST_SHOWN]),
-            (against["findings"][:MOST_SHOWN] if against else [], found.outside[:MOST_SHOWN]),
+            (contents["within"][:MOST_SHOWN], search.within[:MOST_SHOWN]),
+            (against["findings"][:MOST_SHOWN] if against else [], search.outside[:MOST_SHOWN]),
         )
     )
-    files = chain.from_iterable(both for _, both in [*within, *outside])
+    files = chain.from_iterable(two for _, two in [*within, *outside])
     small = thumbnails(file for file in files if file).by_file
     cards = [
-        [{**described, "thumbnails": [small[file] if file else _HIDDEN for file in both]} for described, both in shown]
-        for shown in (within, outside)
+        [{**described, "thumbnails": [small[file] if file else _HIDDEN for file in two]} for described, two in part]
+        for part in (within, outside)
     ]
     page = rendered(
         "duplicates",

@@ -1,6 +1,6 @@
 """Pages: each one HTML file that opens from disk, without a server and without the network.
 
-What the audit browser of a run's page shows is in it as JSON that may stand inside HTML.
+The data of a run's audit browser is in its page as JSON that is safe inside HTML.
 """
 
 import base64
@@ -13,24 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.report import report_tables, rows, task_tables, wording
+from medtasks.audit.report import report_tables, task_tables, wording
 from medtasks.audit.report.contents import RunReport, TaskReport, as_json
-from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.thumbnails import Thumbnails, thumbnails
-from medtasks.audit.report.wording import REASONS
+from medtasks.audit.report.wording import REASONS, anchor
 from medtasks.data.images.decoding import Decoding
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
 from medtasks.home import written_whole
 
 _TEMPLATES = "templates"
-_FILTERS = (
-    wording.number,
-    wording.count,
-    wording.counted,
-    wording.moment,
-    rows.anchor,
-)
+_FILTERS = (wording.number, wording.count, wording.counted, wording.moment, wording.anchor)
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
@@ -54,8 +47,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         unreadable=images.unreadable + without_file,
         style=Markup(own_text("page.css")),
         data=Markup(json_in_html(audit_data(report, images))),
-        uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
-        tables=rows,
+        uris=Markup(json_in_html([image.uri for image in images.by_file.values()])),
         report_tables=report_tables,
         task_tables=task_tables,
         wording=wording,
@@ -66,8 +58,8 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
 def rendered(name: str, **values: Any) -> str:
     """Return a page of our templates, which escape every value and take no undefined one.
 
-    The name is that of the template and of the page's only script; the template names the values, and besides
-    ``version``, ``script`` and ``policy``.
+    The template and the page's only script have the same name; the template may use ``version``, ``script`` and
+    ``policy`` besides the values.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -79,24 +71,21 @@ def rendered(name: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({one.__name__: one for one in _FILTERS})
+    environment.filters.update({function.__name__: function for function in _FILTERS})
     script = own_text(f"{name}.js")
+    # Only our own script runs, and nothing is loaded.
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
+    policy = "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
     page: str = environment.get_template(f"{name}.html").render(
-        version=__version__, script=Markup(script), policy=_content_policy(script), **values
+        version=__version__, script=Markup(script), policy=policy, **values
     )
     return page
 
 
 def own_text(name: str) -> str:
-    """Return the text of a file that lies beside the templates."""
+    """Return the text of a file in the folder of the templates."""
     return files("medtasks.audit.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
-
-
-def _content_policy(script: str) -> str:
-    """Return the content security policy under which only our own script runs, and nothing is loaded."""
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
-    return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
 
 
 def write_whole(path: Path, text: str, option: str = "--html") -> None:
@@ -105,7 +94,7 @@ def write_whole(path: Path, text: str, option: str = "--html") -> None:
     ``option`` is what names another file on the command line.
     """
     try:
-        path.parent.stat()  # a folder that is not there is rather a slip than to be made
+        path.parent.stat()  # a missing folder is more likely a slip than to be created
         with written_whole(path) as page:
             # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
             page.write_text(text, encoding="utf-8", errors="replace", newline="\n")
@@ -128,10 +117,7 @@ def json_in_html(value: Any) -> str:
 
 
 def _images(report: RunReport) -> tuple[list[Path], dict[Path, Decoding], int]:
-    """Return the files of all images that items show, each once in the order of the items, and how many have no file.
-
-    Between the two: how files are decoded whose task says so itself.
-    """
+    """Return the image files of all items, the decodings that their tasks set, and the number of missing files."""
     files: dict[Path, None] = {}
     decodings: dict[Path, Decoding] = {}
     without_file = set()
@@ -149,18 +135,17 @@ def _images(report: RunReport) -> tuple[list[Path], dict[Path, Decoding], int]:
 def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     """Return the items of a report as JSON types.
 
-    Texts are listed once and items name them by position, as pairs share question, options and mostly the prompt; the
-    same goes for images. Of a withheld task only ids, answers, losses and groups are in here, whatever it holds.
-    Pictures are without their pixels, scores are fractions, and answers and groups of ``items`` are in the order of the
-    task's ``rules`` and ``columns``.
+    Texts and images are listed once and items name them by position, as pairs share question, options and mostly the
+    prompt. Items of a withheld task have ids, answers, losses and groups only. Answers and groups of ``items`` are in
+    the order of the task's ``rules`` and ``columns``.
     """
     texts = _Numbered()
     position = {file: number for number, file in enumerate(images.by_file)}
     items = [entry for number, task in enumerate(report.tasks) for entry in _items(number, task, texts, position)]
-    shown = [[one.width, one.height, one.remark] for one in images.by_file.values()]
+    sizes = [[image.width, image.height, image.remark] for image in images.by_file.values()]
     return {
         "texts": list(texts),
-        "pictures": [*shown, [0, 0, "its file is missing"]],
+        "pictures": [*sizes, [0, 0, "its file is missing"]],
         "side": images.side,
         "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
         "tasks": [
@@ -196,7 +181,7 @@ def _items(
     rules, columns = [rule.name for rule in task.rules], _columns(task)
     pictures = {key: position.get(file, len(position)) for key, file in task.pictures.items()}
     for item in task.items:
-        found: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "t": number,
             "id": item.doc_id,
             "u": item.unit,
@@ -205,7 +190,7 @@ def _items(
             "g": [list(item.groups.get(column, ())) for column in columns],
         }
         if not task.withheld:
-            found |= {
+            entry |= {
                 "i": [pictures.get(key, len(position)) for key in item.images],
                 "q": texts[item.question],
                 "o": [texts[option] for option in item.options],
@@ -215,7 +200,7 @@ def _items(
                 "r": texts[item.reply],
                 "f": list(item.facts),
             }
-        yield found
+        yield entry
 
 
 def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:
@@ -226,7 +211,7 @@ def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | No
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:
-    """Return which options an answer names: by a letter, by several letters, or by the whole text.
+    """Return the options that an answer names, by one or several letters or by the whole text.
 
     Example:
         >>> named_options("B", ["Left", "Right"]), named_options("A, B", ["Left", "Right"])
@@ -236,6 +221,6 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     """
     by_letter = {chr(ord("A") + number): number for number in range(len(options))}
     letters = re.findall(r"[^\s,;]+", answer)
-    if letters and all(one in by_letter for one in letters):
-        return sorted({by_letter[one] for one in letters})
+    if letters and all(letter in by_letter for letter in letters):
+        return sorted({by_letter[letter] for letter in letters})
     return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]

@@ -1,7 +1,7 @@
-"""Published results of the benchmarks, beside which a user's own are shown.
+"""Published results of the benchmarks, shown next to a user's own.
 
-Figures lie in ``published_results/*.csv``, exactly as printed. ``mapping.yaml`` there says which of our tasks and
-metrics each row belongs to, from which paper it is, and what is wrong with it or makes it not comparable.
+Numbers are in ``published_results/*.csv``, exactly as printed. ``mapping.yaml`` there gives the task, metric and paper
+of each row, and known misprints or reasons why it is not comparable.
 """
 
 import csv
@@ -59,37 +59,31 @@ def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], 
 
 
 def _found(task_name: str, file: str = "") -> Iterator[tuple[str | None, PublishedScore]]:
-    """Yield a task's scores, of one file or of all, with the group they are of, None for all questions."""
+    """Yield a task's scores, of one file or of all, with their groups, None for all questions."""
     for table in _mapping()["tables"]:
-        groups = table.get("groups")
-        for row in _rows(table["file"]) if file in ("", table["file"]) else ():
-            left_out = any(_fits(rows, table["file"], row) for rows in _mapping()["left_out"])
+        groups, name = table.get("groups"), table["file"]
+        for row in _rows(name) if file in ("", name) else ():
             of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in table["metrics"]
-            if of_task and _fits(table, table["file"], row) and not left_out:
-                yield (row[groups] if groups else None), _score(table, row, task_name)
-
-
-def _score(table: _Entry, row: _Row, task_name: str) -> PublishedScore:
-    about = [
-        remark["remark"]
-        for remark in _mapping()["remarks"]
-        if remark.get("task") in (None, task_name) and _fits(remark, table["file"], row)
-    ]
-    return PublishedScore(
-        model=row["model"],
-        metric=table["metrics"][row[table["metric"]]],
-        value=float(Decimal(row[table["value"]]) / table["divided_by"]),
-        printed=row[table["value"]],
-        source=table["source"],
-        remark=" ".join(about),
-    )
+            left_out = any(_fits(rows, name, row) for rows in _mapping()["left_out"])
+            if not of_task or not _fits(table, name, row) or left_out:
+                continue
+            remarks = (remark for remark in _mapping()["remarks"] if remark.get("task") in (None, task_name))
+            score = PublishedScore(
+                model=row["model"],
+                metric=table["metrics"][row[table["metric"]]],
+                value=float(Decimal(row[table["value"]]) / table["divided_by"]),
+                printed=row[table["value"]],
+                source=table["source"],
+                remark=" ".join(remark["remark"] for remark in remarks if _fits(remark, name, row)),
+            )
+            yield (row[groups] if groups else None), score
 
 
 def _fits(rows: _Entry, file: str, row: _Row) -> bool:
     """Return whether a row is among those that an entry is about: one pattern of each column fits."""
     return rows["file"] == file and all(
-        any(fnmatchcase(row[column], pattern) for pattern in ([wanted] if isinstance(wanted, str) else wanted))
-        for column, wanted in rows.get("where", {}).items()
+        any(fnmatchcase(row[column], pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
+        for column, patterns in rows.get("where", {}).items()
     )
 
 

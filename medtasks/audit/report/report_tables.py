@@ -1,15 +1,16 @@
-"""All tables of a report for an issue or a paper: of the run, of comparisons with other runs, and of its tasks."""
+"""Tables of a whole report: summary, comparisons with other runs, tasks, and facts about the run."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from medtasks.audit.report import rows as report_rows
 from medtasks.audit.report.contents import RunComparison, RunReport, TaskReport
 from medtasks.audit.report.task_tables import label, score_cell, task_tables
 from medtasks.audit.report.wording import (
     INTERVALS,
+    anchor,
     count,
+    decided,
     difference,
     moment,
     number,
@@ -22,11 +23,11 @@ from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
 from medtasks.data.variants import BLIND, SWAPPED
 from medtasks.stats.paired import ALPHA
 
-_SHOWN = 12  # characters of a fingerprint, enough to tell data apart
+_FINGERPRINT = 12  # characters of a fingerprint, enough to tell data apart
 
 
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
-    """Return all tables of a report in sections with a heading; those without a row are left out."""
+    """Return all tables of a report by section; those without a row are left out."""
     comparisons = [comparison_table(report, other, position) for position, other in enumerate(report.comparisons, 1)]
     summary = summary_table(report)
     sections = [("Summary", [replace(summary, notes=(*summary.notes, *report.notes)), *comparisons])]
@@ -54,7 +55,7 @@ def _about(task: TaskReport) -> str:
     described = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
     if not task.dataset:
         return described
-    fingerprint = f"fingerprint {task.fingerprint[:_SHOWN]}" if task.fingerprint else "fingerprint not recorded"
+    fingerprint = f"fingerprint {task.fingerprint[:_FINGERPRINT]}" if task.fingerprint else "fingerprint not recorded"
     return f"{described} Data: {task.dataset}, {fingerprint}.".lstrip()
 
 
@@ -63,26 +64,26 @@ def summary_table(report: RunReport) -> Table:
     rows, pairs = [], list[str]()
     for task in report.tasks:
         tags = ["sample data"] * task.sample_data + ["withheld"] * task.withheld
-        name = Cell(task.name, code=True, remark=", ".join(tags), link=report_rows.anchor(task.name))
-        asked = Cell(questions(task), remark="not all" if task.answered < task.documents else "")
+        name = Cell(task.name, code=True, remark=", ".join(tags), link=anchor(task.name))
+        answered = Cell(questions(task), remark="not all" if task.answered < task.documents else "")
         if not task.rules:
-            rows.append(cells(name, "no score: see its section", *[""] * 5, asked))
+            rows.append(cells(name, "no score: see its section", *[""] * 5, answered))
         for rule in task.rules:
             score = rule.scores[0] if rule.scores else None
             share, metric = bool(score and score.share), score.metric if score else NOT_DEFINED
             better = Cell(
                 metric, code=True, remark="lower is better" if score and score.higher_is_better is False else ""
             )
-            best = report_rows.best_baseline(task, rule) if score else None
+            best = task.best_baseline(rule) if score else None
             baseline = f"{number(best[1], share)} ({best[0].name})" if best else NOT_DEFINED
             gained = _image_gain(task, rule.name, metric)
-            main = score_cell(score, report_rows.why_undefined(rule, score), best[1] if best else math.nan)
+            main = score_cell(score, rule.why_undefined(score), best[1] if best else math.nan)
             replies = sum(rule.reasons.values())
             invalid = rule.estimates.get("invalid_rate")
             share_invalid = 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
-            shown = number(invalid.value if invalid else share_invalid)
-            rows.append(cells(name, name_cell(rule.name), better, main, shown, baseline, gained, asked))
-            if rule.pairs and (counts := report_rows.decided(rule.pairs)):
+            invalid_share = number(invalid.value if invalid else share_invalid)
+            rows.append(cells(name, name_cell(rule.name), better, main, invalid_share, baseline, gained, answered))
+            if rule.pairs and (counts := decided(rule.pairs)):
                 pairs.append(f"{task.name}, {rule.name}: pairs solved : wrong on both sides {counts}.")
     return Table(
         label=label("summary"),
@@ -102,8 +103,8 @@ def summary_table(report: RunReport) -> Table:
 
 
 def _image_gain(task: TaskReport, rule: str, metric: str) -> str:
-    """Return the gain of a task's main metric over the blind variant; of a metric that is 0 there, one with a test."""
-    gains = {(one.variant, one.metric): one for one in task.gains if one.rule == rule}
+    """Return the gain of a task's main metric over the blind variant; if the metric is 0 there, of another one."""
+    gains = {(gain.variant, gain.metric): gain for gain in task.gains if gain.rule == rule}
     declared = task.metrics.get(metric)
     if declared is None or not declared.zero_if_blind:
         gain, named = gains.get((BLIND, metric)), ""
@@ -113,7 +114,7 @@ def _image_gain(task: TaskReport, rule: str, metric: str) -> str:
         gain, named = gains.get((SWAPPED, metric)), " (over swapped)"
     if gain is None:
         return NOT_DEFINED
-    share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
+    share = task.is_share(gain.metric, gain.score, gain.variant_score)
     return f"{difference(gain.difference, gain.low, gain.high, share)}{named}"
 
 
@@ -125,20 +126,25 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
     """Return the tests between a run and another one."""
     tasks = {task.name: task for task in report.tasks}
     rows = []
-    for one in [score for score in other.scores if not score.same_as]:
-        share = report_rows.is_share(tasks.get(one.task), one.metric, one.first, one.second)
+    for score in [score for score in other.scores if not score.same_as]:
+        share = score.task in tasks and tasks[score.task].is_share(score.metric, score.first, score.second)
         alike = [
             twin.rule
             for twin in other.scores
-            if (twin.task, twin.metric, twin.same_as) == (one.task, one.metric, one.rule)
+            if (twin.task, twin.metric, twin.same_as) == (score.task, score.metric, score.rule)
         ]
-        names = map(name_cell, (one.task, ", ".join([one.rule, *alike]), one.metric))
-        values = (number(one.first, share), number(one.second, share))
-        found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
-        higher = "the other run is higher" if one.difference > 0 else "this run is higher"
-        verdict = "no test" if math.isnan(one.p_holm) else higher if one.p_holm < ALPHA else "no difference shown"
-        samples = f"{count(one.samples)} ({count(one.units)})"
-        rows.append(cells(*names, samples, *values, *found, verdict, points(one.detectable, share)))
+        names = map(name_cell, (score.task, ", ".join([score.rule, *alike]), score.metric))
+        values = (number(score.first, share), number(score.second, share))
+        test = (
+            difference(score.difference, score.low, score.high, share),
+            score.test,
+            p_value(score.p),
+            p_value(score.p_holm),
+        )
+        higher = "the other run is higher" if score.difference > 0 else "this run is higher"
+        verdict = "no test" if math.isnan(score.p_holm) else higher if score.p_holm < ALPHA else "no difference shown"
+        samples = f"{count(score.samples)} ({count(score.units)})"
+        rows.append(cells(*names, samples, *values, *test, verdict, points(score.detectable, share)))
     return Table(
         label=label("comparison", str(position)),
         caption=f"{other.name} compared with this run, {report.title}.",
@@ -148,7 +154,7 @@ def comparison_table(report: RunReport, other: RunComparison, position: int) -> 
             *("Test", "p", "p, Holm", "Finding", "Detectable"),
         ),
         rows=rows or [cells("nothing could be compared", *[""] * 11)],
-        warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
+        warnings=_warnings([task for task in report.tasks if task.name in {score.task for score in other.scores}]),
         notes=(
             INTERVALS,
             "p, Holm: corrected for all tests against other runs.",

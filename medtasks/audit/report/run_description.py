@@ -36,7 +36,7 @@ _CONFIG = {
 
 
 def facts(run: Run) -> dict[str, str]:
-    """Return versions, fingerprints, seeds, hardware, times and the command, by name, as far as they are recorded."""
+    """Return recorded versions, fingerprints, seeds, hardware, times and the command, by name."""
     results = run.results[-1].content if run.results else {}
     manifest = run.manifests[-1] if run.manifests else None
     config = mapping_in(results, "config")
@@ -51,8 +51,8 @@ def facts(run: Run) -> dict[str, str]:
         recorded |= {"harness": results.get("lmms_eval_version"), "harness commit": results.get("git_hash")}
     recorded |= {name: results.get(key) for name, key in _SETTINGS.items()}
     recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
-    known = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
-    return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in known.items()}
+    texts = {name: str(value) for name, value in recorded.items() if value not in _NOTHING}
+    return {name: without_home(redacted(text.replace("[REDACTED]", HIDDEN))) for name, text in texts.items()}
 
 
 def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
@@ -69,7 +69,9 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
         "model arguments": manifest.model.arguments,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
-        "fingerprints of the data": ", ".join(f"{name} {found or 'not known'}" for name, found in data.items()),
+        "fingerprints of the data": ", ".join(
+            f"{name} {fingerprint or 'not known'}" for name, fingerprint in data.items()
+        ),
         "versions": ", ".join(f"{name} {version}" for name, version in manifest.versions.items() if version),
         "commit of medtasks": manifest.commit,
         "seeds": ", ".join(f"{name} {seed}" for name, seed in seeds.items()),
@@ -82,7 +84,7 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
 
 
 def missing_tasks(run: Run) -> dict[str, str]:
-    """Return why tasks that were asked for have no results, and how to get them, by name."""
+    """Return why tasks of the call have no results, and how to get them, by name."""
     last = {name: (manifest, record) for manifest in run.manifests for name, record in manifest.tasks.items()}
     return {name: _why(name, *newest) for name, newest in last.items() if name not in run.tasks}
 
@@ -99,21 +101,21 @@ def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
 
 
 def _go_on(name: str, manifest: RunManifest) -> str:
-    """Return what mends it: replies that are kept are scored, or the command is run again."""
+    """Return the command that gives a lost task its results: score its saved replies, or run again."""
     begun = datetime.fromisoformat(manifest.started).timestamp()
-    kept = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
-    if kept:
-        files = f"{shlex.join(map(str, kept))}{included_option(name)}"
+    saved = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
+    if saved:
+        files = f"{shlex.join(map(str, saved))}{included_option(name)}"
         return f"replies are kept, score them with: medtasks score {name} {files}"
-    again = f"go on with: {shlex.join(manifest.command)}"
+    command = f"go on with: {shlex.join(manifest.command)}"
     ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
     if ours or "--journal" in manifest.command:
-        return f"{again} (answers in the model's journal are not computed again)"
-    return again
+        return f"{command} (answers in the model's journal are not computed again)"
+    return command
 
 
 def run_notes(run: Run) -> tuple[str, ...]:
-    """Return damaged and superseded files, and how the newest run went, one sentence each."""
+    """List damaged and superseded files, and problems of the newest run, one sentence each."""
     if not run.manifests:
         return run.notes
     last = run.manifests[-1]

@@ -20,7 +20,7 @@ COLUMNS = (
     *("location", "hallucination", "keyword", "question_type", "kind", "answer_type"),
     *("part", "granularity", "original_task", "language"),
 )
-"""Columns to choose by, from those that lead to a question to those that only tell questions apart."""
+"""Columns to choose by, from those that lead to a question to those that only distinguish questions."""
 LEVELS = 4
 """The first so many columns that a dataset has are the levels of its tree; the others narrow it."""
 
@@ -30,20 +30,22 @@ Row = tuple[tuple[int, ...], ...]
 def tree_data(
     dataset: str, documents: Sequence[Mapping[str, Any]], options: Mapping[str, str], *, selects: bool = True
 ) -> dict[str, Any]:
-    """Return what the page knows of a dataset, as JSON types.
+    """Return the page's data about a dataset, as JSON types.
 
-    ``units`` are what ``data select`` takes as a whole, a question or a pair, counted by what their rows say: number of
-    questions, then per row and column the values by position, none where a question has no value. Of each column,
-    ``says`` tells which values a value stands for on the command line, where those are not just itself; ``options``
-    are the command's options by column. Without ``selects`` no task can be made of a part. MedTasksError: the dataset
-    has no groups.
+    ``units`` are questions or pairs, which ``data select`` takes as a whole, counted by their rows: number of
+    questions, then per row and column the positions of its values. For each column, ``says`` has the values that a
+    value selects on the command line, if not just itself; ``options`` are the command's options by column. Without
+    ``selects`` no task can be made of a part. MedTasksError: the dataset has no groups.
     """
-    found = selectable(documents)
-    columns = [column for column in COLUMNS if column in found]
+    counts = selectable(documents)
+    columns = [column for column in COLUMNS if column in counts]
     if not columns:
         raise MedTasksError(f"no column groups the questions of '{dataset}', so there is no tree and nothing to select")
     places = [
-        {value: place for place, value in enumerate(sorted(found[column], key=lambda value: (value.casefold(), value)))}
+        {
+            value: position
+            for position, value in enumerate(sorted(counts[column], key=lambda value: (value.casefold(), value)))
+        }
         for column in columns
     ]
     return {
@@ -55,10 +57,10 @@ def tree_data(
             {
                 "name": column,
                 "option": options.get(column, ""),
-                "values": list(known),
-                "says": _says(column, known, found[column], by_where=column not in options),
+                "values": list(positions_of_column),
+                "says": _says(column, positions_of_column, counts[column], by_where=column not in options),
             }
-            for column, known in zip(columns, places, strict=True)
+            for column, positions_of_column in zip(columns, places, strict=True)
         ],
         "units": [[number, unit] for unit, number in _units(documents, columns, places).items()],
     }
@@ -95,31 +97,33 @@ def write_tree_page(
     write_whole(path, page, "--out")
 
 
-def _says(column: str, known: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool) -> dict[str, list[int]]:
-    """Return the places of values that the command line takes for others, too, or cannot say, with what it takes."""
-    plain = Counter(value.strip().casefold() for value in known)
-    odd = [value for value in known if value != value.strip() or plain[value.strip().casefold()] > 1]
+def _says(
+    column: str, positions_of: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool
+) -> dict[str, list[int]]:
+    """Return positions of values that the command line takes for others, too, or cannot name, with those it takes."""
+    plain = Counter(value.strip().casefold() for value in positions_of)
+    odd = [value for value in positions_of if value != value.strip() or plain[value.strip().casefold()] > 1]
     says: dict[str, list[int]] = {}
     for value in odd:
         taken: set[str] = set()
         with contextlib.suppress(MedTasksError):
             taken = resolved(column, [value], {column: counts})
-        says[value] = sorted(known[one] for one in taken)
-    if by_where and "" in known:
+        says[value] = sorted(positions_of[name] for name in taken)
+    if by_where and "" in positions_of:
         says[""] = []
-    return {str(known[value]): places for value, places in says.items() if places != [known[value]]}
+    return {str(positions_of[value]): places for value, places in says.items() if places != [positions_of[value]]}
 
 
 def _units(
     documents: Sequence[Mapping[str, Any]], columns: Sequence[str], places: Sequence[Mapping[str, int]]
 ) -> Counter[tuple[Row, ...]]:
-    """Return how many questions units with the same rows have together."""
+    """Return the number of questions of all units with the same rows."""
     single = count()
     rows: defaultdict[Any, list[Row]] = defaultdict(list)
     for document in documents:
         row = tuple(
-            tuple(sorted({known[value] for value in values(document, column)}))
-            for column, known in zip(columns, places, strict=True)
+            tuple(sorted({positions_of[value] for value in values(document, column)}))
+            for column, positions_of in zip(columns, places, strict=True)
         )
         rows[document["pair_id"] if "pair_id" in document else next(single)].append(row)
     units: Counter[tuple[Row, ...]] = Counter()

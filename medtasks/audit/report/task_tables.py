@@ -4,8 +4,14 @@ import math
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlencode
 
-from medtasks.audit.report import rows as report_rows
-from medtasks.audit.report.contents import Gain, PublishedScore, RepeatedTask, Score, TaskReport
+from medtasks.audit.report.contents import (
+    Gain,
+    PublishedScore,
+    RepeatedTask,
+    RuleScores,
+    Score,
+    TaskReport,
+)
 from medtasks.audit.report.wording import (
     BY_CONSTRUCTION,
     INTERVALS,
@@ -13,17 +19,21 @@ from medtasks.audit.report.wording import (
     coded,
     count,
     counted,
+    decided,
     difference,
     estimate,
     number,
     p_value,
+    pair_rows,
     points,
     questions,
+    reply_lengths,
     scored,
 )
 from medtasks.audit.tables import NOT_DEFINED, Cell, Table, cells, name_cell
-from medtasks.stats.calibration import ClassArea
+from medtasks.stats.calibration import Calibration, ClassArea, CoveragePoint
 
+_COVERAGE_ROWS = 10
 _GAINS = "p, Holm: corrected for all gains of the report; rules that read the same answers are one test."
 _MEASURES = ("ECE", "Debiased ECE", "Brier", "AUROC", "AURC")
 _DIRECTIONS = {True: "↑ higher is better", False: "↓ lower is better", None: ""}
@@ -40,13 +50,13 @@ def label(*parts: str) -> str:
 
 
 def score_cell(score: Score | None, remark: str = "", mark: float = math.nan) -> Cell:
-    """Return a score with its interval; on the page it has a bar, with a ``mark`` at another value."""
+    """Return a score with its interval; its bar on the page has a ``mark`` at another value."""
     bar = (score.value, score.low, score.high, mark) if score and score.share else ()
     return Cell(scored(score), remark=remark, bar=bar)
 
 
 def task_tables(task: TaskReport) -> list[Table]:
-    """Return a task's tables; those about something that it does not have are without rows."""
+    """Return a task's tables; those that do not apply have no rows."""
     tables = [
         scores_table(task),
         baselines_table(task),
@@ -57,16 +67,16 @@ def task_tables(task: TaskReport) -> list[Table]:
         published_table(task),
         pairs_table(task),
         calibration_table(task),
-        class_table(task.name, next((one.classes for one in task.calibration.values()), ())),
+        class_table(task.name, next((calibration.classes for calibration in task.calibration.values()), ())),
     ]
-    return [*tables, *(table for column in report_rows.group_columns(task) for table in group_tables(task, column))]
+    return [*tables, *(table for column in task.group_names for table in group_tables(task, column))]
 
 
 def scores_table(task: TaskReport) -> Table:
     """Return all scores of a task."""
     width = max(1, len(task.rules))
     rows, constructed = [], set[str]()
-    for metric in report_rows.metrics_of(task):
+    for metric in task.metric_names:
         scores = [rule.estimates.get(metric) for rule in task.rules]
         better = next((score.higher_is_better for score in scores if score), None)
         described = task.metrics[metric].description if metric in task.metrics else ""
@@ -74,7 +84,7 @@ def scores_table(task: TaskReport) -> Table:
         remarks = []
         for rule, score in zip(task.rules, scores, strict=True):
             error = points(score.error, score.share) if score else NOT_DEFINED
-            why = report_rows.why_undefined(rule, score)
+            why = rule.why_undefined(score)
             remarks.append(why or (f"standard error {error}" if error != NOT_DEFINED else ""))
             constructed |= {metric} if score and score.by_construction else set()
         rows.append(cells(name, *map(score_cell, scores, remarks)))
@@ -99,27 +109,31 @@ def scores_table(task: TaskReport) -> Table:
 def baselines_table(task: TaskReport) -> Table:
     """Return the scores of a task next to those of its baselines."""
     rows = []
-    known = {metric for one in task.baselines for scores in one.scores.values() for metric in scores}
-    for metric in report_rows.metrics_of(task):
+    metrics = {metric for baseline in task.baselines for scores in baseline.scores.values() for metric in scores}
+    for metric in task.metric_names:
         for rule in task.rules:
-            if metric in known and (score := rule.estimates.get(metric)):
-                values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
-                shown = (number(value, report_rows.is_share(task, metric, value)) for value in values)
-                rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
+            if metric in metrics and (score := rule.estimates.get(metric)):
+                values = (baseline.scores.get(rule.name, {}).get(metric, math.nan) for baseline in task.baselines)
+                texts = (number(value, task.is_share(metric, value)) for value in values)
+                rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *texts))
     tests = [
-        f"This run minus {one.name}, {metric} ({rule}): "
-        f"{difference(found.difference, found.low, found.high, report_rows.is_share(task, metric, found.first))}, "
-        f"p = {p_value(found.p)} ({found.test}, on the same questions)."
-        for one in task.baselines
-        for rule, (metric, found) in one.tests.items()
+        f"This run minus {baseline.name}, {metric} ({rule}): "
+        f"{difference(result.difference, result.low, result.high, task.is_share(metric, result.first))}, "
+        f"p = {p_value(result.p)} ({result.test}, on the same questions)."
+        for baseline in task.baselines
+        for rule, (metric, result) in baseline.tests.items()
     ]
     return Table(
         label=label(task.name, "baselines"),
         caption="Baselines that see no image.",
         columns="llr" + "r" * len(task.baselines),
-        headings=cells("Metric", "Rule", "This run", *(one.name for one in task.baselines)),
+        headings=cells("Metric", "Rule", "This run", *(baseline.name for baseline in task.baselines)),
         rows=rows,
-        notes=(INTERVALS, *tests, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
+        notes=(
+            INTERVALS,
+            *tests,
+            *(f"{baseline.name}: {baseline.describes}" for baseline in task.baselines if baseline.describes),
+        ),
     )
 
 
@@ -127,15 +141,15 @@ def _gain_rows(task: TaskReport, gains: Sequence[Gain]) -> Iterator[tuple[Gain, 
     """Yield each test of gains with its row: rules, metric, questions, scores, difference, p-values."""
     for gain in gains:
         if not gain.same_as:
-            share = report_rows.is_share(task, gain.metric, gain.score, gain.variant_score)
+            share = task.is_share(gain.metric, gain.score, gain.variant_score)
             of_test = (gain.task, gain.metric, gain.rule)
-            alike = [one.rule for one in gains if (one.task, one.metric, one.same_as) == of_test]
+            alike = [other.rule for other in gains if (other.task, other.metric, other.same_as) == of_test]
             names = (name_cell(", ".join([gain.rule, *alike])), name_cell(gain.metric))
             zero = f"{number(gain.variant_score, share)} by construction"
             values = (number(gain.score, share), zero if gain.by_construction else number(gain.variant_score, share))
             gained = difference(gain.difference, gain.low, gain.high, share)
-            shown = (*values, gained, p_value(gain.p), p_value(gain.p_holm))
-            yield gain, cells(*names, count(gain.samples), *shown)
+            numbers = (*values, gained, p_value(gain.p), p_value(gain.p_holm))
+            yield gain, cells(*names, count(gain.samples), *numbers)
 
 
 def gains_table(task: TaskReport) -> Table:
@@ -147,39 +161,39 @@ def gains_table(task: TaskReport) -> Table:
         caption="Score minus that of a sanity variant on the same questions.",
         columns="lllrrrrrr",
         headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p", "p, Holm"),
-        rows=[(Cell(gain.variant), *shown) for gain, shown in _gain_rows(task, task.gains)],
+        rows=[(Cell(gain.variant), *row) for gain, row in _gain_rows(task, task.gains)],
         notes=(INTERVALS, _GAINS, *zero, *(f"{name}: {what}." for name, what in VARIANTS.items() if name in variants)),
     )
 
 
 def thinking_table(task: TaskReport) -> Table:
     """Return the differences of a thinking variant from its direct form."""
-    found = task.thinking
+    thinking = task.thinking
     return Table(
         label=label(task.name, "thinking"),
-        caption=f"Thinking against the direct form ({found.base if found else ''}), on the same questions.",
+        caption=f"Thinking against the direct form ({thinking.base if thinking else ''}), on the same questions.",
         columns="llrrrrrr",
         headings=cells("Rule", "Metric", "Questions", "Thinking", "Direct", "Gain", "p", "p, Holm"),
-        rows=[shown for _, shown in _gain_rows(task, found.gains if found else ())],
+        rows=[row for _, row in _gain_rows(task, thinking.gains if thinking else ())],
         notes=(INTERVALS, _GAINS),
     )
 
 
 def lengths_table(task: TaskReport) -> Table:
     """Return the score of a thinking variant by the length of its replies."""
-    found = task.thinking
+    thinking = task.thinking
     rows = [
-        cells(f"{count(one.least)} to {count(one.most)}", count(one.questions), scored(one.score))
-        for one in (found.bins if found else ())
+        cells(f"{count(part.least)} to {count(part.most)}", count(part.questions), scored(part.score))
+        for part in (thinking.bins if thinking else ())
     ]
-    said = [f"Reasoning never ended: {scored(found.truncated)}.", report_rows.said_of_lengths(found)] if found else []
+    sentences = [f"Reasoning never ended: {scored(thinking.truncated)}.", reply_lengths(thinking)] if thinking else []
     return Table(
         label=label(task.name, "lengths"),
-        caption=f"{found.bins[0].score.metric} by length of the reply." if found and found.bins else "",
+        caption=f"{thinking.bins[0].score.metric} by length of the reply." if thinking and thinking.bins else "",
         columns="lrr",
-        headings=cells(f"Length, {found.unit}" if found else "", "Questions", "Score"),
+        headings=cells(f"Length, {thinking.unit}" if thinking else "", "Questions", "Score"),
         rows=rows,
-        notes=(INTERVALS, *said),
+        notes=(INTERVALS, *sentences),
     )
 
 
@@ -187,12 +201,14 @@ def repeats_table(repeated: RepeatedTask) -> Table:
     """Return mean, spread and majority over the repeats of a task."""
     rows = []
     for row in repeated.rows:
-        for one in row.scores:
-            known = [value for value in one.values if not math.isnan(value)] or [math.nan]
-            ends = (number(min(known), one.share), number(max(known), one.share))
-            whole = Score(one.metric, one.mean, one.error, one.low, one.high, one.share, higher_is_better=None)
-            numbers = (scored(whole), points(one.spread, one.share), *ends)
-            rows.append(cells(name_cell(row.name), name_cell(one.metric), *numbers, scored(one.majority)))
+        for score in row.scores:
+            defined = [value for value in score.values if not math.isnan(value)] or [math.nan]
+            ends = (number(min(defined), score.share), number(max(defined), score.share))
+            whole = Score(
+                score.metric, score.mean, score.error, score.low, score.high, score.share, higher_is_better=None
+            )
+            numbers = (scored(whole), points(score.spread, score.share), *ends)
+            rows.append(cells(name_cell(row.name), name_cell(score.metric), *numbers, scored(score.majority)))
     return Table(
         label=label(repeated.task, "repeats"),
         caption=f"{repeated.repeats} repeats with other seeds.",
@@ -216,10 +232,10 @@ def repeats_table(repeated: RepeatedTask) -> Table:
 
 
 def published_table(task: TaskReport) -> Table:
-    """Set published results, a row per model and source, below those of this run."""
-    metrics = [metric for metric in report_rows.metrics_of(task) if any(one.metric == metric for one in task.published)]
-    remarks = list(dict.fromkeys(one.remark for one in task.published if one.remark))
-    known = {(one.model, one.source, one.metric): one for one in task.published}
+    """Return published results, a row per model and source, below those of this run."""
+    metrics = [metric for metric in task.metric_names if any(result.metric == metric for result in task.published)]
+    remarks = list(dict.fromkeys(result.remark for result in task.published if result.remark))
+    by_model = {(result.model, result.source, result.metric): result for result in task.published}
     ours = [
         cells(f"This run, {rule.name}", *(score_cell(rule.estimates.get(metric)) for metric in metrics))
         for rule in task.rules
@@ -227,11 +243,13 @@ def published_table(task: TaskReport) -> Table:
     theirs = [
         cells(
             f"{model} (this model)" if same else model,
-            *(_as_printed(task, known.get((model, source, metric)), remarks) for metric in metrics),
+            *(_as_printed(task, by_model.get((model, source, metric)), remarks) for metric in metrics),
         )
-        for model, source, same in dict.fromkeys((one.model, one.source, one.same_model) for one in task.published)
+        for model, source, same in dict.fromkeys(
+            (result.model, result.source, result.same_model) for result in task.published
+        )
     ]
-    sources = "; ".join(dict.fromkeys(one.source for one in task.published))
+    sources = "; ".join(dict.fromkeys(result.source for result in task.published))
     return Table(
         label=label(task.name, "published"),
         caption=f"Published results ({sources}) and this run.",
@@ -248,33 +266,33 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
     if score is None:
         return Cell("")
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not report_rows.is_share(task, score.metric, score.value):
+    if not task.is_share(score.metric, score.value):
         return Cell(score.printed, marks=marks)
     digits = len(score.printed.partition(".")[2])
     in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
-    shown = f"{100 * score.value:.{digits if in_percent else digits - 2}f}%"
-    return Cell(shown, marks=marks, bar=(score.value,))
+    percent = f"{100 * score.value:.{digits if in_percent else digits - 2}f}%"
+    return Cell(percent, marks=marks, bar=(score.value,))
 
 
 def pairs_table(task: TaskReport) -> Table:
     """Return the outcomes of pairs."""
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
-    totals = [one.complete for one in outcomes.values()]
+    totals = [pairs.complete for pairs in outcomes.values()]
     rows = []
-    for name, meaning, numbers in report_rows.pair_rows(list(outcomes.values())):
+    for name, meaning, numbers in pair_rows(list(outcomes.values())):
         shares = [part / total if total else math.nan for part, total in zip(numbers, totals, strict=True)]
         counted = [
             Cell(count(part), remark=number(share), bar=(share,)) for part, share in zip(numbers, shares, strict=True)
         ]
         rows.append(cells(Cell(name, remark=meaning), *counted))
-    solved = [report_rows.decided(one) for one in outcomes.values()]
+    solved = [decided(pairs) for pairs in outcomes.values()]
     if any(solved):
         meaning = "Pairs with one image right say nothing of this; guessing gives 50% with two options."
         rows.append(cells(Cell("Solved : both wrong, share solved", remark=meaning), *solved))
-    cut = max((one.incomplete for one in outcomes.values()), default=0)
+    cut = max((pairs.incomplete for pairs in outcomes.values()), default=0)
     return Table(
         label=label(task.name, "pairs"),
-        caption="What became of the pairs.",
+        caption="Outcomes of pairs.",
         columns="l" + "r" * len(outcomes),
         headings=cells("Outcome", *map(name_cell, outcomes)),
         rows=[*rows, cells("All complete pairs", *map(count, totals))] if outcomes else [],
@@ -285,14 +303,16 @@ def pairs_table(task: TaskReport) -> Table:
 def calibration_table(task: TaskReport) -> Table:
     """Return the calibration of a task's likelihoods."""
     rows = []
-    for name, one in task.calibration.items():
+    for name, calibration in task.calibration.items():
         ece, brier, auroc, aurc = (
             estimate(measure.value, measure.low, measure.high, False)
-            for measure in (one.ece, one.brier, one.auroc, one.aurc)
+            for measure in (calibration.ece, calibration.brier, calibration.auroc, calibration.aurc)
         )
-        measures = (ece, number(one.debiased_ece, False), brier, auroc, aurc)
-        accuracy = estimate(one.accuracy.value, one.accuracy.low, one.accuracy.high, True)
-        rows.append(cells(name_cell(name), count(one.samples), accuracy, number(one.confidence), *measures))
+        measures = (ece, number(calibration.debiased_ece, False), brier, auroc, aurc)
+        accuracy = estimate(calibration.accuracy.value, calibration.accuracy.low, calibration.accuracy.high, True)
+        rows.append(
+            cells(name_cell(name), count(calibration.samples), accuracy, number(calibration.confidence), *measures)
+        )
     return Table(
         label=label(task.name, "calibration"),
         caption="Calibration of the likelihoods.",
@@ -301,14 +321,24 @@ def calibration_table(task: TaskReport) -> Table:
         rows=rows,
         notes=(
             INTERVALS,
-            *dict.fromkeys(one.note for one in task.calibration.values()),
+            *dict.fromkeys(calibration.note for calibration in task.calibration.values()),
             *dict.fromkeys(
-                f"Left out, as they had no likelihoods that could be read: {counted(one.left_out, 'question')}."
-                for one in task.calibration.values()
-                if one.left_out
+                f"Left out, as they had no likelihoods that could be read: {counted(calibration.left_out, 'question')}."
+                for calibration in task.calibration.values()
+                if calibration.left_out
             ),
         ),
     )
+
+
+def coverage_rows(calibration: Calibration) -> list[CoveragePoint]:
+    """Return about ten points of accuracy against coverage, from full coverage down."""
+    points = calibration.coverage
+    if len(points) <= _COVERAGE_ROWS:
+        return list(points)
+    coverages = [1 - step / _COVERAGE_ROWS for step in range(_COVERAGE_ROWS)]
+    nearest = [min(points, key=lambda point: abs(point.coverage - share)) for share in coverages]
+    return list(dict.fromkeys(nearest))
 
 
 def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
@@ -319,8 +349,8 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
         columns="lrr",
         headings=cells("Class", "Questions", "Likelihood AUROC"),
         rows=[
-            cells(one.name, count(one.samples), estimate(one.auroc.value, one.auroc.low, one.auroc.high, False))
-            for one in classes
+            cells(area.name, count(area.samples), estimate(area.auroc.value, area.auroc.low, area.auroc.high, False))
+            for area in classes
         ],
         notes=(INTERVALS,),
     )
@@ -329,19 +359,37 @@ def class_table(name: str, classes: Sequence[ClassArea]) -> Table:
 def group_tables(task: TaskReport, column: str) -> Iterator[Table]:
     """Yield the scores by the groups of a column, a table per metric."""
     rules = [rule for rule in task.rules if column in rule.groups]
-    for metric in report_rows.group_metrics(task, column):
+    groups = [group for rule in rules for group in rule.groups[column]]
+    small = dict.fromkeys(group.name for group in groups if not group.compared)
+    for metric in dict.fromkeys(score.metric for group in groups for score in group.scores):
         rows = []
-        for name in report_rows.group_columns(task)[column]:
-            asked = {"task": task.name, "column": column, "group": name}
-            remark = "" if report_rows.is_compared(rules, column, name) else "too few to compare"
-            group = Cell(name, remark=remark, link=urlencode(asked, errors="replace") if task.items else "")
-            scores = (score_cell(report_rows.group_score(rule, column, name, metric)) for rule in rules)
-            rows.append(cells(group, count(report_rows.group_questions(task, column, name)), *scores))
+        for name in task.group_names[column]:
+            query = {"task": task.name, "column": column, "group": name}
+            remark = "too few to compare" if name in small else ""
+            group = Cell(name, remark=remark, link=urlencode(query, errors="replace") if task.items else "")
+            scores = (score_cell(rule.group_score(column, name, metric)) for rule in rules)
+            rows.append(cells(group, count(task.group_size(column, name)), *scores))
         yield Table(
             label=label(task.name, column, metric),
             caption=f"{metric} by {column}.",
             columns="lr" + "r" * len(rules),
             headings=cells(column, "Questions", *(name_cell(rule.name) for rule in rules)),
             rows=rows,
-            notes=report_rows.said_of_groups(rules, column, metric),
+            notes=tuple(_group_notes(rules, column, metric, ", ".join(small))),
         )
+
+
+def _group_notes(rules: Sequence[RuleScores], column: str, metric: str, small: str) -> Iterator[str]:
+    """Yield notes on the intervals of groups, the test of any difference, and the groups that are not compared."""
+    yield "Brackets hold intervals that hold for all compared groups together in 95 of 100 cases."
+    for rule in rules:
+        p_values = [
+            p
+            for group in rule.groups[column]
+            for score, p in zip(group.scores, group.p_holm, strict=False)
+            if score.metric == metric and not math.isnan(p)
+        ]
+        if p_values:
+            yield f"Any difference between groups, {rule.name}: p = {p_value(min(p_values))}."
+    if small:
+        yield f"Worth less than 20 samples and not compared, with 95 % intervals of their own: {small}."

@@ -33,9 +33,9 @@ class Thumbnail:
     """A small copy of an image, or why there is none."""
 
     uri: str  # JPEG as a data URI; empty if there is no image
-    width: int = 0  # of the image as models see it, in pixels; 0 if there is none
+    width: int = 0  # of the image as models see it, in pixels; 0 without an image
     height: int = 0
-    remark: str = ""  # why there is no image, or what was done with the values of its file; mostly empty
+    remark: str = ""  # why there is no image, or the conversions of its pixels; mostly empty
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Thumbnails:
 
     @property
     def left_out(self) -> int:
-        """How many images had no room."""
-        return sum(one.remark == LEFT_OUT for one in self.by_file.values())
+        """Number of images that had no room."""
+        return sum(image.remark == LEFT_OUT for image in self.by_file.values())
 
     @property
     def unreadable(self) -> int:
-        """How many files are missing or damaged."""
-        return sum(not one.uri for one in self.by_file.values()) - self.left_out
+        """Number of files that are missing or damaged."""
+        return sum(not image.uri for image in self.by_file.values()) - self.left_out
 
 
 def thumbnails(
@@ -80,7 +80,7 @@ def thumbnails(
 
 
 def _likely_side(files: Sequence[_File], budget: int, workers: ThreadPoolExecutor) -> int:
-    """Return the largest side at which all are likely to fit, from the size of some."""
+    """Return the largest side at which all are likely to fit, from the sizes of some."""
     if len(files) <= _PROBED:
         return SIDES[0]
     probed = [files[number * len(files) // _PROBED] for number in range(_PROBED)]
@@ -97,11 +97,11 @@ def _made(files: Sequence[_File], side: int, budget: int, workers: ThreadPoolExe
     made: list[Thumbnail] = []
     # In blocks, because an executor would work on all files although the room ends with one of the first.
     for start in range(0, len(files), _BLOCK):
-        for one in workers.map(lambda file: _thumbnail(file, side), files[start : start + _BLOCK]):
-            budget -= len(one.uri)
+        for image in workers.map(lambda file: _thumbnail(file, side), files[start : start + _BLOCK]):
+            budget -= len(image.uri)
             if budget < 0:
                 return made
-            made.append(one)
+            made.append(image)
     return made
 
 
@@ -111,7 +111,7 @@ def _thumbnail(file: _File, side: int) -> Thumbnail:
 
 
 def _seen(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
-    """Return an image of about the size, if it can be read, and what is said of it."""
+    """Return an image of about the size, if it can be read, and its facts."""
     path, decoding = file
     try:
         seen = decoded_somehow(path, decoding, side)

@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from medtasks.audit.error_classes import ErrorClass
-from medtasks.audit.report.contents import Score, TaskReport
+from medtasks.audit.report.contents import PairOutcomes, Score, TaskReport, Thinking
 from medtasks.audit.tables import NOT_DEFINED
 from medtasks.extract.answer import Reason
 
@@ -84,8 +84,8 @@ def points(value: float, share: bool = True) -> str:
         >>> points(0.0438), points(0.25, share=False)
         ('4.4 pts', '0.250')
     """
-    shown = number(value, share)
-    return f"{shown[:-1]} pts" if shown.endswith("%") else shown
+    text = number(value, share)
+    return f"{text[:-1]} pts" if text.endswith("%") else text
 
 
 def signed(value: float, share: bool = True) -> str:
@@ -95,8 +95,8 @@ def signed(value: float, share: bool = True) -> str:
         >>> signed(0.0438), signed(-0.02), signed(0.0)
         ('+4.4 pts', '−2.0 pts', '0.0 pts')
     """
-    shown = points(value, share)
-    return f"+{shown}" if value > 0 and any(digit in shown for digit in "123456789") else shown
+    text = points(value, share)
+    return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
 
 
 def difference_interval(low: float, high: float, share: bool = True) -> str:
@@ -112,7 +112,7 @@ def difference_interval(low: float, high: float, share: bool = True) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value, no smaller than anybody should quote it.
+    """Return a p-value with four digits, or a bound.
 
     Example:
         >>> p_value(0.03126), p_value(1e-9), p_value(1.0)
@@ -156,7 +156,7 @@ def counted(value: int, what: str) -> str:
 def coded(name: str, end: str = "", also: str = "") -> str:
     """Return a name for ids, labels and files: what is no letter, digit or underscore is written as its code.
 
-    Different names stay different. An ``end`` stands behind each code, characters of ``also`` may stay.
+    Different names stay different. An ``end`` follows each code, characters of ``also`` may stay.
 
     Example:
         >>> coded("my task/1"), coded("a task", end="-")
@@ -165,8 +165,18 @@ def coded(name: str, end: str = "", also: str = "") -> str:
     return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
 
 
+def anchor(name: str) -> str:
+    """Return the name of a task as an id in the page.
+
+    Example:
+        >>> anchor("my task/1")
+        'task-my-20task-2f1'
+    """
+    return "task-" + coded(name)
+
+
 def moment(recorded: str) -> str:
-    """Return a recorded time to the second in UTC, as in the names of our files; what tells no zone stays as it is.
+    """Return a recorded time to the second in UTC; a time without a zone stays as it is.
 
     Example:
         >>> moment("2026-03-01T10:15:00.25+08:00"), moment("20260301_101500"), moment("yesterday")
@@ -196,8 +206,8 @@ def with_error(value: float, error: float, share: bool) -> str:
         >>> with_error(0.3125, 0.0833, True), with_error(1.2, 0.1, False), with_error(12, float("nan"), False)
         ('31.3% ± 8.3%', '1.200 ± 0.100', '12')
     """
-    shown, spread = number(value, share), number(error, share)
-    return shown if NOT_DEFINED in (shown, spread) else f"{shown} ± {spread}"
+    text, spread = number(value, share), number(error, share)
+    return text if NOT_DEFINED in (text, spread) else f"{text} ± {spread}"
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
@@ -205,24 +215,24 @@ def difference(value: float, low: float, high: float, share: bool) -> str:
     return _with_ends(signed(value, share), difference_interval(low, high, share).removesuffix(" pts"))
 
 
-def _with_ends(shown: str, ends: str) -> str:
-    return shown if NOT_DEFINED in (shown, ends) else f"{shown} [{ends}]"
+def _with_ends(text: str, ends: str) -> str:
+    return text if NOT_DEFINED in (text, ends) else f"{text} [{ends}]"
 
 
 def warnings(task: TaskReport) -> tuple[str, ...]:
-    """Return what a reader of any table of a task must not overlook."""
-    found = []
+    """List warnings that belong to every table of a task."""
+    sentences = []
     if task.sample_data:
-        found.append("SAMPLE DATA: drawn pictures, no score of a model")
+        sentences.append("SAMPLE DATA: drawn pictures, no score of a model")
     elif task.dataset and not task.complete_data:
-        found.append("INCOMPLETE DATA: not comparable with published scores")
+        sentences.append("INCOMPLETE DATA: not comparable with published scores")
     if task.answered < task.documents:
-        found.append(f"PARTIAL RUN: {questions(task)} questions answered")
-    return tuple(found)
+        sentences.append(f"PARTIAL RUN: {questions(task)} questions answered")
+    return tuple(sentences)
 
 
 def questions(task: TaskReport) -> str:
-    """Return how many questions were answered, of how many."""
+    """Return the numbers of answered and of all questions."""
     return f"{count(task.answered)} of {count(task.documents)}" if task.documents else count(task.answered)
 
 
@@ -230,3 +240,36 @@ def _rounded(value: Decimal, digits: int) -> str:
     # Halves upwards as people round: 29.55, as printed in a paper, is 29.6 and not what its binary neighbour is.
     text = str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", _MINUS)
+
+
+def reply_lengths(thinking: Thinking) -> str:
+    """Describe reply lengths in one sentence; empty if unknown."""
+    if math.isnan(thinking.mean):
+        return ""
+    unit = "Tokens per reply" if thinking.unit == "tokens" else "Words of reasoning per reply (tokens were not counted)"
+    lengths = f"{unit}: mean {thinking.mean:,.0f}, median {thinking.median:,.0f}, longest {thinking.most:,.0f}"
+    if thinking.at_limit is None:
+        return f"{lengths}."
+    return f"{lengths}; {thinking.at_limit:,} of {thinking.answered:,} used up the {thinking.limit:,} new tokens."
+
+
+def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
+    """Return the possible outcomes of a pair: name, meaning, and number under each reading."""
+    rows = [("Both right", "Both images answered rightly.", [pairs.both_right for pairs in outcomes])]
+    for letter in sorted({letter for pairs in outcomes for letter in pairs.same}):
+        same = [pairs.same.get(letter, 0) for pairs in outcomes]
+        rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
+    return [
+        *rows,
+        ("Swapped", "Each image got the answer of the other.", [pairs.swapped for pairs in outcomes]),
+        ("One invalid", "One of the two replies has no valid answer.", [pairs.one_invalid for pairs in outcomes]),
+        ("Both invalid", "Neither reply has a valid answer.", [pairs.both_invalid for pairs in outcomes]),
+    ]
+
+
+def decided(outcomes: PairOutcomes) -> str:
+    """Return the numbers of pairs that are solved and wrong on both sides, and the share solved; empty if unknown."""
+    share = outcomes.solved_of_decided
+    if share is None or math.isnan(share.value):
+        return ""
+    return f"{count(outcomes.both_right)} : {count(outcomes.both_wrong)}, {scored(share)}"

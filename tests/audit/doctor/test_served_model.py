@@ -153,7 +153,7 @@ def test_images(look):
         return answer
 
     found = look(tasks=["mediconfusion_ff"], change=drop)
-    expect(found["images"], State.WARNING, "may be dropped without a word", fix="reads images")
+    expect(found["images"], State.WARNING, "may be dropped silently", fix="reads images")
 
 
 def test_small_context_and_image_attention(look):

@@ -144,7 +144,7 @@ def test_no_own_files():
 )
 def test_malformed_own_file_is_named(own, text, words):
     path = own("bad.yaml", text)
-    expect(only(own_files()), State.PROBLEM, str(path), words, fix="mend")
+    expect(only(own_files()), State.PROBLEM, str(path), words, fix=" ")
 
 
 def test_own_file_that_is_no_text(own):

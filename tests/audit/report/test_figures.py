@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from medtasks.audit.report.figures.drawing import figures, write_figures
-from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
+from medtasks.audit.report.figures.drawing import (
+    coverage_figure,
+    figures,
+    pair_figure,
+    reliability_figure,
+    write_figures,
+)
 from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
 from medtasks.audit.report.figures.style import LOOKS, RC_PARAMS, rule_looks
 from medtasks.errors import MedTasksError
@@ -34,6 +39,7 @@ KEYS = [
 ]
 REPORT = full_report()
 TASKS = {task.name: task for task in REPORT.tasks}
+MARKERS = {look.marker for look in LOOKS}
 SIZED = re.compile(r"(.*) \(n = ([\d,]+)\)", re.DOTALL)
 
 
@@ -132,15 +138,16 @@ def test_no_figure_shows_a_withheld_item(drawn):
     assert SECRET not in "".join(drawn.values())
 
 
-def test_bars_are_as_long_as_scores_with_the_largest_group_on_top():
+def test_points_are_at_scores_with_the_largest_group_on_top():
     task = TASKS["gmai_mmbench_val"]
     axes = group_figures(task, rule_looks(REPORT))["department"].figure.axes[0]
     sizes = [int(SIZED.fullmatch(label.get_text()).group(2).replace(",", "")) for label in axes.get_yticklabels()]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) == 18
     for position, rule in enumerate(task.rules):
-        bars = axes.patches[18 * position : 18 * (position + 1)]
-        assert [bar.get_width() for bar in bars] == [group.scores[0].value for group in rule.groups["department"]]
+        points = [line for line in axes.lines if line.get_marker() in MARKERS][18 * position : 18 * (position + 1)]
+        values = [group.scores[0].value for group in rule.groups["department"]]
+        assert [point.get_xdata()[0] for point in points] == values
         ends = [lines.get_segments()[0][:, 0] for lines in axes.collections[18 * position : 18 * (position + 1)]]
         for (low, high), group in zip(ends, rule.groups["department"], strict=True):
             assert (low, high) == pytest.approx((group.scores[0].low, group.scores[0].high))
@@ -149,7 +156,7 @@ def test_bars_are_as_long_as_scores_with_the_largest_group_on_top():
     assert axes.get_xlim() == (0, 1)
 
 
-def test_a_score_of_zero_is_not_taken_for_none():
+def test_an_undefined_score_is_named():
     none = replace(small_reports.share("accuracy", 0.0), low=NAN, high=NAN)
     groups = tuple(
         replace(group, scores=(score,))
@@ -161,7 +168,7 @@ def test_a_score_of_zero_is_not_taken_for_none():
     )
     rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": groups})
     axes = group_figures(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT))["x"].figure.axes[0]
-    assert [(text.get_text().strip(), text.get_position()[1]) for text in axes.texts] == [("0", 0), ("n/a", 1)]
+    assert [(text.get_text().strip(), text.get_position()[1]) for text in axes.texts] == [("n/a", 1)]
     assert not axes.collections
 
 
@@ -170,7 +177,7 @@ def test_many_groups_are_points_on_less_than_a_page():
     axes = drawing.figure.axes[0]
     assert not axes.patches
     assert len(axes.get_yticklabels()) == 38
-    assert sum(line.get_marker() in {look.marker for look in LOOKS} for line in axes.lines) == 3 * 38
+    assert sum(line.get_marker() in MARKERS for line in axes.lines) == 3 * 38
     assert drawing.figure.get_size_inches()[1] < 11
 
 
@@ -215,8 +222,9 @@ def test_all_words_are_inside_the_picture(key):
 def test_rules_look_the_same_in_all_figures():
     looks = rule_looks(REPORT)
     assert [looks[name] for name in ("reference", "robust", "reference_2026")] == list(LOOKS[:3])
-    bars = group_figures(TASKS["mediconfusion"], looks)["categories"].figure.axes[0].patches
-    assert [bar.get_hatch() or "" for bar in bars] == [""] * 3 + [LOOKS[1].hatch] * 3
+    lines = group_figures(TASKS["mediconfusion"], looks)["categories"].figure.axes[0].lines
+    shown = [line.get_marker() for line in lines if line.get_marker() in MARKERS]
+    assert shown == [LOOKS[0].marker] * 3 + [LOOKS[1].marker] * 3
     assert len({(look.colour, look.hatch, look.marker) for look in LOOKS}) == 6
     assert len({look.hatch for look in LOOKS}) == len({look.marker for look in LOOKS}) == 6
 
@@ -260,13 +268,14 @@ def test_gains_are_those_of_the_main_metric():
     drawing = gain_figure(replace(task, gains=(*task.gains, other, undefined)), rule_looks(REPORT))
     axes = drawing.figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["blind", "blank", "swapped"]
-    assert [bar.get_width() for bar in axes.patches] == [gain.difference for gain in task.gains]
+    points = [line for line in axes.lines if line.get_marker() in MARKERS]
+    assert sorted(point.get_xdata()[0] for point in points) == sorted(gain.difference for gain in task.gains)
     assert axes.get_xlim()[1] < 0.3
     assert "percentage points" in axes.get_xlabel()
     assert gain_figure(replace(task, gains=(undefined,)), rule_looks(REPORT)) is None
     alone = gain_figure(replace(task, gains=(other,)), rule_looks(REPORT)).figure.axes[0]
     assert alone.get_xlabel().startswith("confusion minus that of the variant")
-    assert [bar.get_width() for bar in alone.patches] == [0.9]
+    assert [line.get_xdata()[0] for line in alone.lines if line.get_marker() in MARKERS] == [0.9]
 
 
 def test_reliability_and_coverage_show_what_was_measured():

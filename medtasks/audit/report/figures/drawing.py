@@ -17,26 +17,44 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
-from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
-from medtasks.audit.report.figures.style import RC_PARAMS, Drawing, file_content, rule_looks, svg_element
-from medtasks.audit.report.wording import coded
+from medtasks.audit.report.contents import RunReport, TaskReport
+from medtasks.audit.report.figures import style
+from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, row_name, summary_figure
+from medtasks.audit.report.task_tables import coverage_rows
+from medtasks.audit.report.wording import coded, count, estimate, number, pair_rows
+from medtasks.audit.report.wording import warnings as task_warnings
 from medtasks.errors import MedTasksError
+from medtasks.stats.calibration import Bin, Measure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_ROW, _LEFT, _SQUARE, _BELOW = 0.36, 0.9, 3.3, 0.9  # inches
+_NARROW = 0.03  # share of the axis; a number has no room in less
+_FILL = "#E8E8E8"
+_OUTCOMES = {
+    "Both right": style.LOOKS[2],
+    "Swapped": style.LOOKS[5],
+    "One invalid": style.Look("#CCCCCC", "", ""),
+    "Both invalid": style.Look("#8C8C8C", "xxxx", ""),
+}
+_SAME = (style.LOOKS[0], style.LOOKS[4], style.LOOKS[3], style.LOOKS[1])
 
 
 def figures(report: RunReport) -> dict[str, str]:
-    """Return every figure of a report as an SVG element that may stand in a page, by key."""
+    """Return every figure of a report as an SVG element for a page, by key."""
     with _style():
-        return {key: svg_element(drawing, key) for key, drawing in _drawings(report)}
+        return {key: style.svg_element(drawing, key) for key, drawing in _drawings(report)}
 
 
 def write_figures(report: RunReport, folder: Path) -> list[Path]:
-    """Write every figure of a report into a folder, as SVG and as PNG with 200 dots per inch, and return the files.
+    """Write every figure of a report into a folder, as SVG and PNG with 200 dots per inch; return the files.
 
     Files are called after the keys, such as ``mediconfusion.groups.categories.svg``; what is no letter, digit or one of
     ``_-`` in a name is written as its code. The same report gives the same files. The folder is made if it is not
@@ -48,7 +66,10 @@ def write_figures(report: RunReport, folder: Path) -> list[Path]:
         with _style():
             for key, drawing in _drawings(report):
                 name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
-                contents = {"svg": svg_element(drawing, key).encode(), "png": file_content(drawing.figure, "png")}
+                contents = {
+                    "svg": style.svg_element(drawing, key).encode(),
+                    "png": style.file_content(drawing.figure, "png"),
+                }
                 for form, content in contents.items():
                     file = folder / f"{name}.{form}"
                     file.write_bytes(content)
@@ -60,17 +81,17 @@ def write_figures(report: RunReport, folder: Path) -> list[Path]:
     return written
 
 
-def _drawings(report: RunReport) -> Iterator[tuple[str, Drawing]]:
+def _drawings(report: RunReport) -> Iterator[tuple[str, style.Drawing]]:
     """Draw one figure after the other, so that no more than one is in memory."""
-    looks = rule_looks(report)
+    looks = style.rule_looks(report)
     if summary := summary_figure(report, looks):
         yield "summary", summary
     for task in report.tasks:
         for column, drawing in group_figures(task, looks).items():
             yield f"{task.name}/groups/{column}", drawing
-        for kind, found in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
-            if found:
-                yield f"{task.name}/{kind}", found
+        for kind, figure in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
+            if figure:
+                yield f"{task.name}/{kind}", figure
         for rule in task.calibration:
             if task.calibration[rule].bins:
                 yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
@@ -81,6 +102,123 @@ def _drawings(report: RunReport) -> Iterator[tuple[str, Drawing]]:
 def _style() -> Iterator[None]:
     import matplotlib
 
-    with matplotlib.rc_context(RC_PARAMS), warnings.catch_warnings():
+    with matplotlib.rc_context(style.RC_PARAMS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
         yield
+
+
+def pair_figure(task: TaskReport) -> style.Drawing | None:
+    """Draw what became of the pairs, a bar per rule, each outcome with its number."""
+    outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
+    parts = {name: numbers for name, _, numbers in pair_rows(list(outcomes.values())) if any(numbers)}
+    if not parts:
+        return None
+    title, totals = f"{task.name}: outcomes of pairs", [sum(numbers) for numbers in zip(*parts.values(), strict=True)]
+    names = [row_name(rule, f"({count(total)} pairs)") for rule, total in zip(outcomes, totals, strict=True)]
+    below = style.AXIS + style.legend_height(list(parts))
+    figure, axes = style.new_figure(
+        title, task_warnings(task), height=_ROW * len(names), left=style.name_margin(names), bottom=below
+    )
+    starts, widest = [0] * len(names), max(totals)
+    same = [name for name in parts if name not in _OUTCOMES]  # blue, violet or orange, in order of the options
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.85}  # so that hatches hide no number
+    for name, numbers in parts.items():
+        look = _OUTCOMES.get(name) or _SAME[same.index(name) % len(_SAME)]
+        bar: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0.6}
+        axes.barh(range(len(names)), numbers, left=starts, height=0.7, label=name, **bar)
+        for row, (length, start) in enumerate(zip(numbers, starts, strict=True)):
+            if length > _NARROW * widest:
+                axes.text(start + length / 2, row, count(length), ha="center", va="center", bbox=ground)
+        starts = [start + length for start, length in zip(starts, numbers, strict=True)]
+    style.name_rows(axes, names)
+    axes.set_xlim(0, widest)
+    axes.set_xlabel("pairs")
+    style.add_legend(figure, axes.get_legend_handles_labels()[0])
+    sentences = [
+        f"{rule}: " + ", ".join(f"{name.lower()} {count(numbers[position])}" for name, numbers in parts.items()) + "."
+        for position, rule in enumerate(outcomes)
+    ]
+    return style.Drawing(figure, title, " ".join([*task_warnings(task), *sentences]))
+
+
+def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
+    """Draw how often answers of a confidence are right, and how many there are of it."""
+    measured, title = task.calibration[rule], f"{task.name}: reliability under {rule}"
+    filled = [part for part in measured.bins if part.samples]
+    figure, axes = _square(title, task_warnings(task), below=_BELOW)
+    _draw_bins(figure, axes, filled)
+    axes.plot([0, 1], [0, 1], color=style.GREY, linestyle="--", linewidth=1, label="perfect calibration")
+    confidences, rates = [part.confidence for part in filled], [part.accuracy for part in filled]
+    axes.plot(
+        confidences, rates, color=style.LOOKS[0].colour, marker="o", markersize=4, linewidth=1, label="this model"
+    )
+    axes.set_ylabel("right answers")
+    facts = [
+        f"{count(measured.samples)} questions",
+        f"expected calibration error\n{_measured(measured.ece)}; {number(measured.debiased_ece, False)} debiased",
+        f"Brier score\n{_measured(measured.brier)}",
+    ]
+    _write_beside(axes, facts)
+    sentences = [f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled]
+    return style.Drawing(
+        figure, title, " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences, measured.note])
+    )
+
+
+def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
+    """Draw what share of the answers is right if only the most confident ones are given."""
+    measured, title = task.calibration[rule], f"{task.name}: accuracy against coverage under {rule}"
+    points = sorted(measured.coverage, key=lambda point: point.coverage)
+    figure, axes = _square(title, task_warnings(task))
+    coverages, rates = [point.coverage for point in points], [point.accuracy for point in points]
+    text = f"all answers: {number(measured.accuracy.value)} right"
+    axes.axhline(measured.accuracy.value, color=style.GREY, linestyle="--", linewidth=1, label=text)
+    axes.plot(
+        coverages, rates, color=style.LOOKS[0].colour, linewidth=1.4, label="the most confident answers", clip_on=False
+    )
+    axes.grid(color=style.GRID, linewidth=0.5)
+    axes.set_xlabel("coverage: questions answered")
+    axes.set_ylabel("right answers among them")
+    facts = [f"{count(measured.samples)} questions", f"area under the risk-coverage curve\n{_measured(measured.aurc)}"]
+    _write_beside(axes, facts)
+    sentences = [
+        f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in coverage_rows(measured)
+    ]
+    return style.Drawing(
+        figure, title, " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences, measured.note])
+    )
+
+
+def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figure", "Axes"]:
+    """Return a figure with square axes of shares at the left and room for words at the right."""
+    figure, axes = style.new_figure(
+        title, about, height=_SQUARE, left=_LEFT, right=style.WIDTH - _LEFT - _SQUARE, bottom=style.AXIS + below
+    )
+    style.in_percent(axes, "xy")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    return figure, axes
+
+
+def _draw_bins(figure: "Figure", axes: "Axes", filled: Sequence[Bin]) -> None:
+    """Draw the share of right answers of each bin, and below how many answers it has."""
+    height = figure.get_size_inches()[1]
+    box = axes.get_position()
+    below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
+    for part in filled:
+        center, width = (part.low + part.high) / 2, 0.94 * (part.high - part.low)
+        axes.bar(center, part.accuracy, width=width, color=_FILL, edgecolor=style.LOOKS[0].colour, linewidth=0.8)
+        below.bar(center, part.samples, width=width, color=style.LOOKS[0].colour)
+    axes.tick_params(labelbottom=False)
+    below.set_ylabel("questions")
+    below.set_xlabel("confidence: probability of the chosen option")
+
+
+def _write_beside(axes: "Axes", facts: Sequence[str]) -> None:
+    """Write the legend and some facts to the right of the axes, where they hide nothing."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
+    axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")
+
+
+def _measured(measure: Measure) -> str:
+    return estimate(measure.value, measure.low, measure.high, share=False)

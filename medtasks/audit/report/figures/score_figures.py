@@ -1,6 +1,6 @@
 """Figures of scores in rows: all tasks, groups of questions, and gains over the sanity variants.
 
-A row has its name at the left, and a bar or a point with its interval for every rule.
+A row has its name at the left, and a point with its interval for every rule.
 """
 
 import math
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.audit.report.contents import RuleScores, RunReport, Score, TaskReport
 from medtasks.audit.report.figures import style
-from medtasks.audit.report.rows import best_baseline, group_columns, group_questions, group_score, is_share
 from medtasks.audit.report.wording import count, number, scored, signed, warnings
 from medtasks.audit.tables import NOT_DEFINED
 
@@ -20,74 +19,45 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SERIES, _GAP, _LEAST = 0.1, 0.1, 0.22  # inches
-_DENSE = 0.55
+_SERIES, _GAP, _LEAST = 0.055, 0.055, 0.22  # inches
 _NAME_LINE = 34  # characters
-Looks = Mapping[str, style.Look]
-_BARS = 20  # groups; with more of them points take less room
+_DENSE = 20  # groups; with more of them names have one line
 _BASELINES = "baselines, which see no image"
+Looks = Mapping[str, style.Look]
 
 
 @dataclass(frozen=True)
 class FigureRows:
-    """A figure with a row per name."""
+    """A figure with a row per name, each 1 high, the first one at 0."""
 
     figure: "Figure"
-    axes: "Axes"  # its axes; a row is 1 high, the first one is 0
-    dense: bool  # whether series are points, close together
+    axes: "Axes"
 
     def draw(self, score: Score, row: int, position: int, series: int, look: style.Look) -> None:
-        """Draw the series at a position of a row with its interval; all series of a row take 0.8 of it."""
+        """Draw a score as a point with its interval, as one of several series of a row, which take 0.8 of it."""
         y = row + 0.8 * ((position + 0.5) / series - 0.5)
         if math.isnan(score.value):
-            self._say(NOT_DEFINED, y)
-        elif not self.dense:
-            self._draw_bar(score, y, 0.8 / series, look)
-        else:
-            if ends := _whiskers(score):
-                self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
-            self.axes.plot([score.value], [y], clip_on=False, **_point(look))
+            self.axes.text(0, y, f" {NOT_DEFINED}", va="center", fontsize=6, color=style.GREY)
+            return
+        if math.isfinite(score.low) and math.isfinite(score.high):
+            ends = [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
+            self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
+        self.axes.plot([score.value], [y], clip_on=False, **_point(look))
 
-    def _say(self, text: str, y: float) -> None:
-        self.axes.text(0, y, f" {text}", va="center", fontsize=6, color=style.GREY)
-
-    def _draw_bar(self, score: Score, y: float, height: float, look: style.Look) -> None:
-        self.axes.barh(
-            y, score.value, height=height, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0.4
-        )
-        if ends := _whiskers(score):
-            self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
-        elif score.value == 0:
-            self._say("0", y)  # a bar without length is no different from none
-
-    def finish(self, rules: dict[str, style.Look], others: Sequence["Artist"] = ()) -> None:
-        """Write the legend: of the rules, and of what else was drawn."""
-        style.add_legend(self.figure, [*(self._handle(rule, look) for rule, look in rules.items()), *others])
-
-    def _handle(self, rule: str, look: style.Look) -> "Artist":
+    def finish(self, rules: Mapping[str, style.Look], others: Sequence["Artist"] = ()) -> None:
+        """Write the legend of the rules and of everything else that was drawn."""
         from matplotlib.lines import Line2D
-        from matplotlib.patches import Patch
 
-        if self.dense:
-            return Line2D([], [], label=style.legend_text(rule), **_point(look))
-        return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=style.legend_text(rule))
+        points = [Line2D([], [], label=style.legend_text(rule), **_point(look)) for rule, look in rules.items()]
+        style.add_legend(self.figure, [*points, *others])
 
 
 def new_rows(
-    title: str,
-    warnings: Sequence[str],
-    names: Sequence[str],
-    series: int,
-    legend: Sequence[str],
-    *,
-    dense: bool = False,
+    title: str, warnings: Sequence[str], names: Sequence[str], series: int, legend: Sequence[str]
 ) -> FigureRows:
-    """Return a figure with a row per name, from the top, high enough for its series and its lines of text.
-
-    There is at least one name. A row holds ``series`` bars at most; or points if ``dense``, which take less room.
-    """
+    """Return a figure with a row per name (at least one), high enough for its series and its lines of text."""
     lines = 1 + max(name.count("\n") for name in names)
-    step = max((_SERIES * series + _GAP) * (_DENSE if dense else 1), _LEAST, style.LINE * lines + 0.06)
+    step = max(_SERIES * series + _GAP, _LEAST, style.LINE * lines + 0.06)
     below = style.AXIS + style.legend_height(legend)
     figure, axes = style.new_figure(
         title, warnings, height=step * len(names), left=style.name_margin(names), bottom=below
@@ -95,7 +65,7 @@ def new_rows(
     style.name_rows(axes, names)
     axes.grid(axis="x", color=style.GRID, linewidth=0.5)
     axes.set_axisbelow(True)
-    return FigureRows(figure, axes, dense)
+    return FigureRows(figure, axes)
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
@@ -146,13 +116,6 @@ def _point(look: style.Look) -> dict[str, Any]:
     }
 
 
-def _whiskers(score: Score) -> list[list[float]] | None:
-    """Return how far an interval reaches to both sides of a value; None if there is none."""
-    if not (math.isfinite(score.low) and math.isfinite(score.high)):
-        return None
-    return [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
-
-
 def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     """Draw the main metric of every task with its interval under every rule, and all baselines.
 
@@ -171,9 +134,9 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
         main = _main(task)
         metric = row_name(main.metric, "(lower is better)" if main.higher_is_better is False else "") if main else ""
         names.append("\n".join([row_name(task.name), metric, *(text.partition(":")[0] for text in warnings(task))]))
-    rows = new_rows(title, (), names, most, [*rules, _BASELINES], dense=True)
+    rows = new_rows(title, (), names, most, [*rules, _BASELINES])
     values: list[float] = []
-    told = []
+    sentences = []
     for row, task in enumerate(tasks):
         levels = _baselines(task)
         rows.axes.scatter(
@@ -184,25 +147,25 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
             rows.draw(score, row, position, len(mains), looks[rule])
             values += [score.value, score.high]
         values += levels
-        shown = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains)
-        told.append(f"{task.name}: {'; '.join([*warnings(task), shown])}.")
+        text = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains)
+        sentences.append(f"{task.name}: {'; '.join([*warnings(task), text])}.")
     set_score_axis(rows.axes, values, share=True)
     rows.axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
     rows.finish({rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
     others = [task.name for task in report.tasks if task not in tasks]
     left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
-    return style.Drawing(rows.figure, title, " ".join([*told, *left_out]))
+    return style.Drawing(rows.figure, title, " ".join([*sentences, *left_out]))
 
 
 def group_figures(task: TaskReport, looks: Looks) -> dict[str, style.Drawing]:
     """Draw the main metric by group, a figure per column, the group with the most questions on top."""
     drawn = {}
-    for column, names in group_columns(task).items():
+    for column, names in task.group_names.items():
         rules = [rule for rule in task.rules if rule.groups.get(column)]
         mains = [group.scores[0] for rule in rules for group in rule.groups[column] if group.scores]
         if any(math.isfinite(score.value) for score in mains):
-            sizes = {name: group_questions(task, column, name) for name in names}
+            sizes = {name: task.group_size(column, name) for name in names}
             ordered = dict(sorted(sizes.items(), key=lambda entry: -entry[1]))
             drawn[column] = _group_figure(task, rules, looks, column, ordered, mains[0])
     return drawn
@@ -211,43 +174,51 @@ def group_figures(task: TaskReport, looks: Looks) -> dict[str, style.Drawing]:
 def _group_figure(
     task: TaskReport, rules: Sequence[RuleScores], looks: Looks, column: str, sizes: Mapping[str, int], main: Score
 ) -> style.Drawing:
-    metric, dense = main.metric, len(sizes) > _BARS
+    metric = main.metric
     title = f"{task.name}: {metric} by {column}"
-    level = _best_baseline(task, rules, metric)
-    names = [row_name(name, f"(n = {count(size)})", lines=1 if dense else 2) for name, size in sizes.items()]
+    level: list[tuple[float, str]] = []  # of the best baseline, under the first rule that has one
+    for rule in rules:
+        if not level and rule.scores and rule.scores[0].metric == metric and (best := task.best_baseline(rule)):
+            text = f"{best[0].name}, all questions: {number(best[1], task.is_share(metric))}"
+            level = [(best[1], style.legend_text(text))]
+    names = [
+        row_name(name, f"(n = {count(size)})", lines=1 if len(sizes) > _DENSE else 2) for name, size in sizes.items()
+    ]
     legend = [rule.name for rule in rules] + [text for _, text in level]
-    rows = new_rows(title, warnings(task), names, len(rules), legend, dense=dense)
+    rows = new_rows(title, warnings(task), names, len(rules), legend)
     values = [value for value, _ in level]
-    told = [f"Dashed line: {text}." for _, text in level]
+    sentences = [f"Dashed line: {text}." for _, text in level]
     for position, rule in enumerate(rules):
-        found = {name: group_score(rule, column, name, metric) for name in sizes}
-        for row, score in enumerate(found.values()):
+        scores = {name: rule.group_score(column, name, metric) for name in sizes}
+        for row, score in enumerate(scores.values()):
             if score:
                 rows.draw(score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
-        told.append(f"{rule.name}: " + "; ".join(f"{name} {scored(score)}" for name, score in found.items()) + ".")
+        sentences.append(
+            f"{rule.name}: " + "; ".join(f"{name} {scored(score)}" for name, score in scores.items()) + "."
+        )
     lines = [
         rows.axes.axvline(value, color=style.GREY, linewidth=1, linestyle="--", label=text) for value, text in level
     ]
     set_score_axis(rows.axes, values, main.share)
     rows.axes.set_xlabel(f"{style.shown_text(metric)} with simultaneous 95 % intervals")
     rows.finish({rule.name: looks[rule.name] for rule in rules}, lines)
-    return style.Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
+    return style.Drawing(rows.figure, title, " ".join([*warnings(task), *sentences]))
 
 
 def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
-    """Draw how much a task is above its sanity variants, with intervals.
+    """Draw the gains of a task over its sanity variants, with intervals.
 
-    The metric is the task's main one; where that has no value per sample or is 0 by construction, the next that has.
+    The metric is the task's main one; if that has no value per sample or is 0 by construction, the next one.
     """
-    known = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
-    if not known:
+    defined = [gain for gain in task.gains if gain.rule in looks and math.isfinite(gain.difference)]
+    if not defined:
         return None
-    constructed = {gain.metric for gain in known if gain.by_construction}
-    main, metrics = _main(task), [gain.metric for gain in known if gain.metric not in constructed]
-    metrics = metrics or [known[0].metric]
+    constructed = {gain.metric for gain in defined if gain.by_construction}
+    main, metrics = _main(task), [gain.metric for gain in defined if gain.metric not in constructed]
+    metrics = metrics or [defined[0].metric]
     metric = main.metric if main and main.metric in metrics else metrics[0]
-    gains, share = [gain for gain in known if gain.metric == metric], is_share(task, metric)
+    gains, share = [gain for gain in defined if gain.metric == metric], task.is_share(metric)
     title = f"{task.name}: difference from its sanity variants"
     rules = list(dict.fromkeys(gain.rule for gain in gains))
     variants = list(dict.fromkeys(gain.variant for gain in gains))
@@ -259,12 +230,12 @@ def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     unit = "percentage points, with their" if share else "with its"
     rows.axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
     rows.finish({rule: looks[rule] for rule in rules})
-    told = [
+    sentences = [
         f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
         f"{number(gain.variant_score, share)} for {gain.variant}."
         for gain in gains
     ]
-    return style.Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
+    return style.Drawing(rows.figure, title, " ".join([*warnings(task), *sentences]))
 
 
 def _main(task: TaskReport) -> Score | None:
@@ -272,20 +243,11 @@ def _main(task: TaskReport) -> Score | None:
 
 
 def _baselines(task: TaskReport) -> list[float]:
-    """Return what the baselines score at the main metric, under any rule."""
+    """Return the baselines' values of the main metric, under any rule."""
     levels = [
-        one.scores.get(rule.name, {}).get(rule.scores[0].metric, math.nan)
-        for one in task.baselines
+        baseline.scores.get(rule.name, {}).get(rule.scores[0].metric, math.nan)
+        for baseline in task.baselines
         for rule in task.rules
         if rule.scores
     ]
     return sorted({level for level in levels if math.isfinite(level)})
-
-
-def _best_baseline(task: TaskReport, rules: Sequence[RuleScores], metric: str) -> list[tuple[float, str]]:
-    """Return what the best baseline scores over all questions under the first rule that knows, and what it is."""
-    for rule in rules:
-        if rule.scores and rule.scores[0].metric == metric and (best := best_baseline(task, rule)):
-            text = f"{best[0].name}, all questions: {number(best[1], is_share(task, metric))}"
-            return [(best[1], style.legend_text(text))]
-    return []

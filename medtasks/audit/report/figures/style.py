@@ -1,7 +1,6 @@
-"""How the figures of a report look, and how a drawn one becomes an SVG element of a page or the bytes of a file.
+"""Style of a report's figures, and their conversion to SVG elements and files.
 
-Size, headings, legends, and colours that colour-blind readers tell apart: they are Okabe and Ito's. Hatches and marks
-tell the same apart once more, for print without colours.
+Colours are Okabe and Ito's, which colour-blind readers tell apart; hatches and marks help in print without colours.
 """
 
 import io
@@ -59,7 +58,7 @@ class Drawing:
 
     figure: "Figure"
     title: str  # what it is, a few words
-    describes: str  # what a reader has to know who does not see it, sentences
+    describes: str  # sentences for a reader who does not see it
 
 
 def shown_text(text: str) -> str:
@@ -96,7 +95,7 @@ def svg_element(drawing: Drawing, key: str) -> str:
 
 
 def file_content(figure: "Figure", form: str) -> bytes:
-    """Return a figure as a file, the same at every time."""
+    """Return a figure as the bytes of a file, which do not depend on the time."""
     content = io.BytesIO()
     figure.savefig(content, format=form, dpi=_DPI, metadata=dict.fromkeys(_NO_METADATA[form]))
     return content.getvalue()
@@ -105,8 +104,8 @@ def file_content(figure: "Figure", form: str) -> bytes:
 def _without_style(tag: str) -> str:
     """Turn a style attribute into attributes of their own, and name fonts that other systems have."""
 
-    def attributes(found: re.Match[str]) -> str:
-        pairs = dict(part.split(":", 1) for part in found.group(1).split(";"))
+    def attributes(match: re.Match[str]) -> str:
+        pairs = dict(part.split(":", 1) for part in match.group(1).split(";"))
         values = {name.strip(): value.strip() for name, value in pairs.items()}
         if "font-family" in values:
             values["font-family"] = _FONTS
@@ -117,7 +116,7 @@ def _without_style(tag: str) -> str:
 
 @dataclass(frozen=True)
 class Look:
-    """How one of several series is drawn."""
+    """Look of one of several series."""
 
     colour: str
     hatch: str
@@ -135,7 +134,7 @@ LOOKS = (
 
 
 def rule_looks(report: RunReport) -> dict[str, Look]:
-    """Return how each rule is drawn, the same in all figures of a report; after six looks repeat."""
+    """Return the look of each rule, the same in all figures of a report; after six looks repeat."""
     names = dict.fromkeys(rule.name for task in report.tasks for rule in task.rules)
     ordered = sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
     return {name: LOOKS[position % len(LOOKS)] for position, name in enumerate(ordered)}
@@ -165,7 +164,7 @@ def new_figure(
 
 
 def text_width(text: str) -> float:
-    """Return how wide a text is, in inches; the widest line counts."""
+    """Return the width of a text's widest line, in inches."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextToPath
 
@@ -192,7 +191,7 @@ def legend_text(text: str) -> str:
 
 
 def legend_height(texts: Sequence[str]) -> float:
-    """Return how much room a legend below the axes takes, in inches."""
+    """Return the height of a legend below the axes, in inches."""
     return _LEGEND_LINE * math.ceil(len(texts) / _columns(texts)) + 0.1
 
 
