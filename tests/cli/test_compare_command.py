@@ -98,9 +98,6 @@ def test_what_cannot_be_compared(fails, run_of, tmp_path):
     counted = ["--metric", "scored_samples"]
     fails(["compare", "mediconfusion", first, first, *counted], "'scored_samples' has no value per sample", "can be")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
-
-
-def test_data_of_another_run(fails, run_of, tmp_path):
     run = run_of("20260101_000000_samples_mediconfusion")
     config = {"metadata": {"data": {"fingerprint": "0123456789ab"}}}
     (tmp_path / "20260101_000000_results.json").write_text(

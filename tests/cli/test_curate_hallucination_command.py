@@ -15,6 +15,7 @@ from medtasks.judges.settings import JudgeSettings
 
 from ..processes import run_fresh, start_fresh
 from ..scripted_server import Endpoint, serving
+from ..tables import each_row
 from ..waiting import wait_until
 
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
@@ -203,8 +204,8 @@ def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, re
     assert endpoint.count == 2 * len(ROWS)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
+@each_row(
+    "more, message",
     [
         (["--name", "No Name"], "'No Name' cannot be a task's name"),
         (["--knowledge", "book.txt"], "--knowledge is for knowledge_open, and contextual retrieves nothing"),

@@ -14,6 +14,7 @@ from medtasks.home import HOME_VARIABLE
 
 from ..curate import tiny_encoders
 from ..processes import run_fresh
+from ..tables import each_row
 
 COUNT = 24
 # Sees the first and second colour of an image; the other eye its noise. One says on paper what it saw, and dies.
@@ -128,8 +129,8 @@ def test_a_list_of_the_user_is_not_taken_for_the_studys(medtasks, fails, folder)
     assert medtasks(*command).code == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
+@each_row(
+    "change, says",
     [
         (["--encoder", "eyes_of_test:other"], "with another --encoder (eyes_of_test:"),
         (["--sim-med", "0.91"], "with another --sim-med (0.9, now 0.91)"),

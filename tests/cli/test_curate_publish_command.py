@@ -21,6 +21,7 @@ from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import SETTINGS
 
 from ..curate.reviewed_study import MADE_WITH, detailed_study, even, review, scored
+from ..tables import each_row
 
 
 @pytest.fixture
@@ -237,8 +238,8 @@ def test_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
     fails(["curate", "publish", study], "3 drafts of 'made_up' are about images or pairs that")
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
+@each_row(
+    "name, what",
     [
         ("mediconfusion", "there is a task or dataset 'mediconfusion' already; choose another name with --as"),
         ("mme", "there is a task or dataset 'mme' already"),

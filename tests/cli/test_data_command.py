@@ -40,6 +40,7 @@ def test_list(medtasks, home):
     assert lines[0].split()[:4] == ["mediconfusion", "no", "public", "352"]
     assert [line.split()[0] for line in lines[:-1]] == list(CATALOGUE)
     assert lines[-1] == f"Data folder: {home}"
+    assert medtasks("data", "where").out == f"{home}\n"
     assert not home.exists()
 
 
@@ -68,10 +69,6 @@ def test_list_knows_sample_incomplete_and_damaged(medtasks, source, home, final)
     assert state(medtasks("data", "list")) == "damaged"
 
 
-def test_where(medtasks, home):
-    assert medtasks("data", "where").out == f"{home}\n"
-
-
 def test_prepare_what_is_incomplete(medtasks, fails, source, final):
     command = ["data", "prepare", "mediconfusion", "--source", source]
     fails(command, "holds 16 pairs, the published set 176", "--allow-incomplete")
@@ -88,12 +85,9 @@ def test_prepare_what_is_incomplete(medtasks, fails, source, final):
     )
 
 
-@pytest.mark.parametrize("command", ["prepare", "verify"])
-def test_unknown_dataset(fails, command):
-    fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
-
-
-def test_wrong_source(fails, tmp_path):
+def test_unknown_dataset_and_wrong_source(fails, tmp_path):
+    for command in ("prepare", "verify"):
+        fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
     fails(
         ["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"],
         "[no]where holds neither dataset.json nor",
@@ -131,16 +125,13 @@ def test_sample(medtasks, fails, tmp_path, monkeypatch, home, final):
     assert len(load_documents("mediconfusion")) == 32
 
 
-def test_sample_does_not_replace_real_data(medtasks, fails, source, home, final):
+def test_sample_does_not_replace_real_data_or_files(medtasks, fails, source, home, final, tmp_path):
     medtasks("data", "prepare", "mediconfusion", "--source", source, "--allow-incomplete")
     before = Manifest.read(final)
     fails(["data", "sample", home], "holds the real MediConfusion", "choose another folder")
     assert Manifest.read(final) == before
     (final / "manifest.json").write_text("{")
     fails(["data", "sample", home], "choose another folder")
-
-
-def test_sample_where_nothing_can_be_written(fails, tmp_path):
     (tmp_path / "file").touch()
     fails(["data", "sample", tmp_path / "file"], f"cannot write the sample to {tmp_path / 'file'}")
 

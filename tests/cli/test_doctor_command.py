@@ -12,6 +12,7 @@ from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import doctor as command
 
 from ..processes import run_fresh
+from ..tables import each_row
 
 app = typer.Typer()
 app.command("doctor")(command.doctor)
@@ -40,8 +41,8 @@ def doctor(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    ("findings", "code", "last"),
+@each_row(
+    "findings, code, last",
     [
         ([FINE], 0, "0 problems, 0 warnings, 0 notes, 1 ok."),
         ([FINE, NOTE, WARNING], 0, "0 problems, 1 warning, 1 note, 1 ok."),
@@ -68,13 +69,12 @@ def test_plain_where_nobody_reads_a_terminal(doctor):
     assert asked == [([], False)]
 
 
-@pytest.mark.parametrize("spelled", ["--model-args", "--model_args"])
-def test_served_model(doctor, spelled):
-    _, asked = doctor(spelled, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
-    assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
-
-
-def test_json(doctor, tmp_path):
+def test_served_model_and_json(doctor, tmp_path):
+    for option in ("--model-args", "--model_args"):
+        _, asked = doctor(option, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
+        assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
+    ran, _ = doctor("--json", tmp_path / "gone" / "doctor.json", findings=[FINE])
+    assert "cannot write" in str(ran.exception)
     path = tmp_path / "doctor.json"
     ran, asked = doctor("--json", path, "--task", "a", "--task", "b", "--verify", findings=[FINE, PROBLEM])
     assert ran.exit_code == 1
@@ -95,11 +95,6 @@ def test_json(doctor, tmp_path):
             },
         ],
     }
-
-
-def test_json_that_cannot_be_written(doctor, tmp_path):
-    ran, _ = doctor("--json", tmp_path / "gone" / "doctor.json", findings=[FINE])
-    assert "cannot write" in str(ran.exception)
 
 
 @pytest.mark.slow

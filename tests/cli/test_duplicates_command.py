@@ -1,12 +1,15 @@
 """``medtasks data duplicates`` as a user sees it: what it prints, writes and returns, and what it keeps to itself."""
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from medtasks.cli import duplicates
 from medtasks.data.duplicates.image_copies import dataset_images
+from medtasks.data.duplicates.image_hashes import DISTANCE
 from medtasks.data.privacy import hidden_id
 
 from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
@@ -91,29 +94,18 @@ def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
     assert not Path("bench_duplicates.html").exists()
 
 
-def test_finding_something_is_an_error_only_when_asked(fails, bench):
-    fails(["data", "duplicates", "bench", "--fail-on-found"], "1 duplicate found in 'bench'", "bench_duplicates.html")
-
-
-def test_distance_zero_finds_exact_copies_only_of_equal_hashes(medtasks, bench):
+def test_distances(medtasks, bench):
     medtasks("data", "duplicates", "bench", "--against", bench, "--distance", "0", "--json", "f.json")
-    kinds = [one["kind"] for one in json.loads(Path("f.json").read_text())["against"]["findings"]]
-
+    kinds = [finding["kind"] for finding in json.loads(Path("f.json").read_text())["against"]["findings"]]
     assert kinds[0] == "same file"
     assert medtasks("data", "duplicates", "bench", "--distance", "65").code == 2
     assert medtasks("data", "duplicates", "bench", "--distance", "-1").code == 2
-
-
-def test_the_command_starts_without_numpy_and_still_knows_the_search():
-    import inspect
-
-    from medtasks.cli import duplicates
-    from medtasks.data.duplicates.image_hashes import DISTANCE
-
+    # The command repeats the default, because it starts without NumPy.
     assert inspect.signature(duplicates.duplicates).parameters["distance"].default == DISTANCE
 
 
 def test_what_cannot_be_done_is_one_sentence(fails, bench, tmp_path):
+    fails(["data", "duplicates", "bench", "--fail-on-found"], "1 duplicate found in 'bench'", "bench_duplicates.html")
     fails(["data", "duplicates", "benhc"], "benhc")
     fails(["data", "duplicates", "bench", "--against", "bench"], "leave out --against")
     fails(["data", "duplicates", "bench", "--against", "nowhere"], "nowhere is neither a folder nor a prepared dataset")
@@ -159,7 +151,7 @@ def written(tmp_path, *but):
     return {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file() and path.name not in but}
 
 
-def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path):
+def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path, monkeypatch):
     ran = medtasks(
         "data", "duplicates", "secret", "--against", secret, "--json", "f.json", "--list", "l.txt", "--turned"
     )
@@ -182,9 +174,7 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path):
     assert files["l.txt"].decode().split() == found["left_out"]
     assert found["against"]["unreadable"] == 1
     assert found["against"]["unreadable_files"] == {}
-
-
-def test_the_user_may_have_it_shown(medtasks, secret, tmp_path, monkeypatch):
+    # The user may have it shown.
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret")
     ran = medtasks("data", "duplicates", "secret", "--against", secret, "--list", "l.txt")
     files = written(tmp_path)

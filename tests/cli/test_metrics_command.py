@@ -15,6 +15,7 @@ from medtasks.metrics.cross_check import ORACLES
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, ReportScores, metric_info
 
+from ..tables import each_row
 from .conftest import rows_of
 
 REFERENCES = ["No pleural effusion.", "Heart is large.\n\nLungs are clear.", "", "Unchanged tube."]
@@ -205,7 +206,7 @@ def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypat
     assert (differing["differs"], differing["pair"], differing["id"]) == (True, 1, "1")
 
 
-@pytest.mark.parametrize(("theirs", "differs"), [([0.5, math.nan], False), ([math.nan, math.nan], True)])
+@each_row("theirs, differs", [([0.5, math.nan], False), ([math.nan, math.nan], True)])
 def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
     """Where neither side has one, they agree."""
     monkeypatch.setattr(cross_check, "ORACLES", {"corpus_bleu": ("sacrebleu", lambda *_: [theirs])})
@@ -215,13 +216,12 @@ def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
     assert (found.differs, found.pair) == (differs, 0)
 
 
-@pytest.mark.parametrize(
-    ("broken", "sentence"),
+@each_row(
+    "broken, sentence",
     [
         ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; install it with: "),
         ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
     ],
-    ids=["missing", "failing"],
 )
 def test_a_package_that_is_missing_or_fails_gives_no_number(medtasks, files, monkeypatch, broken, sentence):
     medtasks(*files, "--metric", "rouge")  # ours is loaded

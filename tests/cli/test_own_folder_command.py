@@ -12,11 +12,17 @@ from PIL import Image
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.home import dataset_folder, own_tasks_folder
 
+from ..tables import each_row
+
 NAME = "multimedeval_ward_rounds"
 
 
 @pytest.fixture
 def folder(tmp_path):
+    return ward_rounds(tmp_path)
+
+
+def ward_rounds(tmp_path):
     path = tmp_path / "Ward rounds"
     path.mkdir()
     samples = [{"question": "Which drug?", "answer": "Aspirin", "options": ["Insulin", "Aspirin"]}] * 3
@@ -86,8 +92,8 @@ def test_a_damaged_manifest(medtasks, fails, folder):
     assert medtasks("data", "prepare", "--from-folder", folder).code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
+@each_row(
+    "arguments, complaint",
     [
         ([], "give the NAME of a dataset"),
         (["mediconfusion", "--from-folder", "FOLDER"], "give the NAME of a dataset"),
@@ -154,8 +160,9 @@ def test_open_files_of_an_earlier_version_are_said(medtasks, folder):
     assert "chmod" not in medtasks("data", "verify", NAME).out
 
 
-@pytest.mark.parametrize("kind", ["..", "absolute", "through another", "link", "linked folder", "prepared"])
-def test_images_from_elsewhere(kind, medtasks, fails, folder, tmp_path):
+@each_row("kind", ["..", "absolute", "through another", "link", "linked folder", "prepared"])
+def test_images_from_elsewhere(kind, medtasks, fails, tmp_path):
+    folder = ward_rounds(tmp_path)
     secret = tmp_path / "secret"
     secret.mkdir()
     (folder / "imgs").mkdir()
@@ -176,23 +183,13 @@ def test_images_from_elsewhere(kind, medtasks, fails, folder, tmp_path):
         folder = dataset_folder("").parent
         names[kind] = str(image.relative_to(folder))
     write_question(folder, names[kind])
-    command = [
-        "data",
-        "prepare",
-        "--from-folder",
-        folder,
-        "--name",
-        "copied",
-        "--access",
-        "public",
-        "--allow-incomplete",
-    ]
+    options = ["--name", "copied", "--access", "public", "--allow-incomplete"]
+    command = ["data", "prepare", "--from-folder", folder, *options]
     fails(command, f"dataset.json sample 1: its image {names[kind]} is outside of {folder} or in a prepared dataset")
     assert not dataset_folder("multimedeval_copied").exists()
 
 
-@pytest.mark.parametrize(("place", "mode"), [("", 0o777), ("", 0o707), ("x.yaml", 0o666), ("x.py", 0o646)])
-def test_task_files_that_others_may_have_written(place, mode, medtasks, fails, folder):
+def test_task_files_that_others_may_have_written(medtasks, fails, folder):
     medtasks("data", "prepare", "--from-folder", folder)
     tasks = own_tasks_folder()
     (tasks / "x.yaml").touch()
@@ -202,7 +199,8 @@ def test_task_files_that_others_may_have_written(place, mode, medtasks, fails, f
     assert NAME in medtasks("tasks").out
     tasks.chmod(0o755)
     assert NAME in medtasks("tasks").out
-    (tasks / place).chmod(mode)
-    ran = fails(["tasks"], f"{tasks / place} is another user's or writable by others", f"chmod -R go-w {tasks}")
-    subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
-    assert NAME in medtasks("tasks").out
+    for name, mode in (("", 0o777), ("", 0o707), ("x.yaml", 0o666), ("x.py", 0o646)):
+        (tasks / name).chmod(mode)
+        ran = fails(["tasks"], f"{tasks / name} is another user's or writable by others", f"chmod -R go-w {tasks}")
+        subprocess.run(ran.err.split("then run: ")[1], shell=True, check=True)
+        assert NAME in medtasks("tasks").out

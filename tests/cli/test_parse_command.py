@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from ..tables import each_row
 
 OPTIONS = ["A smooth wall", "A round bulge"]
 
@@ -39,8 +39,8 @@ def test_unknown_rule(fails):
     assert ran.out == ""
 
 
-@pytest.mark.parametrize(
-    ("line", "part"),
+@each_row(
+    "line, part",
     [
         ("nonsense", "is not an object like"),
         *((line, "it is no object") for line in ("[1]", '"text"')),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ..made_up_runs import write_run
+from ..tables import each_row
 
 
 def test_from_the_data_alone(medtasks, sample, tmp_path):
@@ -54,8 +55,8 @@ def test_runs_give_score_discordance_and_design(medtasks, sample, tmp_path):
     assert "To show that the other model is worse by less than 20.0%, if it differs by 0.0%: " in ran.out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each_row(
+    "options, message",
     [
         (("--against", "0.9", "--difference", "0.2"), "cannot differ by 0.2"),
         (("--difference", "0"), "cannot differ by 0"),
@@ -70,12 +71,8 @@ def test_numbers_out_of_range(medtasks, sample, options, message):
     assert message in ran.err
 
 
-def test_a_task_without_shares_is_refused(medtasks, sample):
-    ran = medtasks("plan", "iu_xray_report", "--difference", "0.1")
-    assert ran.code == 1
-
-
-def test_likelihoods_have_the_same_pairs_and_judged_pairs_are_refused(medtasks, sample):
+def test_likelihoods_have_the_same_pairs_and_other_scores_are_refused(medtasks, sample):
+    assert medtasks("plan", "iu_xray_report", "--difference", "0.1").code == 1
     ran = medtasks("plan", "mediconfusion_gd", "--against", "0.25")
     assert ran.out.startswith("mediconfusion_gd, set_accuracy: 16 samples prepared, in 16 clusters or pairs.")
     assert "a judge reads replies" in medtasks("plan", "mediconfusion_ff").err

@@ -72,7 +72,7 @@ def test_what_is_missing_is_printed_once(medtasks, recorded, tmp_path):
     assert note.startswith("note: mediconfusion: ")
 
 
-def test_what_cannot_be_reported(medtasks, fails, recorded, tmp_path):
+def test_what_cannot_be_reported(fails, recorded, tmp_path):
     (tmp_path / "empty").mkdir()
     fails(["report", tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
     fails(["report", tmp_path / "empty"], str(tmp_path / "empty"))

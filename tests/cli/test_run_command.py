@@ -13,6 +13,7 @@ import pytest
 from medtasks.home import own_tasks_folder
 from medtasks.runs.run_manifest import read_manifests
 
+from ..tables import each_row
 from ..waiting import PATIENCE, wait_until
 
 MODEL = ["--model", "dummy"]
@@ -149,8 +150,12 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     assert "; the harness was ended by SIGKILL" in ran.err
 
 
-def test_earlier_results_are_not_this_runs(medtasks, tmp_path, launcher):
-    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher)
+def test_earlier_results_are_not_this_runs_and_warnings_are_recorded(medtasks, tmp_path, launcher):
+    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5")
+    (manifest,) = read_manifests(tmp_path / "out")
+    sentences = [notice.sentence for notice in manifest.notices]
+    assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
+    assert all(f"warning {sentence}" in ran.out for sentence in sentences)
     ran = medtasks("run", "--tasks", "one,fails", "--output_path", tmp_path / "out", *launcher)
     first, second = read_manifests(tmp_path / "out")
     assert ran.code == 1
@@ -166,14 +171,23 @@ def test_no_task_that_can_run(fails, tmp_path, launcher):
     assert manifest.processes == ()
 
 
-def test_nothing_named(fails, tmp_path):
-    fails(["run", "--tasks", ", ", "--output_path", tmp_path / "out"], "--tasks names no task")
-    assert not (tmp_path / "out").exists()
-
-
-def test_what_is_refused_does_not_start(fails, tmp_path, launcher):
-    arguments = ["run", "--tasks", "one,two", "--output_path", tmp_path / "out", *launcher]
-    fails([*arguments, "--limit", "0.5"], "--limit 0.5 is a share", "all 2 tasks")
+@each_row(
+    "arguments, sentence",
+    [
+        (["--tasks", ", "], "--tasks names no task"),
+        (
+            ["--limit", "0.5"],
+            "--limit 0.5 is a share, and the harness applies the first task's number of rows to all",
+        ),
+        (["--launcher=env 'x"], "--launcher env 'x"),
+        (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
+        (["--max-faild", "4"], "there is no option '--max-faild'; did you mean '--max-failed'?"),
+        (["--model_args", "a=1", "b=2"], "'b=2' belongs to no option; a value with blanks needs quotes"),
+        (["--api_keyy=PLANTED"], "there is no option '--api_keyy'; see medtasks run --help"),
+    ],
+)
+def test_what_is_refused_does_not_start(fails, tmp_path, launcher, arguments, sentence):
+    fails(["run", "--tasks", "one,two", "--output_path", tmp_path / "out", *launcher, *arguments], sentence)
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "harness.pid").exists()
 
@@ -196,14 +210,6 @@ def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
     assert not (tmp_path / "no").exists()
 
 
-def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
-    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5")
-    (manifest,) = read_manifests(tmp_path / "out")
-    sentences = [notice.sentence for notice in manifest.notices]
-    assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
-    assert all(f"warning {sentence}" in ran.out for sentence in sentences)
-
-
 def test_a_journal_is_asked_for_by_a_variable_where_there_can_be_one(medtasks, fails, tmp_path):
     told = tmp_path / "told"
     tell = f"import os, pathlib; pathlib.Path({str(told)!r}).write_text(os.environ.get('MEDTASKS_JOURNAL', 'no'))"
@@ -218,12 +224,6 @@ def test_a_journal_is_asked_for_by_a_variable_where_there_can_be_one(medtasks, f
     assert "warning --journal adds nothing" in ran.out
     medtasks(*arguments, "async_openai")
     assert told.read_text() == "no"
-
-
-def test_a_folder_that_is_a_file(fails, tmp_path, launcher):
-    (tmp_path / "out").write_text("")
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher], str(tmp_path / "out"))
-    assert not (tmp_path / "harness.pid").exists()
 
 
 def test_the_error_of_the_harness_is_the_last_line(fails, tmp_path):
@@ -268,8 +268,8 @@ FULL = """
 """
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentences"),
+@each_row(
+    "settings, sentences",
     [
         ({"LETTERS": 100}, ["0_samples_one.jsonl holds 15 of 40 samples", "the scores are kept"]),
         ({"LETTERS": 100, "OFFSET": 45}, []),  # five rows are left
@@ -293,54 +293,21 @@ def test_a_full_disk(medtasks, tmp_path, settings, sentences):
     assert len(manifest.processes) == 1  # a second round would write no more
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--limt", "4"], "there is no option '--limt'; did you mean '--limit'?"),
-        (["--max-faild", "4"], "there is no option '--max-faild'; did you mean '--max-failed'?"),
-        (["--model_args", "a=1", "b=2"], "'b=2' belongs to no option; a value with blanks needs quotes"),
-        (["--api_keyy=PLANTED"], "there is no option '--api_keyy'; see medtasks run --help"),
-    ],
-)
-def test_unknown_options(fails, tmp_path, launcher, arguments, sentence):
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, *arguments], sentence)
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_help_lists_options_of_the_harness(medtasks):
-    printed = medtasks("run", "--help").out
-    assert [name for name in OPTIONS if f" {name} " not in printed.split("Options of lmms-eval (passed on)")[1]] == []
-
-
 OPTIONS = ("--model", "--model_args", "--limit", "--include_path", "--log_samples", "--batch_size", "--gen_kwargs")
 
 
-def test_commands_are_in_panels(medtasks):
+def test_the_help_lists_options_of_the_harness_and_commands_in_panels(medtasks):
+    printed = medtasks("run", "--help").out
+    assert [name for name in OPTIONS if f" {name} " not in printed.split("Options of lmms-eval (passed on)")[1]] == []
     printed = medtasks("--help").out
     places = [printed.index(name) for name in ("─ Start here ─", "│ demo", "─ Run ─", "│ run", "─ Look ─")]
     assert places == sorted(places)
 
 
-def test_a_launcher_with_an_open_quotation_mark(fails, tmp_path):
-    fails(
-        ["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=env 'x", *MODEL], "--launcher env 'x"
-    )
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):
     (tmp_path / "run.yaml").write_text("model: hf_vlm\nlog_samples: true\nwandb_args: api_key=PLANTED\nseed: 3\n")
-    arguments = [
-        "run",
-        "--tasks",
-        "one",
-        "--output_path",
-        tmp_path / "out",
-        launcher[0],
-        "--config",
-        tmp_path / "run.yaml",
-    ]
-    assert medtasks(*arguments).code == 0
+    config = ["--config", tmp_path / "run.yaml"]
+    assert medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", launcher[0], *config).code == 0
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.model.name == "hf_vlm"
     assert manifest.options["log_samples"] == "True"
@@ -349,7 +316,10 @@ def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):
     assert manifest.arguments == ("--config", str(tmp_path / "run.yaml"))
 
 
-def test_a_launcher_that_cannot_start(fails, tmp_path):
+def test_a_folder_that_is_a_file_and_a_launcher_that_cannot_start(fails, tmp_path, launcher):
+    (tmp_path / "file").write_text("")
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "file", *launcher], str(tmp_path / "file"))
+    assert not (tmp_path / "harness.pid").exists()
     fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=nothing-here", *MODEL], "--launcher")
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "interrupted"

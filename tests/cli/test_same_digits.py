@@ -8,6 +8,7 @@ import pytest
 from medtasks.data.document_store import load_documents
 
 from ..audit.report.page_structure import Structure
+from ..tables import each_row
 from .conftest import rows_of
 
 METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
@@ -47,9 +48,14 @@ def numbers_after(text, *words):
     return re.findall(rf"{NUMBER}%?", found[1][:400])
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_scores_have_the_same_digits_everywhere(medtasks, runs, reported, metric):
-    printed = rows_of(medtasks("score", "mediconfusion", runs[0]).out, "mediconfusion: 32")[metric][0]
+@pytest.fixture
+def scored(medtasks, runs):
+    return rows_of(medtasks("score", "mediconfusion", runs[0]).out, "mediconfusion: 32")
+
+
+@each_row("metric", METRICS)
+def test_scores_have_the_same_digits_everywhere(scored, reported, metric):
+    printed = scored[metric][0]
     value, error = re.findall(rf"{NUMBER}%", printed)
     tables = {
         name: numbers_after(text[text.index("All metrics" if name == "html" else "questions 32 of 32") :], metric)
@@ -61,7 +67,7 @@ def test_scores_have_the_same_digits_everywhere(medtasks, runs, reported, metric
     assert tables["html"][3] == error.rstrip("%")
 
 
-@pytest.mark.parametrize("metric", METRICS[:2])
+@each_row("metric", METRICS[:2])
 def test_comparisons_have_the_same_digits_everywhere(medtasks, runs, reported, metric):
     found = rows_of(medtasks("compare", "mediconfusion", *runs).out, f"\n{metric}\n")
     ends = found["95 % interval"][0].removesuffix(" pts").split(" to ")

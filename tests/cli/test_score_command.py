@@ -14,6 +14,7 @@ from medtasks.data.prepare.source_recipe import Options
 
 from ..audit.two_runs import own_tasks, write_replies
 from ..made_up_runs import write_run
+from ..tables import each_row
 from ..tiny_medevalkit import put_source
 from .conftest import rows_of
 
@@ -86,7 +87,7 @@ finally:
 """
 
 
-@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_blind"])
+@each_row("task", ["mediconfusion", "mediconfusion_blind"])
 def test_one_task_file_is_read_and_few_modules_are_entered(constant, task):
     ran = subprocess.run(
         [sys.executable, "-c", ENTERED, "score", task, constant()], capture_output=True, text=True, check=True
@@ -102,11 +103,6 @@ def test_wrong_answers_of_pairs_are_exported(medtasks, constant, tmp_path):
     assert heads.endswith(",reply,images")
     assert len(lines) == 2 * 16  # half of 32 answers, under two rules
     assert ",images/" in lines[0]
-
-
-def test_json_that_cannot_be_written(fails, constant, tmp_path):
-    ran = fails(["score", "mediconfusion", constant(), "--json", tmp_path], f"cannot write {tmp_path}", "directory")
-    assert ran.out == ""
 
 
 def test_groups_and_wrong_answers_of_rows_that_have_a_number(medtasks, tmp_path, monkeypatch, write):
@@ -189,11 +185,13 @@ def test_published_ids_and_an_answer_field(medtasks, multimedeval_home, monkeypa
         assert rule["metrics"]["invalid_rate"] == 1 / 3
 
 
-def test_wrong_tasks(fails, constant):
+def test_wrong_tasks_and_files(fails, constant, tmp_path):
     replies = constant()
     fails(["score", "mediconfusion_dg", replies], "unknown task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?")
     fails(["score", "mediconfusion_all", replies], "'mediconfusion_all' is a group; take its member tasks")
     fails(["score", "mediconfusion_ff", replies], "needs an LLM judge", "MEDTASKS_JUDGE_BASE_URL")
+    ran = fails(["score", "mediconfusion", replies, "--json", tmp_path], f"cannot write {tmp_path}", "directory")
+    assert ran.out == ""
 
 
 def test_wrong_replies(fails, sample, write, tmp_path):
@@ -212,18 +210,15 @@ def test_wrong_replies(fails, sample, write, tmp_path):
     fails(["score", "mediconfusion_gd", mixed], "'mediconfusion_gd' reads log-likelihoods, and some replies are texts")
 
 
-def test_unprepared(fails, write):
+def test_missing_and_incomplete_data_are_mentioned(medtasks, fails, tmp_path, monkeypatch, write):
     replies = write({"doc_id": 0, "reply": "A"})
     fails(["score", "mediconfusion", replies], "is not prepared", "medtasks data prepare mediconfusion")
-
-
-def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):
     from medtasks.data.sources.bundled_sample import write_sample_source
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     write_sample_source(tmp_path / "source")
     medtasks("data", "prepare", "mediconfusion", "--source", tmp_path / "source", "--allow-incomplete")
-    ran = medtasks("score", "mediconfusion", write({"doc_id": 0, "reply": "A"}))
+    ran = medtasks("score", "mediconfusion", replies)
     assert ran.out.splitlines()[-1].startswith("INCOMPLETE DATA: parts of the published set were left out")
     assert "n/a" in ran.out
 

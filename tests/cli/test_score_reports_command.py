@@ -8,6 +8,7 @@ from medtasks.errors import WeightsMissing
 from medtasks.families import text_metrics
 from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import ReportScores, metric_info
+from medtasks.runs.logged_samples import replies_folder
 
 from .. import tiny_multimedeval
 from .conftest import rows_of
@@ -57,6 +58,7 @@ def test_raw_numbers(medtasks, ranks, tmp_path):
     assert summary["metrics"]["radcliq_v1_multimedeval"] == -15
     assert summary["settings"]["radcliq_v1_multimedeval"] == {"made": "up"}
     assert "failures" not in summary
+    assert not replies_folder(TASK).parent.exists()  # scoring saves no replies
 
 
 def test_a_folder_and_further_metrics(medtasks, ranks, tmp_path):
@@ -84,13 +86,6 @@ def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp
     assert summary["metrics"]["chexbert_similarity"] is None
 
 
-def test_scoring_saves_no_replies(medtasks, ranks):
-    from medtasks.runs.logged_samples import replies_folder
-
-    medtasks("score", TASK, *ranks)
-    assert not replies_folder(TASK).parent.exists()
-
-
 def test_wrong_metrics(fails, medtasks, write, sample):
     constant = write({"doc_id": 0, "reply": "A"})
     fails(["score", "mediconfusion", constant, "--metric", "bleu"], "'mediconfusion' compares no reports", "leave out")
@@ -105,11 +100,8 @@ def test_metrics_as_the_table_names_their_scores(medtasks, ranks):
     assert rows_of(ran.out)["chexbert_5_micro_f1"][0].startswith("−15")
 
 
-def test_an_unknown_metric(fails, ranks):
+def test_unknown_metrics_and_other_tasks(fails, ranks, write):
     fails(["score", TASK, *ranks, "--metric", "radcliq_v2"], "unknown metric 'radcliq_v2'; did you mean 'radcliq_v")
-
-
-def test_other_tasks_have_no_report_metrics(fails, write):
     tiny_multimedeval.prepare("mednli")
     command = ["score", "multimedeval_mednli", write({"doc_id": 0, "reply": "A"}), "--metric", "bleu"]
     fails(command, "'multimedeval_mednli' compares no reports")

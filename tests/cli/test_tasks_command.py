@@ -12,6 +12,8 @@ import medtasks as package
 from medtasks.cli import tasks
 from medtasks.errors import MedTasksError
 
+from ..tables import each_row
+
 MODULE = [sys.executable, "-m", "medtasks.cli.main"]
 
 
@@ -27,9 +29,6 @@ def test_tasks(medtasks):
     ]
     assert len({line.index("MediConfusion") for line in paired}) == 1
     assert ["multimedeval", "group"] in [line.split()[:2] for line in lines]
-
-
-def test_words_filter_tasks(medtasks):
     lines = medtasks("tasks", "MediConfusion", "greedy").out.splitlines()
     assert [line.split()[0] for line in lines] == ["mediconfusion_gd"]
     assert [line.split()[0] for line in medtasks("tasks", "_ps", "--sanity").out.splitlines()] == ["mediconfusion_ps"]
@@ -45,16 +44,13 @@ def test_sanity_variants_of_tasks(medtasks):
     assert "--sanity" in medtasks("tasks", "--help").out
 
 
-def test_path(medtasks):
+def test_path_and_version(medtasks):
     folder = Path(medtasks("path").out.removesuffix("\n"))
     assert (folder / "mediconfusion" / "mediconfusion.yaml").is_file()
-
-
-def test_version(medtasks):
     assert medtasks("--version").out == f"medtasks {package.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]])
+@each_row("arguments", [["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]])
 def test_wrong_usage(medtasks, arguments):
     ran = medtasks(*arguments)
     assert ran.code == 2
@@ -63,21 +59,20 @@ def test_wrong_usage(medtasks, arguments):
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("sentence", ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"])
-def test_sentences_are_printed_as_they_are(fails, monkeypatch, sentence):
+SENTENCES = ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"]
+LOCKED = PermissionError(13, "Permission denied", "/locked")
+
+
+@each_row(
+    "error, sentence",
+    [*((MedTasksError(sentence), sentence) for sentence in SENTENCES), (LOCKED, "/locked: Permission denied")],
+)
+def test_sentences_are_printed_as_they_are(fails, monkeypatch, error, sentence):
     def stop():
-        raise MedTasksError(sentence)
+        raise error
 
     monkeypatch.setattr(tasks, "tasks_folder", stop)
     assert fails(["path"]).err == f"medtasks: {sentence}\n"
-
-
-def test_system_errors_are_one_sentence(fails, monkeypatch):
-    def stop():
-        raise PermissionError(13, "Permission denied", "/locked")
-
-    monkeypatch.setattr(tasks, "tasks_folder", stop)
-    assert fails(["path"]).err == "medtasks: /locked: Permission denied\n"
 
 
 def test_bugs_are_not_hidden(monkeypatch):

@@ -36,33 +36,28 @@ def test_list(medtasks, hub):
     assert [line.split()[0] for line in lines if line.split()[1] == "yes" and "wordnet" not in line] == ["chexbert"]
 
 
-def test_fetch_several(medtasks, hub):
+def test_fetch_several_and_all(medtasks, hub, monkeypatch, tmp_path):
     ran = medtasks("weights", "fetch", "radgraph", "pubmedbert", "radgraph")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [
         f"radgraph: {weights_folder('radgraph') / 'radgraph.tar.gz'}",
         f"pubmedbert: {weights_folder('pubmedbert')}",
     ]
-
-
-def test_fetch_all(medtasks, hub, monkeypatch, tmp_path):
-    given = []
-    monkeypatch.setattr(weights_command, "prepare_wordnet", lambda source: given.append(source) or tmp_path)
+    sources = []
+    monkeypatch.setattr(weights_command, "prepare_wordnet", lambda source: sources.append(source) or tmp_path)
     ran = medtasks("weights", "fetch", "all")
     assert [line.split(":")[0] for line in ran.out.splitlines()] == [*WEIGHTS, "wordnet"]
-    assert given == [None]
+    assert sources == [None]
 
 
-def test_one_that_cannot_be_had_does_not_stop_the_others(medtasks, fails, hub):
-    hub.add(WEIGHTS["radgraph"].hub)
-    ran = fails(["weights", "fetch", "radgraph", "distilroberta-base"], "no route", "put radgraph.tar.gz into")
-    assert ran.out.startswith("distilroberta-base: ")
-
-
-def test_unknown_names_stop_before_any_download(fails, hub):
+def test_weights_that_cannot_be_had(fails, hub):
+    """An unknown name stops before any download; a failing download does not stop the others."""
     ran = fails(["weights", "fetch", "radgraph", "chexbrt"], "did you mean 'chexbert'?")
     assert ran.out == ""
     assert not weights_folder("radgraph").exists()
+    hub.add(WEIGHTS["radgraph"].hub)
+    ran = fails(["weights", "fetch", "radgraph", "distilroberta-base"], "no route", "put radgraph.tar.gz into")
+    assert ran.out.startswith("distilroberta-base: ")
 
 
 def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
@@ -81,11 +76,16 @@ def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
     fails(["weights", "fetch", "wordnet"], "no WordNet in it")
 
 
-def test_where(medtasks, fails, hub):
+def test_where_and_what_cannot_be_converted(medtasks, fails, hub, tmp_path):
     fails(["weights", "where", "distilroberta-base"], "medtasks weights fetch distilroberta-base")
     medtasks("weights", "fetch", "distilroberta-base")
     assert medtasks("weights", "where", "distilroberta-base").out == f"{weights_folder('distilroberta-base')}\n"
     fails(["weights", "where", "distilroberta"], "did you mean 'distilroberta-base'?")
+    fails(["weights", "convert", "radgraph"], "'radgraph' needs no conversion")
+    fails(["weights", "convert", "chexbrt"], "did you mean 'chexbert'?")
+    fails(["weights", "convert", "chexbert"], "medtasks weights fetch chexbert")
+    (tmp_path / "chexbert.pth").write_bytes(b"no checkpoint")
+    fails(["weights", "convert", "chexbert", "--source", tmp_path / "chexbert.pth"], "chexbert.pth")
 
 
 def test_golden_chexbert_conversion(medtasks, fails, golden, tmp_path):
@@ -102,11 +102,3 @@ def test_golden_chexbert_conversion(medtasks, fails, golden, tmp_path):
     target = tmp_path / "other.safetensors"
     medtasks("weights", "convert", "chexbert", "--source", source, "--target", target)
     assert target.read_bytes() == converted.read_bytes()
-
-
-def test_what_cannot_be_converted(fails, tmp_path):
-    fails(["weights", "convert", "radgraph"], "'radgraph' needs no conversion")
-    fails(["weights", "convert", "chexbrt"], "did you mean 'chexbert'?")
-    fails(["weights", "convert", "chexbert"], "medtasks weights fetch chexbert")
-    (tmp_path / "chexbert.pth").write_bytes(b"no checkpoint")
-    fails(["weights", "convert", "chexbert", "--source", tmp_path / "chexbert.pth"], "chexbert.pth")

@@ -1,11 +1,11 @@
 """Addresses: which are this machine, which are the same server, and which no two libraries need read alike."""
 
-import pytest
-
 from medtasks.net.endpoints import host, is_loopback, origin, readable
 
+from ..tables import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     "address",
     [
         "http://localhost/v1",
@@ -22,7 +22,7 @@ def test_this_machine(address):
     assert is_loopback(host(readable(address)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "http://localhost.evil.example",
@@ -44,7 +44,7 @@ def test_other_machines(address):
     assert not is_loopback(host(readable(address)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "",

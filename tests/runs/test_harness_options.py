@@ -5,6 +5,8 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.runs.harness_options import HarnessOptions, _parser, read_options, seeds
 
+from ..tables import each_row
+
 
 def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     from lmms_eval.__main__ import parse_eval_args
@@ -18,12 +20,12 @@ def test_the_options_are_those_of_the_installed_harness(monkeypatch):
     assert ours == theirs
 
 
-@pytest.mark.parametrize("arguments", [["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"]])
-def test_spellings(arguments):
-    assert read_options(arguments).number("limit") == 5
-
-
-def test_short_names_and_aliases():
+def test_spellings():
+    spelled = ["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"], ["--limit", "-1"], ["--limit", "many"]
+    assert [read_options(arguments).number("limit") for arguments in spelled] == [5, 5, 5, 5, -1, None]
+    assert read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1  # the last one counts
+    assert read_options([]).number("offset") is None
+    assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == ("b=2", "--log-samples")
     options = read_options(["-b", "4", "-c", "cache", "-w", "-x", "-n3", "--process-docs-parallel", "2"])
     assert options.given == {
         "batch_size": "4",
@@ -38,24 +40,10 @@ def test_short_names_and_aliases():
     assert read_options(["--process_docs_parallel=2"]).given == {"process_docs_parallel": "2"}
 
 
-def test_the_last_one_counts_and_negative_numbers_are_values():
-    assert read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1
-
-
-def test_unknown_arguments_are_kept():
-    assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == ("b=2", "--log-samples")
-
-
-@pytest.mark.parametrize("arguments", [["--limit"], ["--log_s"], ["--write_out=yes"]])
+@each_row("arguments", [["--limit"], ["--log_s"], ["--write_out=yes"]])
 def test_what_the_harness_refuses(arguments):
     with pytest.raises(MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"):
         read_options(arguments)
-
-
-def test_numbers_that_are_none():
-    options = read_options(["--limit", "many"])
-    assert options.number("limit") is None
-    assert options.number("offset") is None
 
 
 def test_pairs():
@@ -72,29 +60,25 @@ def test_a_config_file(tmp_path):
     assert options.environment == {"A": "1", "HF_TOKEN": "x"}
     assert options.evaluations == 1
     assert seeds(options) == (1, 2, 3, 4)
-
-
-def test_a_config_file_of_several(tmp_path):
-    path = tmp_path / "run.yaml"
     path.write_text("- limit: 1\n- limit: 2\n")
     assert read_options([f"--config={path}"]).evaluations == 2
+    path.write_text("model_args: {base_url: 'http://x', azure_openai: true}\n")
+    options = read_options(["--config", str(path)])
+    assert options.model_arguments() == {"base_url": "http://x", "azure_openai": True}
+    assert read_options([]).model_arguments() == {}
 
 
-@pytest.mark.parametrize("content", ["", "[]", "just text", "a: [", "- 1", "env: [1]\n"])
+@each_row("content", ["", "[]", "just text", "a: [", "- 1", "env: [1]\n", None])
 def test_a_config_file_that_is_none(tmp_path, content):
     path = tmp_path / "run.yaml"
-    path.write_text(content)
+    if content is not None:
+        path.write_text(content)
     with pytest.raises(MedTasksError, match=r"run\.yaml"):
         read_options(["--config", str(path)])
 
 
-def test_a_config_file_that_is_missing(tmp_path):
-    with pytest.raises(MedTasksError, match=r"missing\.yaml"):
-        read_options(["--config", str(tmp_path / "missing.yaml")])
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
+@each_row(
+    "given, expected",
     [
         ([], (0, 1234, 1234, 1234)),
         (["--seed", "7"], (7, 7, 7, 7)),
@@ -107,13 +91,13 @@ def test_seeds(given, expected):
     assert seeds(read_options(given)) == expected
 
 
-@pytest.mark.parametrize("given", ["1,2", "x", "1,2,3,4,5", "1.5", ""])
-def test_seeds_that_are_none(given):
+@each_row("text", ["1,2", "x", "1,2,3,4,5", "1.5", ""])
+def test_seeds_that_are_none(text):
     with pytest.raises(MedTasksError, match="--seed"):
-        seeds(read_options([f"--seed={given}"]))
+        seeds(read_options([f"--seed={text}"]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "base_url=http://127.0.0.1:8000/v1,model=a",
@@ -129,10 +113,3 @@ def test_arguments_of_the_model_are_read_as_the_harness_does(text):
     from lmms_eval.utils import simple_parse_args_string
 
     assert read_options(["--model_args", text]).model_arguments() == simple_parse_args_string(text)
-
-
-def test_arguments_of_the_model_in_a_file(tmp_path):
-    (tmp_path / "run.yaml").write_text("model_args: {base_url: 'http://x', azure_openai: true}\n")
-    options = read_options(["--config", str(tmp_path / "run.yaml")])
-    assert options.model_arguments() == {"base_url": "http://x", "azure_openai": True}
-    assert read_options([]).model_arguments() == {}

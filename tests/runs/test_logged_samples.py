@@ -20,6 +20,8 @@ from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
 from medtasks.runs.replies import SampleLine
 from medtasks.runs.reply_envelope import enveloped
 
+from ..tables import each_row
+
 CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness
 
@@ -109,7 +111,7 @@ def test_own_datasets_are_private_as_their_owner_said(home):
     assert is_private("mine")
 
 
-@pytest.mark.parametrize("name", ["nobody_knows_it", "", "../mine", "a\0b", "x" * 5000])
+@each_row("name", ["nobody_knows_it", "", "../mine", "a\0b", "x" * 5000])
 def test_what_nobody_knows_is_private(home, name):
     assert is_private(name)
 
@@ -140,9 +142,10 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("reply", ["zyz b", "", "[[medtasks:adapter_failed]] zyz"])
-def test_every_family_withholds(home, family, reply):
+@each_row("family", FAMILIES)
+@each_row("reply", ["zyz b", "", "[[medtasks:adapter_failed]] zyz"])
+def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     module, fields, rule = FAMILIES[family]
     process = published(f"medtasks.hooks.{module}.process_results")
     metrics = published(f"medtasks.hooks.{module}.METRIC_LIST")
@@ -199,8 +202,8 @@ def test_a_score_is_read_as_it_was_written():
     assert SampleLine("", "", json.loads(json.dumps(sample))).score == {"schema_version": 2, **score}
 
 
-@pytest.mark.parametrize(
-    ("results", "in_words"),
+@each_row(
+    "results, in_words",
     [
         (["zyz"], True),
         ([enveloped("zyz", Row("robust_choice"))], True),
@@ -211,7 +214,8 @@ def test_a_score_is_read_as_it_was_written():
         (["(1.5, False)", "zyz"], True),
     ],
 )
-def test_likelihoods_say_nothing_and_stay(home, results, in_words):
+def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_words):
+    monkeypatch.setenv("MEDTASKS_HOME", str(home := tmp_path))
     doc = {**SHARED, "dataset": CREDENTIALED}
     for returned in (logged(doc, results, [], {}), without_scoring(doc, results)):
         assert ("resps" in returned, "filtered_resps" in returned) == (in_words, in_words)

@@ -1,6 +1,5 @@
 """The manifest of a run: written whole, read back, and truthful about whether the run still goes on."""
 
-import json
 import os
 import subprocess
 import sys
@@ -23,6 +22,8 @@ from medtasks.runs.run_manifest import (
     manifest_path,
     read_manifests,
 )
+
+from ..tables import each_row
 
 NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 
@@ -61,9 +62,6 @@ def test_read_back(tmp_path):
     assert read == written
     assert read.path == written.path == path
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-def test_the_name_is_the_time_in_utc(tmp_path):
     elsewhere = NOON.astimezone(timezone(timedelta(hours=8)))
     assert manifest_path(tmp_path, elsewhere).name == "20310506_120000_000250Z_run.json"
 
@@ -77,32 +75,21 @@ def test_the_newest_is_last(tmp_path):
     assert read_manifests(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"schema_version": 2}', "[]", '{"state": "finished"}'])
+UNKNOWN_FIELD = manifest().model_dump_json()[:-1].encode() + b', "surprise": 1}'
+
+
+@each_row("damage", [b"", b"{", b'{"schema_version": 2}', b"[]", b'{"state": "finished"}', b"\xff\xfe", UNKNOWN_FIELD])
 def test_a_damaged_file_is_named(tmp_path, damage):
     manifest().write(manifest_path(tmp_path, NOON))
     later = manifest_path(tmp_path, NOON + timedelta(1))
-    later.write_text(damage)
+    later.write_bytes(damage)
     with pytest.raises(MedTasksError, match=later.name):
         read_manifests(tmp_path)
     assert [path.name for path in manifest_files(tmp_path)][1] == later.name
 
 
-def test_bytes_that_are_no_text(tmp_path):
-    (tmp_path / "a_run.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(MedTasksError, match=r"a_run\.json is damaged"):
-        read_manifests(tmp_path)
-
-
-def test_an_unknown_field_is_not_dropped_silently(tmp_path):
-    path = manifest_path(tmp_path, NOON)
-    manifest().write(path)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "surprise": 1}))
-    with pytest.raises(MedTasksError):
-        RunManifest.read(path)
-
-
-@pytest.mark.parametrize(
-    ("state", "standing"),
+@each_row(
+    "state, standing",
     [
         (RunState.FINISHED, "finished"),
         (RunState.WITH_FAILURES, "finished with failures"),
@@ -123,7 +110,7 @@ def test_a_run_that_goes_on_and_is_killed(sleeper):
     assert going.standing == "killed"
 
 
-def test_a_dead_child_that_nobody_collected_does_not_run(sleeper):
+def test_a_dead_child_that_was_not_collected_does_not_run(sleeper):
     process, facts = sleeper
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
@@ -136,15 +123,11 @@ def test_another_process_with_the_same_number():
     assert is_running(before.model_copy(update={"began": before.began - 1})) is False
 
 
-def test_what_cannot_be_seen_from_here():
+def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
     here = this_process()
     for elsewhere in ({"place": "0123456789abcdef"}, {"place": None}, {"began": None}):
         process = here.model_copy(update=elsewhere)
         assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
-
-
-def test_another_start_of_the_machine_is_another_place(monkeypatch, tmp_path):
-    here = this_process()
     (tmp_path / "boot_id").write_text("another\n")
     monkeypatch.setattr(run_process, "_START_OF_MACHINE", tmp_path / "boot_id")
     assert is_running(here) is None

@@ -1,7 +1,5 @@
 """No secret in what a run writes about itself, and nothing else lost."""
 
-import pytest
-
 from medtasks.runs.redaction import (
     is_secret_name,
     redacted,
@@ -11,8 +9,10 @@ from medtasks.runs.redaction import (
     without_home,
 )
 
+from ..tables import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     "text",
     [
         "model=m,api_key=PLANTED,max_new_tokens=8",
@@ -37,7 +37,7 @@ def test_secrets(text):
     assert "***" in redacted(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "pretrained=org/name,max_new_tokens=8,token_counts=true,tokenizer=org/t,batch_tokens=100",
@@ -51,20 +51,14 @@ def test_everything_else_stays(text):
     assert redacted(text) == text
 
 
-def test_twice_is_once():
-    text = "model=m,api_key=PLANTED,headers={'X-Token': 'b c'}"
-    assert redacted(redacted(text)) == redacted(text)
-
-
-def test_secrets_of_the_environment_wherever_they_stand(monkeypatch):
+def test_secrets_of_the_environment_anywhere(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "PLANTED-VALUE")
     monkeypatch.setenv("SHORT_TOKEN", "a")
+    monkeypatch.setenv("PWD", "/work/here")  # the working folder is no password
     assert redacted("run=PLANTED-VALUE-a") == "run=***-a"
-
-
-def test_the_working_folder_is_no_password(monkeypatch):
-    monkeypatch.setenv("PWD", "/work/here")
     assert redacted("pretrained=/work/here/model") == "pretrained=/work/here/model"
+    text = "model=m,api_key=PLANTED,headers={'X-Token': 'b c'}"
+    assert redacted(redacted(text)) == redacted(text)
 
 
 def test_a_secret_as_an_argument_of_its_own():

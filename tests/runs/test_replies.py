@@ -6,12 +6,14 @@ import math
 import pytest
 
 from medtasks.data.privacy import hidden_id
-from medtasks.errors import RepliesError
+from medtasks.errors import RepliesError, forget_warnings
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply, Row
 from medtasks.runs.logged_samples import logged
 from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.reply_envelope import enveloped
+
+from ..tables import each_row
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
 GREEDY = {"doc_id": 0, "target": "A", "resps": [["(3.43, False)"], ["(4.52, False)"]], "doc_hash": "74"}
@@ -60,7 +62,7 @@ def test_published_ids(read):
         read(*[{"id": "10002/1", "reply": "A"}] * 2)
 
 
-@pytest.mark.parametrize("written", ['{"rule": "robust_choice", "reply": "B"}', '{"rule": "no_such", "reply": null}'])
+@each_row("written", ['{"rule": "robust_choice", "reply": "B"}', '{"rule": "no_such", "reply": null}'])
 def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, written):
     """Only a samples file that the harness wrote with --reasoning_tags holds an envelope as its reply."""
     samples = [
@@ -74,8 +76,8 @@ def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, writte
         assert read({"doc_id": 0, **kept})["10001/1"] == Reply(text="<think>A?</think>B")
 
 
-@pytest.mark.parametrize(
-    ("written", "answer"),
+@each_row(
+    "written, answer",
     [
         ('{"why": "\\"answer\\": \\"A\\"", "answer": "B. \\u00b5g", "others": [{"answer": "C"}]}', "B. µg"),
         ('Sure:\n```json\n{"answer": "B"}\n```\nIs that all?', "B"),
@@ -95,6 +97,8 @@ def test_a_reply_in_the_form_of_our_envelope_stays_the_model_s_text(read, writte
     ],
 )
 def test_answer_field(written, answer, warnings):
+    forget_warnings()
+    warnings.clear()
     others = {"2": Reply(text='{"answer": "A"}'), "3": Reply(text=NO_TEXT), "4": Reply(losses=(1.0,))}
     replies = take_answer_field({"1": Reply(text=written, cut=True), **others}, "answer")
     assert replies == {"1": Reply(text=answer, cut=True), **others, "2": Reply(text="A")}
@@ -108,8 +112,8 @@ def test_an_answer_field_that_no_reply_has():
     assert take_answer_field({"1": Reply(text=NO_TEXT)}, "answer") == {"1": Reply(text=NO_TEXT)}
 
 
-@pytest.mark.parametrize(
-    ("written", "reply"),
+@each_row(
+    "written, reply",
     [
         (None, Reply(text=NO_TEXT)),
         ("", Reply(text="")),
@@ -142,7 +146,7 @@ def test_one_reply_per_filter_must_agree(read):
         read({"doc_id": "10001/1", "reply": "A"}, {"doc_id": 0, "reply": "B"})
 
 
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+@each_row("separator", ["\u2028", "\u2029", "\x85"])
 def test_replies_may_hold_what_python_calls_a_line_end(read, tmp_path, separator):
     path = tmp_path / "replies.jsonl"
     lines = [f'{{"doc_id": 0, "reply": "A{separator}B"}}', '{"doc_id": 1, "reply": "B"}']
@@ -156,8 +160,8 @@ def test_byte_order_mark(tmp_path):
     assert read_replies(path, DOCUMENTS)["10001/1"].text == "A"
 
 
-@pytest.mark.parametrize(
-    ("line", "part"),
+@each_row(
+    "line, part",
     [
         ("nonsense", r"line 2 is not valid JSON \("),
         ('{"doc_id": 0, "reply": "A"', r"line 2 is not valid JSON \("),

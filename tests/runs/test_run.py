@@ -11,6 +11,8 @@ from medtasks.runs.process import RunProcess
 from medtasks.runs.run import read_run
 from medtasks.runs.run_manifest import RunManifest
 
+from ..tables import each_row
+
 ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
 
 
@@ -72,8 +74,8 @@ def test_what_a_run_recorded(tmp_path: Path) -> None:
     assert missing_tasks(run) == {}
 
 
-@pytest.mark.parametrize(
-    ("limit", "config", "asked"),
+@each_row(
+    "limit, config, asked",
     [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)],
 )
 def test_how_many_questions_were_asked(tmp_path: Path, limit: float | None, config: dict[str, int], asked: int) -> None:
@@ -101,12 +103,9 @@ def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
         read_run(tmp_path, "m")
     with pytest.raises(UnknownName, match="unknown model 'llava'"):
         read_run(tmp_path, "llava")
-
-
-def test_a_model_is_chosen_by_its_whole_name_first(tmp_path: Path) -> None:
-    results(tmp_path, "one", model="vlm", stamp="20260301_100000")
-    results(tmp_path, "two", model="vlm_large", stamp="20260301_110000")
-    assert list(read_run(tmp_path, "vlm").tasks) == ["one"]
+    results(tmp_path / "c", "three", model="vlm", stamp="20260301_100000")
+    results(tmp_path / "c", "four", model="vlm_large", stamp="20260301_110000")
+    assert list(read_run(tmp_path, "vlm").tasks) == ["three"]  # by its whole name first
 
 
 def test_secrets_that_the_harness_and_our_run_replaced_are_one_model(tmp_path: Path) -> None:
@@ -130,8 +129,8 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -
     assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
 
 
-@pytest.mark.parametrize(
-    ("args", "served", "label"),
+@each_row(
+    "args, served, label",
     [
         ("base_url=http://h/v1", "other", "other (vlm_server)"),
         (
@@ -149,16 +148,6 @@ def test_another_name_or_template_is_another_served_model(tmp_path: Path, args: 
     assert read_run(tmp_path, label).model == label
 
 
-def test_a_model_of_the_harness_behind_an_api_is_its_name_there(tmp_path: Path) -> None:
-    results(tmp_path, "one", model="async_openai", args="base_url=http://h/v1,model=gpt-4o,num_concurrent=4")
-    assert read_run(tmp_path).model == "gpt-4o (async_openai)"
-
-
-def test_the_commit_around_the_environment_is_not_the_harness_s(tmp_path: Path) -> None:
-    results(tmp_path, "one", git_hash="d9eb740", lmms_eval_version="main@d9eb740")
-    assert "d9eb740" not in str(facts(read_run(tmp_path)))
-
-
 def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) -> None:
     path = results(tmp_path / "sub", "one", args="pretrained=weights,url=http://localhost")
     record = {"outcome": "done", "results": f"sub/{path.name}"}
@@ -168,10 +157,15 @@ def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) 
     assert read_run(tmp_path).model == "m pretrained=weights,url=http://localhost"
 
 
-def test_a_secret_that_the_harness_overlooked_is_not_shown(tmp_path: Path) -> None:
-    results(tmp_path, "one", args="base_url=http://me:hush-hush@host,apikey=hush-hush")
+def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environment(tmp_path: Path) -> None:
+    api = results(tmp_path, "one", model="async_openai", args="base_url=http://h/v1,model=gpt-4o,num_concurrent=4")
+    assert read_run(tmp_path).model == "gpt-4o (async_openai)"
+    api.unlink()
+    secret = "base_url=http://me:hush-hush@host,apikey=hush-hush"
+    results(tmp_path, "one", args=secret, git_hash="d9eb740", lmms_eval_version="main@d9eb740")
     run = read_run(tmp_path)
     assert "hush" not in f"{run.model} {facts(run)}"
+    assert "d9eb740" not in str(facts(run))
 
 
 def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -297,16 +291,13 @@ def test_samples_without_results_have_the_reason_of_the_manifest(tmp_path: Path)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
 
 
-def test_of_several_runs_into_a_folder_the_newest_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_newest_of_several_runs_counts_and_its_warnings_are_notes(tmp_path: Path) -> None:
     manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
     manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
     assert "second" in missing_tasks(read_run(tmp_path))["one"]
-
-
-def test_warnings_before_the_run_are_notes(tmp_path: Path) -> None:
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
-    manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice])
-    assert run_notes(read_run(tmp_path)) == ("Before the run: --limit cuts pairs.",)
+    manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice], started="2026-03-03T10:00:00+00:00")
+    assert "Before the run: --limit cuts pairs." in run_notes(read_run(tmp_path))
 
 
 def test_a_date_that_is_none_is_shown_as_recorded(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of, counts_of_reasons
 
+from ..tables import each_row
+
 
 def test_the_filter_that_lost_most_counts():
     row = {
@@ -16,21 +18,15 @@ def test_the_filter_that_lost_most_counts():
     }
     assert counts_of(row) == SampleCounts(scored=8, failed=1, unjudged=3)
     assert counts_of(row).lost == 4
-
-
-def test_results_of_others_and_of_earlier_versions_have_none():
     assert counts_of({"accuracy,none": 0.5}) is None
     assert counts_of({"scored_samples,none": 5}) is None
     assert counts_of({"scored_samples,none": float("nan"), "failed_samples,none": 0}) is None
-
-
-def test_reasons_tell_it_too():
     reasons = {"ok": 5, "ambiguous": 1, "adapter_failed": 2, "judge_failed": 3}
     assert counts_of_reasons(reasons) == SampleCounts(6, 2, 3)
 
 
-@pytest.mark.parametrize(
-    ("limit", "counts", "allowed"),
+@each_row(
+    "limit, counts, allowed",
     [
         ("1%", SampleCounts(99, 1), True),
         ("1%", SampleCounts(98, 2), False),
@@ -47,7 +43,7 @@ def test_limits(limit, counts, allowed):
     assert FailureLimit.parse(limit).allows(counts) is allowed
 
 
-@pytest.mark.parametrize("text", ["", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"])
+@each_row("text", ["", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"])
 def test_what_is_no_limit(text):
     with pytest.raises(MedTasksError, match="neither a number of samples"):
         FailureLimit.parse(text)

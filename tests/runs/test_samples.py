@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.privacy import hidden_id
-from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply
 from medtasks.families.family import Reply
 from medtasks.runs.replies import Samples, read_samples
+
+from ..tables import each_row
 
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
 
@@ -51,11 +52,8 @@ def test_cut_and_empty_replies(tmp_path: Path) -> None:
     assert found.replies == {"d0": cut, "d1": cut, "d2": Reply(text="")}
 
 
-def test_of_repeated_replies_the_first_is_read(tmp_path: Path) -> None:
+def test_repeated_replies_and_likelihoods(tmp_path: Path) -> None:
     assert read(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text == "first"
-
-
-def test_likelihoods(tmp_path: Path) -> None:
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
     assert read(tmp_path, line, likelihoods=True).replies["d0"].losses == (1.5, 0.5)
 
@@ -70,7 +68,7 @@ def test_withheld_replies(tmp_path: Path) -> None:
     assert read(tmp_path, line).scores == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "{",
@@ -86,24 +84,6 @@ def test_withheld_replies(tmp_path: Path) -> None:
 def test_lines_that_say_nothing_are_torn(line: str, tmp_path: Path) -> None:
     found = read(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
     assert (found.damaged, list(found.replies)) == (1, ["d1"])
-
-
-@pytest.mark.parametrize("doc_id", [3, -1, "x"])
-def test_rows_that_there_are_not(doc_id: int | str, tmp_path: Path) -> None:
-    with pytest.raises(RepliesError, match=f"line 1: no document '{doc_id}' in the prepared dataset"):
-        read(tmp_path, {"doc_id": doc_id, "resps": ["A"]})
-
-
-def test_scores_of_other_documents(tmp_path: Path) -> None:
-    with pytest.raises(
-        RepliesError, match="answers document 'd2', but row 1 of the prepared dataset is 'd1'; use the data of that run"
-    ):
-        read(tmp_path, {"doc_id": 1, "resps": ["A"], "score": {"sample": "d2"}})
-
-
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(RepliesError, match=r"cannot read replies from .*none\.jsonl: No such file"):
-        read_samples(tmp_path / "none.jsonl", DOCUMENTS)
 
 
 @given(st.integers(0, 200))

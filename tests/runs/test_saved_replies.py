@@ -80,16 +80,12 @@ def test_the_task_is_the_one_that_is_scored_else_the_dataset(home):
     assert replies_folder("../../odd task").parent == home / "replies"
 
 
-def test_ranks_do_not_share_a_file(home, monkeypatch):
+def test_files_of_ranks_and_documents_without_an_id(home, monkeypatch):
+    assert save_reply({"dataset": "reports"}, "a") is None  # it could not be found again
+    assert saved(home) == {}
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "3")
     assert save(0, "a").endswith(f"-{os.getpid()}-rank3of4.jsonl")
-
-
-def test_what_could_not_be_found_again_is_not_saved(home):
-    assert save_reply({"dataset": "reports"}, "a") is None
-    assert saved(home) == {}
-    assert save(0, "a") is not None
 
 
 def test_threads(home):
