@@ -59,7 +59,10 @@ def score_replies(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
         )
     answered = [document for document in documents if document["doc_id"] in replies]
-    metrics = _with_further(task.metrics, report_metrics)
+    names = {metric.name for metric in task.metrics}
+    further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)
+    counts = [metric for metric in task.metrics if metric.name in COUNTS]
+    metrics = [*(metric for metric in task.metrics if metric not in counts), *text_metrics(further), *counts]
     forget_computed()  # the user may have fixed a failure before scoring again
     rows = {}
     for name, (rule, scores) in rows_of(task, answered, replies).items():
@@ -144,13 +147,6 @@ def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[
     return [
         task.family.score(Sample(document), reply, row) for document, reply in zip(documents, by_sample, strict=True)
     ]
-
-
-def _with_further(task_metrics: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMetric, ...]:
-    names_of_task = {metric.name for metric in task_metrics}
-    keys = dict.fromkeys(key for name in names for key in keys_of(name) if key not in names_of_task)
-    counts = [metric for metric in task_metrics if metric.name in COUNTS]
-    return (*(metric for metric in task_metrics if metric not in counts), *text_metrics(keys), *counts)
 
 
 def rule_scores(

@@ -270,16 +270,15 @@ def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
 
 
 def _latex_row(row: tuple[Cell, ...]) -> str:
-    text = " & ".join(map(_latex_cell, row))
-    return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # "\\" and "\midrule" would take [ for theirs
-
-
-def _latex_cell(cell: Cell) -> str:
-    if cell.text == NOT_DEFINED:
-        return "--"
-    text = latex_text(cell.text, breakable=len(cell.text) > 40)
-    marks = ",".join(map(str, cell.marks))
-    return (f"\\texttt{{{text}}}" if cell.code else text) + (f"\\textsuperscript{{{marks}}}" if marks else "")
+    texts = []
+    for cell in row:
+        text = latex_text(cell.text, breakable=len(cell.text) > 40)
+        text = f"\\texttt{{{text}}}" if cell.code else text
+        marks = ",".join(map(str, cell.marks))
+        text += f"\\textsuperscript{{{marks}}}" if marks else ""
+        texts.append("--" if cell.text == NOT_DEFINED else text)
+    line = " & ".join(texts)
+    return ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"  # "\\" and "\midrule" would take [ for theirs
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:

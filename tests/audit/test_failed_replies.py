@@ -18,13 +18,28 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.replies import read_replies
 
 from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
+from .fixtures import every
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
 of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].documents[0]}
 of_samples = {name: case for name, case in CASES.items() if name not in of_pairs}
-every_sample_case = pytest.mark.parametrize(("one", "rule"), of_samples.values(), ids=of_samples)
-both_turns = pytest.mark.parametrize("failures", [list(FAILURES.values())[:4], list(FAILURES.values())[2:]])
-with_likelihoods = pytest.mark.parametrize("rule", extractors(AnswerKind.LIKELIHOODS))
+TURNS = (list(FAILURES.values())[:4], list(FAILURES.values())[2:])  # one case has one of them, the next the other
+LIKELIHOOD_RULES = list(extractors(AnswerKind.LIKELIHOODS))
+
+
+def all_fail_alike(cases, check):
+    """Check every case of a law; list all that break it."""
+    broken = []
+    for number, (name, (one, rule)) in enumerate(cases.items()):
+        try:
+            check(one, rule, TURNS[number % 2])
+        except AssertionError as error:
+            broken.append(f"{name}, {rule}: {error}")
+    assert broken == []
+
+
+def by_likelihoods(names):
+    return {f"{name}-{rule}": (FAMILIES[name], rule) for name in names for rule in LIKELIHOOD_RULES}
 
 
 @pytest.fixture(autouse=True)
@@ -78,20 +93,21 @@ def check_scores(task, one, replies):
     assert not any(alone.groups.values())
 
 
-@both_turns
-@every_sample_case
-def test_scores_of_recorded_replies(one, rule, failures, recorded, asked):
-    replies = recorded(one, with_lost(one.replies, *failures))
-    assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
-    check_scores(one.task(rule), one, replies)
+def test_scores_of_recorded_replies(recorded, asked):
+    def check(one, rule, failures):
+        replies = recorded(one, with_lost(one.replies, *failures))
+        assert [reply.failed for reply in replies.values()] == [n in LOST for n in range(12)]
+        check_scores(one.task(rule), one, replies)
+
+    all_fail_alike(of_samples, check)
     assert not [text for text in asked if "[[" in text or "LMMS" in text or "SAFETY" in text or "concatenate" in text]
 
 
-@with_likelihoods
-@pytest.mark.parametrize("name", [name for name in WITH_LIKELIHOODS if name != "pairs"])
-def test_scores_of_recorded_likelihoods(name, rule):
-    one = FAMILIES[name]
-    check_scores(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
+def test_scores_of_recorded_likelihoods():
+    cases = by_likelihoods(name for name in WITH_LIKELIHOODS if name != "pairs")
+    all_fail_alike(
+        cases, lambda one, rule, _: check_scores(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
+    )
 
 
 def check_pairs(task, one, replies):
@@ -109,17 +125,15 @@ def check_pairs(task, one, replies):
         assert math.isnan(alone.categories[TOTAL].individual_accuracy)
 
 
-@both_turns
-@pytest.mark.parametrize("name", of_pairs)
-def test_scores_of_recorded_replies_to_pairs(name, failures, recorded):
-    one, rule = of_pairs[name]
-    check_pairs(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
+def test_scores_of_recorded_replies_to_pairs(recorded):
+    def check(one, rule, failures):
+        check_pairs(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
 
-
-@with_likelihoods
-def test_scores_of_recorded_likelihoods_of_pairs(rule):
-    one = FAMILIES["pairs"]
-    check_pairs(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
+    all_fail_alike(of_pairs, check)
+    likelihoods = by_likelihoods(["pairs"])
+    all_fail_alike(
+        likelihoods, lambda one, rule, _: check_pairs(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
+    )
 
 
 def check_values(task, one, replies):
@@ -141,23 +155,19 @@ def check_values(task, one, replies):
         assert set(alone.skipped.values()) <= {"has no value per sample", "is no mean over samples"}
 
 
-@both_turns
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if not name.startswith(("submission", "kit_submission", "free_form"))]
-)
-def test_values_of_samples(name, failures, recorded):
-    one, rule = CASES[name]
-    check_values(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
+def test_values_of_samples(recorded):
+    def check(one, rule, failures):
+        check_values(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
+
+    without_values = ("submission", "kit_submission", "free_form")
+    all_fail_alike({name: case for name, case in CASES.items() if not name.startswith(without_values)}, check)
+    likelihoods = by_likelihoods(WITH_LIKELIHOODS)
+    all_fail_alike(
+        likelihoods, lambda one, rule, _: check_values(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
+    )
 
 
-@with_likelihoods
-@pytest.mark.parametrize("name", WITH_LIKELIHOODS)
-def test_values_of_likelihoods(name, rule):
-    one = FAMILIES[name]
-    check_values(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
-
-
-@pytest.mark.parametrize("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
+@every("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
 def test_runs_are_compared_on_what_both_answered(name, recorded):
     """Metrics that weigh words by how rare they are in all texts would differ otherwise."""
     (one, rule), failures = CASES[name], list(FAILURES.values())
@@ -172,16 +182,17 @@ def test_runs_are_compared_on_what_both_answered(name, recorded):
     assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (7, 1, 3, 1)
 
 
-@pytest.mark.parametrize("name", of_samples)
-def test_marks_of_cut_replies_change_no_score(name, recorded):
-    one, rule = of_samples[name]
-    whole = score_replies(one.task(rule), one.documents, recorded(one, one.replies))["rule"]
-    replies = recorded(one, [cut_reply(reply) for reply in one.replies])
-    assert all(reply.cut for reply in replies.values())
-    cut = score_replies(one.task(rule), one.documents, replies)["rule"]
-    assert repr((cut.estimates, cut.groups)) == repr((whole.estimates, whole.groups))
-    assert not cut.reasons.keys() & {"empty", "no_match", "ambiguous"}
-    assert sum(cut.reasons.values()) == 12
+def test_marks_of_cut_replies_change_no_score(recorded):
+    def check(one, rule, _):
+        whole = score_replies(one.task(rule), one.documents, recorded(one, one.replies))["rule"]
+        replies = recorded(one, [cut_reply(reply) for reply in one.replies])
+        assert all(reply.cut for reply in replies.values())
+        cut = score_replies(one.task(rule), one.documents, replies)["rule"]
+        assert repr((cut.estimates, cut.groups)) == repr((whole.estimates, whole.groups))
+        assert not cut.reasons.keys() & {"empty", "no_match", "ambiguous"}
+        assert sum(cut.reasons.values()) == 12
+
+    all_fail_alike(of_samples, check)
 
 
 def test_marks_of_cut_replies_change_no_score_of_pairs(recorded):

@@ -8,6 +8,8 @@ from medtasks.runs.run_manifest import HarnessProcess, Notice, RunManifest, Seve
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.tasks.documents import Selection
 
+from .fixtures import every
+
 ARGUMENTS = ["--model", "openai", "--model_args", "model=gpt-4o,token=PLANTED", "--seed", "1,2,None,4"]
 
 
@@ -85,7 +87,7 @@ def test_failures(begin, tmp_path):
     assert (read.tasks["two"].outcome, read.tasks["two"].reason) == ("failed", "it broke")
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "why"),
     [
         (KeyboardInterrupt(), "Ctrl-C"),

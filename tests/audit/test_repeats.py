@@ -25,6 +25,7 @@ from medtasks.tasks.task_files import task_file
 from ..made_up_runs import write_run
 from ..recorded_runs import TINY, in_this_process, medtasks, record
 from ..stats import error_matrices
+from .fixtures import every
 
 TASK = "mediconfusion_think"
 REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
@@ -205,7 +206,7 @@ def test_each_repeat_has_its_own_seeds():
         seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
 
 
-@pytest.mark.parametrize(
+@every(
     ("names", "given", "repeats", "words"),
     [
         ([TASK], {}, 2, "--gen_kwargs temperature=0.6,do_sample=true"),

@@ -10,6 +10,8 @@ from medtasks.families.family import Asks
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_file, task_files
 
+from ..fixtures import every
+
 KEY = "sk-canary-0123456789"
 
 
@@ -110,7 +112,7 @@ def test_without_names_everything():
     assert {task.name for task in found.tasks} == {task.name for task in task_files().values() if task.kind == "task"}
 
 
-@pytest.mark.parametrize(
+@every(
     ("names", "datasets"),
     [
         (["mediconfusion"], ["mediconfusion"]),
@@ -136,7 +138,7 @@ def test_report_task_needs_metrics_that_are_models():
     assert scope_of(["mediconfusion"]).metrics == ()
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "needed"),
     [
         ("multimedeval_mimic_cxr_classification", True),
@@ -149,7 +151,7 @@ def test_labeler(name, needed):
     assert scope_of([name]).needs_labeler is needed
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "need"),
     [
         ("mediconfusion", Asks.NOBODY),

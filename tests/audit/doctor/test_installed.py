@@ -10,6 +10,7 @@ import pytest
 from medtasks.audit.doctor import machine as checks
 from medtasks.audit.doctor.check_results import State
 
+from ..fixtures import every
 from .conftest import expect, only
 
 REAL_VERSION = importlib.metadata.version
@@ -48,7 +49,7 @@ def versions(monkeypatch):
     return say
 
 
-@pytest.mark.parametrize(
+@every(
     ("look", "installed", "state", "fix"),
     [
         (checks.harness_version, {"lmms_eval": "0.7.3"}, State.OK, ""),
@@ -89,7 +90,7 @@ def index(monkeypatch):
     return hold
 
 
-@pytest.mark.parametrize(
+@every(
     ("held", "state", "word"),
     [
         (["a", "b", "c", "d", "mme"], State.OK, "all 4"),
@@ -134,7 +135,7 @@ def installed(monkeypatch):
     return say
 
 
-@pytest.mark.parametrize(
+@every(
     ("versions", "state", "words", "fix"),
     [
         ({"present": "2.1rc1"}, State.OK, "all 1 packages that medtasks needs", ""),
@@ -152,7 +153,7 @@ def test_extras_without_tasks_are_not_looked_at(installed, everything):
     assert [one.name for one in checks.packages(everything)] == ["required"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("task", "names"),
     [
         ("mediconfusion", []),

@@ -11,6 +11,7 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.judge_check import judge
 
 from ...local_server import LocalServer, QuietHandler, serving
+from ..fixtures import every
 from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
@@ -132,14 +133,14 @@ def test_status(configured, everything, status, state, word, fix):
     assert len(configured.requests) == 1  # neither repeated nor redirected
 
 
-@pytest.mark.parametrize("status", [404, 405, 501])
+@every("status", [404, 405, 501])
 def test_endpoint_without_a_list_of_models_or_a_wrong_address(configured, everything, status):
     configured.answers[MODELS] = (status, "{}")
     expect(asked(everything), State.WARNING, f"no list of models (HTTP {status})", called="model", fix="/v1")
     assert {method for method, *_ in configured.requests} == {"GET"}
 
 
-@pytest.mark.parametrize("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
+@every("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
 def test_what_is_no_judge(configured, everything, text):
     configured.answers[MODELS] = (200, text)
     expect(asked(everything), State.PROBLEM, "no list of models", called="reply")

@@ -11,6 +11,7 @@ from medtasks.audit.doctor.served_model import served_model
 
 from ...local_server import LocalServer, QuietHandler, serving
 from ...model_adapters.served_model import CHAT, ServedModel
+from ..fixtures import every
 from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
@@ -61,7 +62,7 @@ def test_only_what_chosen_tasks_need(look):
     expect(found["likelihoods"], State.PROBLEM, "lacks prompt_token_ids", fix="vLLM 0.10.2")
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "words", "fix"),
     [
         ("model=tiny", "--model-args names none", "base_url=http"),
@@ -82,7 +83,7 @@ def test_closed_port(everything):
     assert list(found) == ["address", "server"]
 
 
-@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+@every("kind", ["text/html", "application/json"])
 def test_page_for_people(everything, kind):
     class Handler(QuietHandler):
         def do_GET(self):

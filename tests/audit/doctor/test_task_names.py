@@ -7,6 +7,7 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.task_names import collisions, foreign_names, own_files, own_names
 from medtasks.home import own_tasks_folder
 
+from ..fixtures import every
 from .conftest import expect, only
 
 OWN = "task: multimedeval_mine\nmetadata: {dataset: multimedeval_mine}\ndataset_path: !function a.b\n"
@@ -49,7 +50,7 @@ def test_own_names_hold_tasks_groups_and_included_tags():
     assert "multimedeval_mine" not in own_names()
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "name"),
     [
         ("task: mediconfusion\ndataset_path: x\n", "mediconfusion"),
@@ -71,7 +72,7 @@ def test_collision(harness, everything, text, name):
     assert str(path) in found.fix
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "task: mediconfusion_original\n",
@@ -131,7 +132,7 @@ def test_no_own_files():
     assert list(own_files()) == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "words"),
     [
         ("task: a\nlist: [1, 2\nnext: 3\n", "is damaged in line 3"),

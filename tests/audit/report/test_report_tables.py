@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.tables import latex_text
 
+from ..fixtures import every
 from . import small_reports
 from .small_reports import NAN, SECRET, full_report, latex, markdown, nasty
 
@@ -89,7 +90,7 @@ def test_letters_and_digits_are_kept_in_order(text):
     assert re.sub("34|96", "", plain) == re.sub("34|96", "", re.sub("[^A-Za-z0-9]", "", re.sub("[^ -~]", "", text)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("50 % & more_", r"50 \% \& more\_"),
@@ -228,7 +229,7 @@ def test_what_is_not_defined_is_said():
     assert "nan" not in (markdown(REPORT) + latex(REPORT)).lower()
 
 
-@pytest.mark.parametrize(
+@every(
     ("task", "warning"),
     [
         ("mediconfusion_gd", "SAMPLE DATA: drawn pictures, no score of a model"),
@@ -282,7 +283,7 @@ def test_failures_missing_tasks_and_facts_are_told():
     assert "- The run was stopped once and went on." in text
 
 
-@pytest.mark.parametrize(
+@every(
     ("note", "shown"),
     [
         ("# no heading", r"\# no heading"),
@@ -295,9 +296,8 @@ def test_a_note_is_no_markup(note, shown):
     assert f"\n- {shown}\n" in markdown(replace(REPORT, notes=(note,)))
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("a_b", "`a_b`"), ("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")],
+@every(
+    ("name", "shown"), [("a_b", "`a_b`"), ("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")]
 )
 def test_names_are_code(name, shown):
     assert shown in markdown(replace(REPORT, missing={name: "why"}))
