@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from scipy import ndimage
 
 from medtasks.data.duplicates import image_hashes as ph
-from medtasks.data.sources import synthetic_images
+from medtasks.data.sources import bundled_sample as synthetic_images
 
 SIZE, TINY = 224, 28
 COPIED = 40  # pictures of each kind that are copied

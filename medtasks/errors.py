@@ -1,6 +1,6 @@
-"""The one family of errors a user can cause.
+"""Errors that a user can cause.
 
-Every message is a sentence that says what happened, which file or sample it concerns, and the command that mends it.
+Every message is a sentence that says what happened, in which file or sample, and the command that fixes it.
 """
 
 import difflib
@@ -27,7 +27,7 @@ class SourceError(MedTasksError):
 
 
 class UnknownName(MedTasksError):
-    """A dataset, task, rule or argument name is not known."""
+    """A dataset, task, extractor or argument has an unknown name."""
 
 
 class RepliesError(MedTasksError):
@@ -43,15 +43,15 @@ class JudgeNotConfigured(MedTasksError):
 
 
 class JudgeRefused(MedTasksError):
-    """The judge may not see this data: credentialed text must stay on this machine."""
+    """The judge may not see these data: credentialed text must stay on this machine."""
 
 
 class ModelRefused(MedTasksError):
-    """The model may not see this data: it would be sent to another machine."""
+    """The model may not see these data: they would be sent to another machine."""
 
 
 class LabelerError(MedTasksError):
-    """A task that needs a labeler of chest findings was selected, and none is configured or it failed."""
+    """A task needs a labeler of chest findings, and none is configured or it failed."""
 
 
 class WeightsMissing(MedTasksError):
@@ -63,13 +63,13 @@ class AdapterArgumentError(MedTasksError):
 
 
 def one_line(error: BaseException) -> str:
-    """Return type and text of an error, for a message."""
+    """Return type and text of an error on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_TEXT].rstrip(": ")
 
 
-def near_match(name: str, known: Iterable[str]) -> str:
+def near_match(name: str, candidates: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, or the shortest that contain it; empty if none."""
-    names = list(known)
+    names = list(candidates)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not close and len(name) >= _SHORTEST_PART:
         close = sorted((each for each in names if name.casefold() in each), key=len)[:_PARTS]
@@ -77,12 +77,12 @@ def near_match(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {quoted}?" if close else ""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownName:
-    """Build the error for a name of a kind, such as ``"task"``, that is not among the known ones.
+def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str = "") -> UnknownName:
+    """Build the error for an unknown name of a kind, such as ``"task"``.
 
-    It names the nearest if there is a command for listing them all, and they are many; else all.
+    It lists the known names; if they are many and a command lists them, only the nearest.
     """
-    names = sorted(known)
+    names = sorted(candidates)
     hint = near_match(name, names) or "."
     if len(names) <= _FEW or not listing:
         return UnknownName(f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}")
@@ -98,8 +98,7 @@ _warning = threading.Lock()  # judges and the harness's scoring work in several 
 def warn_once(sentence: str, level: str = "WARNING") -> None:
     """Log a warning, unless this process has given the same sentence before.
 
-    The harness asks every metric under every filter, each time about one thing. What tells one event from another, such
-    as task and counts, belongs into the sentence; the filter does not.
+    The harness computes every metric under every filter, so a sentence names the task and counts, but not the filter.
     """
     from loguru import logger
 
@@ -111,7 +110,7 @@ def warn_once(sentence: str, level: str = "WARNING") -> None:
 
 
 def forget_warnings() -> None:
-    """Let every warning be given again, as in a new process."""
+    """Forget all warnings, as in a new process."""
     with _warning:
         _warned.clear()
 
@@ -120,7 +119,7 @@ _SHOWN = 4
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as words, only the first where there are many.
+    """Join names with commas and "and"; only the first if there are many.
 
     Example:
         >>> listed(["one", "two", "three"])

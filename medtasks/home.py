@@ -1,4 +1,4 @@
-"""Folders and files of medtasks: prepared data, facts that come with the package, and writing whole files."""
+"""Folders of medtasks, packaged facts, and writing files completely or not at all."""
 
 import contextlib
 import os
@@ -39,22 +39,22 @@ def dataset_folder(name: str) -> Path:
 
 
 def dataset_holding(path: Path) -> str | None:
-    """Return the name of the prepared dataset in whose folder an absolute path lies; None for one elsewhere."""
+    """Return the name of the prepared dataset that an absolute path belongs to; None if there is none."""
     if not path.is_relative_to(datasets_folder()):
         return None
     return next(iter(path.relative_to(datasets_folder()).parts), None)
 
 
 def own_tasks_folder() -> Path:
-    """Return the folder of the task files written for a user's own datasets, whether or not it exists."""
+    """Return the folder of task files for the user's own datasets, whether or not it exists."""
     return home() / "tasks"
 
 
 def own_tasks_folders() -> list[Path]:
-    """Return that folder in a list, or none where it does not exist.
+    """List :func:`own_tasks_folder`, if it exists.
 
-    Raises MedTasksError where another user of the machine may have changed something in it: task files can run code.
-    Trusted are you, root, and the owner of the data folder, which a group may share.
+    Raises MedTasksError if another user may have changed something in it: task files can run code. Trusted are this
+    user, root, and the owner of the data folder, which a group may share.
     """
     folder = own_tasks_folder()
     if not folder.is_dir():
@@ -72,15 +72,15 @@ def own_tasks_folders() -> list[Path]:
 
 
 def open_to_others(folder: Path) -> bool:
-    """Return whether the group or others may open a file below a folder, as far as the file and its folders say."""
+    """Return whether the modes of files and folders let the group or others open a file in a folder."""
     files = (path for path in folder.rglob("*") if path.is_file()) if folder.stat().st_mode & 0o011 else ()
     return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 
 def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
-    """Append to a file that only its owner may read, all of it or nothing; with ``durable`` wait for the disk.
+    """Append to a file that only its owner may read, completely or not at all; with ``durable`` wait for the disk.
 
-    Folders that are missing are made for the owner alone. Raises OSError.
+    Missing folders are made for the owner alone. Raises OSError.
     """
     for folder in (path.parent.parent, path.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
             while left:
                 left = left[os.write(file, left) :]
         except OSError:
-            # Half a line would make a file unreadable, and half a batch be replayed beside a half that is computed.
+            # Half a line would make a file unreadable; half a batch would be replayed and the other half computed.
             if len(left) < len(lines):
                 os.ftruncate(file, size)
             raise
@@ -103,10 +103,10 @@ def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
 
 @contextlib.contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
-    """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.
+    """Yield a temporary file that replaces ``target`` when the block ends, and is deleted when it fails.
 
-    It lies in the same folder, which is created; several processes and threads may write the same target. A device or
-    a pipe such as ``/dev/null`` is written itself: a user who may do so would replace it for the whole machine.
+    It is in the same folder, which is created; several processes and threads may write the same target. A device or a
+    pipe such as ``/dev/null`` is written directly: root would replace it for the whole machine.
     """
     if target.exists() and not target.is_file():
         yield target

@@ -1,4 +1,4 @@
-"""The names that task files use (:mod:`medtasks.tasks.published_names`), each looked up when it is asked for."""
+"""Names that task files use (:mod:`medtasks.tasks.published_names`), each resolved on first use."""
 
 import pkgutil
 import sys
@@ -21,21 +21,21 @@ from medtasks.tasks.published_names import (
 )
 
 _VARIANTS = "variants"
-__path__: list[str] = []  # so that Python takes what is below for modules of this one
+__path__: list[str] = []  # makes this module a package
 
 
 class _Names(MetaPathFinder, Loader):
-    """Import of the modules of names, which have no files."""
+    """Importer of the modules of names, which have no files."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")
         return ModuleSpec(name, self) if package == __name__ and module in (_VARIANTS, *hook_modules()) else None
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module)["__getattr__"] = partial(_named, module.__name__)
+        vars(module)["__getattr__"] = partial(_attribute, module.__name__)
 
 
-def _named(module: str, name: str) -> Any:
+def _attribute(module: str, name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if module == f"{__name__}.{_VARIANTS}":  # these names follow from the user's files and data
@@ -46,9 +46,9 @@ def _named(module: str, name: str) -> Any:
 
 
 def published(hook: str) -> Any:
-    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
+    """Resolve a name: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
 
-    Settings are new ones each time, as the harness changes what it gets.
+    Settings are a new copy each time, as the harness changes them.
     """
     module, _, name = hook.removeprefix(HOOKS).partition(".")
     if module == SETTINGS_OF:
@@ -58,9 +58,9 @@ def published(hook: str) -> Any:
 
 @cache
 def _hook(hook: str) -> Any:
-    place = hook_place(hook)
-    if place != hook:
-        return pkgutil.resolve_name(":".join(place.rsplit(".", 1)))
+    path = hook_place(hook)
+    if path != hook:
+        return pkgutil.resolve_name(":".join(path.rsplit(".", 1)))
     module, _, name = hook.removeprefix(HOOKS).partition(".")
     family = family_of(hook)
     if family is not None:

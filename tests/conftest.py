@@ -29,7 +29,7 @@ from medtasks.metrics.metric import forget_computed
 from medtasks.tasks.task_files import include
 
 from . import tiny_multimedeval
-from .warm_python import read_yaml_quickly
+from .quick_yaml import read_yaml_quickly
 
 read_yaml_quickly()
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from medtasks.data.sources.multimedeval import chest_xrays as chest
-from medtasks.data.sources.multimedeval.medmnist import CLASSES
-from medtasks.data.sources.multimedeval.pad_ufes import CLASSES as SKIN
+from medtasks.data.sources.multimedeval import x_rays as chest
+from medtasks.data.sources.multimedeval.classification_sets import CLASSES
+from medtasks.data.sources.multimedeval.classification_sets import SKIN_CLASSES as SKIN
 
 from .dicom_files import noise, put_dicom
 from .multimedeval_sources import (

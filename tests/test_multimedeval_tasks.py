@@ -159,15 +159,15 @@ def test_how_a_task_asks(task):
 
 
 def test_made_up_documents_spell_classes_as_the_readers_do():
-    from medtasks.data.sources.multimedeval import chest_xrays, mammography, pad_ufes, question_sets
+    from medtasks.data.sources.multimedeval import classification_sets, question_sets, x_rays
 
-    assert list(pad_ufes.CLASSES.values()) == tiny_multimedeval.SKIN
-    assert list(mammography.PATHOLOGIES) == tiny_multimedeval.PATHOLOGY
-    assert list(chest_xrays.FIVE_FINDINGS) == tiny_multimedeval.FIVE_FINDINGS
+    assert list(classification_sets.SKIN_CLASSES.values()) == tiny_multimedeval.SKIN
+    assert list(x_rays.PATHOLOGIES) == tiny_multimedeval.PATHOLOGY
+    assert list(x_rays.FIVE_FINDINGS) == tiny_multimedeval.FIVE_FINDINGS
     for name, options in {"pubmedqa": question_sets.YES_NO_MAYBE, "mednli": question_sets.RELATIONS}.items():
         assert list(options) == tiny_multimedeval.document(name, 0)["options"]
     known = defaultdict(str, smoke="False", age="55", gender="FEMALE")
-    assert pad_ufes.patient_history(known) == tiny_multimedeval.HISTORY
+    assert classification_sets.patient_history(known) == tiny_multimedeval.HISTORY
 
 
 def test_readme_names_every_task():

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .warm_python import run_fresh
+from .processes import run_fresh
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

@@ -11,7 +11,7 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
-from medtasks.data.sources.multimedeval.medmnist import CLASSES
+from medtasks.data.sources.multimedeval.classification_sets import CLASSES
 from medtasks.home import home
 
 from .nifti_files import put_nifti, scan

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .warm_python import run_fresh
+from .processes import run_fresh
 
 # A rank that ends while another still talks to it is aborted by the communication library now and then.
 LEAVE = """

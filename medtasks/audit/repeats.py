@@ -29,9 +29,8 @@ from medtasks.families.family import without_its_reasoning
 from medtasks.home import written_whole
 from medtasks.metrics.metric import AnyMetric, Declaration, Metric, clustered, mean, undeclared
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.runs.repeat_folders import repeat_folders
-from medtasks.runs.run import read_run
-from medtasks.runs.run_repeats import RepeatedRun, read_repeats
+from medtasks.runs.result_files import repeat_folders
+from medtasks.runs.run import RepeatedRun, read_repeats, read_run
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import mean_error, mean_standard_error
 from medtasks.tasks.task_files import task_file

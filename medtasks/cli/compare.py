@@ -1,4 +1,4 @@
-"""``medtasks compare`` and ``parity``: is one model better than another on the same questions, or as good?"""
+"""``medtasks compare`` and ``parity``: whether one model is better than another on the same samples, or as good."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -31,11 +31,11 @@ _FULFILLED: Mapping[Required, frozenset[Verdict]] = {
     Required.EQUIVALENT: frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),
     Required.NOT_DIFFERENT: frozenset(Verdict) - {Verdict.DIFFERENT},
 }
-_RUNS = "Folders of runs (their --output_path), also with repeats, or samples files; replies need their task first."
-_MARGIN = "largest difference of a score that does not matter; 0.01 is one percentage point."
+_RUNS = "Folders of runs (their --output_path), repeated or not, or samples files; files of replies need TASK."
+_MARGIN = "largest score difference that does not matter; 0.01 is one percentage point."
 _Model = Annotated[
     list[str] | None,
-    typer.Option(help="Of folders with runs of several models, this one; or repeated, one model per RUN in order."),
+    typer.Option(help="Model to take from folders with runs of several; once for all, or once per RUN in order."),
 ]
 _Require = Annotated[
     Required | None, typer.Option(help="Exit with 1 unless the verdict is this or better, and all tasks are compared.")
@@ -46,10 +46,10 @@ def compare(
     context: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="[TASK] RUN RUN [RUN ...]", help=_RUNS)],
     metric: Annotated[
-        list[str] | None, typer.Option(help="Compare this metric only, so that fewer tests are corrected for.")
+        list[str] | None, typer.Option(help="Compare only this metric, so that fewer tests are corrected for.")
     ] = None,
     rule: Annotated[
-        list[str] | None, typer.Option(help="Compare under this answer rule only, such as reference; repeatable.")
+        list[str] | None, typer.Option(help="Compare only under this answer rule, such as reference; repeatable.")
     ] = None,
     equivalence: Annotated[
         float | None, typer.Option(metavar="MARGIN", help=f"Also test whether two runs are equivalent: {_MARGIN}")
@@ -76,13 +76,13 @@ def parity(
     context: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="[TASK] RUN_A RUN_B", help=_RUNS)],
     margin: Annotated[float, typer.Option(help=_MARGIN.capitalize())] = MARGIN,
-    metric: Annotated[list[str] | None, typer.Option(help="Test this metric only; repeatable.")] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="Test only this metric; repeatable.")] = None,
     require: _Require = None,
     model: _Model = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Tell whether two runs (two backends, precisions or versions) are the same, equivalent or different.
+    """Test whether two runs (two backends, precisions or versions) are identical, equivalent or different.
 
     The same as 'medtasks compare --equivalence MARGIN', with a JSON file of its own: equal replies, likelihoods and
     answers of every task of both, a paired test and an equivalence test of the scores, and a verdict.
@@ -97,9 +97,9 @@ def parity(
 def _compared(
     names: Sequence[str], metrics: Sequence[str], rules: Sequence[str], models: Sequence[str], margin: float | None
 ) -> ComparedRuns:
-    """Compare the runs that a call names; with a margin there are two.
+    """Compare the runs on a command line; with a margin there are two.
 
-    ``models`` are those to take of folders with several: none, one for all runs, or one each.
+    ``models`` are those to take from folders with several: none, one for all runs, or one each.
     """
     if margin is not None and not 0 < margin < 1:
         raise MedTasksError(f"the margin {margin:g} is no fraction between 0 and 1; 0.01 is one percentage point")
@@ -116,9 +116,9 @@ def _compared(
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(paths)}")
     if len(models) > 1 and len(models) != len(paths):
         raise RepliesError(f"{len(models)} models for {len(paths)} runs; give --model once, or once per run")
-    chosen = models if len(models) > 1 else [*models, None][:1] * len(paths)
+    model_of_run = models if len(models) > 1 else [*models, None][:1] * len(paths)
     runs = dict(zip(ascii_uppercase, paths, strict=False))
-    sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), chosen, strict=True)}
+    sources = {label: Source(path, model) for (label, path), model in zip(runs.items(), model_of_run, strict=True)}
     if task is None:
         tasks, causes = compare_all(sources, metrics, rules, margin)
     else:

@@ -21,11 +21,11 @@ from medtasks.stats.paired import ALPHA, DRAWS, DYADIC, POWER, SEED, SIGN_FLIP, 
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """Runs of one call, and their comparisons."""
+    """Runs of one command, and their comparisons."""
 
     runs: Mapping[str, Path]  # by letter
     models: Mapping[str, str]  # by letter; empty where none is recorded
-    task: str | None  # the only task, where the call names one
+    task: str | None  # the only task, if the command names one
     tasks: Mapping[str, ComparedTask]
     not_compared: Mapping[str, str]  # why a task was not compared, by name
     margin: float | None
@@ -44,12 +44,12 @@ class ComparedRuns:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all tasks; takes a margin."""
+        """The verdict on all tasks; needs a margin."""
         return overall([verdict.verdict for verdict in self.verdicts.values()])
 
 
 def print_comparisons(comparisons: ComparedRuns) -> None:
-    """Print all comparisons of a call and the verdict on them, without the tests of identical runs."""
+    """Print all comparisons of a command and the verdict on them, without the tests of identical runs."""
     for label, path in comparisons.runs.items():
         say(f"{label}: {path}{comparisons.models[label] and f', model: {comparisons.models[label]}'}")
     tests: list[Comparison] = []
@@ -67,8 +67,8 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
     if any(test.result.test == SIGN_FLIP for test in tests):
         more = f", {draws_for(comparisons.tests)} where p is at most {ALPHA}" * (draws_for(comparisons.tests) > DRAWS)
         out.print(
-            f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn{more}, with seed "
-            f"{SEED}."
+            f"{SIGN_FLIP}: the models' values are exchanged by cluster; in all ways or {DRAWS} random ones{more}, with "
+            f"seed {SEED}."
         )
     if any(test.result.test == DYADIC for test in tests):
         out.print(f"{DYADIC}: pairs that share images are not independent; t test with the dyadic standard error.")
@@ -92,14 +92,14 @@ def print_comparisons(comparisons: ComparedRuns) -> None:
 
 
 def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list[str]:
-    """Return the main result of each two runs: the main metric under the first rule, one sentence each."""
+    """Summarise each pair of runs in one sentence: the main metric under the first rule."""
     main = next((test.metric for test in task.comparisons if test.main), "")
     firsts: dict[tuple[str, str], Comparison] = {}
     for test in task.comparisons:
         if test.metric == main:
             firsts.setdefault((test.first, test.second), test)
-    short = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
-    named = {label: f"{label} ({model})" if model else label for label, model in short.items()}
+    titles = {label: model_title(model).partition(" (")[0] for label, model in models.items()}
+    names = {label: f"{label} ({title})" if title else label for label, title in titles.items()}
     sentences = []
     for test in firsts.values():
         result = test.result
@@ -107,7 +107,7 @@ def _sentences(name: str, task: ComparedTask, models: Mapping[str, str]) -> list
         first, second = (wording.number(mean, test.share) for mean in (result.first, result.second))
         verdict = f"{test.second} is {'higher' if result.difference > 0 else 'lower'}"
         sentences.append(
-            f"On {on}, {named[test.second]} has {test.metric} {second} and {named[test.first]} {first} "
+            f"On {on}, {names[test.second]} has {test.metric} {second} and {names[test.first]} {first} "
             f"under {test.rule}: difference {wording.signed(result.difference, test.share)}, 95 % interval "
             f"{wording.difference_interval(result.low, result.high, test.share)}, p = {p_value(result.p)} "
             f"(Holm {p_value(test.holm)}): {verdict if test.holm < ALPHA else 'not shown to differ'}."
@@ -149,7 +149,7 @@ def _print_task(name: str, task: ComparedTask, models: Mapping[str, str], *, det
 
 
 def _agreement_lines(agreement: Agreement, runs: tuple[str, str], details: bool) -> Iterator[tuple[str, str]]:
-    """Yield names and counts of what agrees in two runs; with ``details`` also how far the rest differs."""
+    """Yield names and counts of agreement between two runs; with ``details`` also the size of differences."""
     if (failed := agreement.failed).one_sided:
         yield "  failed", f"{failed.only_first} in {runs[0]} only, {failed.only_second} in {runs[1]} only"
     if (texts := agreement.texts) is not None:
@@ -277,8 +277,12 @@ def _head(comparisons: ComparedRuns) -> dict[str, Any]:
 
 def _task_as_dict(task: ComparedTask) -> dict[str, Any]:
     left_out = [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in task.skipped.items()]
-    repeats = dict(task.repeats)
-    return {"data": as_json(task.data), "rules": dict(task.rules), "repeats": repeats, "not_compared": left_out}
+    return {
+        "data": as_json(task.data),
+        "rules": dict(task.rules),
+        "repeats": dict(task.repeats),
+        "not_compared": left_out,
+    }
 
 
 def _test_as_dict(test: Comparison) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``medtasks curate``: build a benchmark from own images and reports, step by step."""
+"""``medtasks curate``: build a benchmark from your own images and reports, step by step."""
 
 import contextlib
 import enum
@@ -32,41 +32,41 @@ app = typer.Typer(help="Build a benchmark of your own from your images and repor
 StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
 
 StudyName = Annotated[
-    str | None, typer.Option("--name", help="Name of the dataset and tasks to be; by default that of the folder.")
+    str | None, typer.Option("--name", help="Name of the dataset and its tasks. Default: that of the folder.")
 ]
 AccessLevel = Annotated[
-    Access, typer.Option("--access", help="Who may see images and reports: no credentialed ones leave this machine.")
+    Access, typer.Option("--access", help="Access level of images and reports; credentialed ones stay on this machine.")
 ]
 MaxRequests = Annotated[
     int | None,
-    typer.Option(min=0, help="Most requests to send; the next run goes on. MEDTASKS_JUDGE_MAX_REQUESTS."),
+    typer.Option(min=0, help="Maximum number of requests; the next run continues. Also MEDTASKS_JUDGE_MAX_REQUESTS."),
 ]
 
 
 def show(folder: StudyFolder) -> None:
-    """Show the content of a study, and the outcome of each request and draft."""
+    """Show the contents of a study, and the outcome of each request and draft."""
     study = read_study(folder)
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
     say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
     say_outcomes(folder)
     for review in read_reviews(folder, study):
-        scored = [item for item in current(review, drafts).values() if item.scores is not None]
+        scored = [verdict for verdict in current(review, drafts).values() if verdict.scores is not None]
         say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")
 
 
 def say_outcomes(folder: Path) -> None:
-    """Print the outcomes of the requests and drafts of a study, and why."""
-    rows = [(str(number), *about) for about, number in sorted(tally(folder, read_study(folder).kind).items())]
-    say_columns([("number", "of", "outcome", "why"), *rows])
+    """Print the outcomes of a study's requests and drafts, with reasons."""
+    rows = [(str(number), *outcome) for outcome, number in sorted(tally(folder, read_study(folder).kind).items())]
+    say_columns([("number", "of", "outcome", "reason"), *rows])
 
 
 def say_drafted(folder: Path, counts: Counter[DraftOutcome]) -> None:
-    """Print the outcomes after drafting, and what to do about requests that failed; an error if all of them did."""
+    """Print the outcomes after drafting, and the next step. Raises MedTasksError if all requests failed."""
     say_outcomes(folder)
     check_not_all_failed(folder, counts)
     if counts[DraftOutcome.FAILED] or counts[DraftOutcome.NOT_ASKED]:
-        say("Some requests failed or were not sent; run the same command again to go on.")
+        say("Some requests failed or were not sent; run the same command again to continue.")
     if read_drafts(folder):
         say(f"Next: medtasks curate review {folder}, then medtasks curate publish {folder}")
 
@@ -86,26 +86,26 @@ def hallucination(
         Path,
         typer.Argument(
             metavar="REPORTS.jsonl",
-            help="One image per line: id, image, report; notes, metadata, qa_pairs, bounding_boxes as the kind needs.",
+            help="One image per line: id, image, report; by kind also notes, metadata, qa_pairs, bounding_boxes.",
         ),
     ],
-    kind: Annotated[HallucinationKind, typer.Option(help="What the questions are about.")],
-    out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study; one begun before goes on.")],
+    kind: Annotated[HallucinationKind, typer.Option(help="Kind of questions.")],
+    out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study; an existing one is continued.")],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,
     knowledge: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE_OR_FOLDER",
-            help="Texts to retrieve from (.txt, .md, .jsonl with text), for knowledge_open; may be repeated.",
+            help="Texts to retrieve from (.txt, .md, .jsonl with text), for knowledge_open; repeatable.",
         ),
     ] = None,
-    passages: Annotated[int, typer.Option(min=1, help="How many passages are retrieved for a report.")] = 5,
+    passages: Annotated[int, typer.Option(min=1, help="Number of passages to retrieve per report.")] = 5,
     max_requests: MaxRequests = None,
 ) -> None:
-    """Draft hallucination questions from reports; an interrupted run goes on where it stopped.
+    """Draft hallucination questions from reports; an interrupted run continues where it stopped.
 
-    The LLM is an OpenAI-compatible endpoint, named as judges are: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
+    The LLM is an OpenAI-compatible endpoint, set like a judge: MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL.
     """
     texts = Knowledge(tuple(knowledge or ()), passages)
     planned = planned_study(reports, out, StudyKind(kind), name, access, texts)
@@ -120,21 +120,21 @@ def hallucination(
 
 
 def draft_and_say(folder: Path, kind: StudyKind, llm: Judge) -> None:
-    """Draft what a study lacks, and print by type the number of drafts and of their right answers."""
+    """Draft missing questions of a study, and print the number of drafts and of right answers by type."""
     counts = draft_hallucination(folder, kind, llm)
     drafts = read_drafts(folder)
     rows = [("type", "drafts", "yes", "no", "letters of other options")]
-    for about in sorted({draft.hallucination or "" for draft in drafts.values()}):
-        chosen = {item: draft for item, draft in drafts.items() if (draft.hallucination or "") == about}
+    for kind_of_error in sorted({draft.hallucination or "" for draft in drafts.values()}):
+        chosen = {item: draft for item, draft in drafts.items() if (draft.hallucination or "") == kind_of_error}
         decided = dict(yes_no(chosen.items()))
         words = Counter(draft.options[ord(draft.answers[0]) - ord("A")] for draft in decided.values())
         letters = Counter(draft.answers[0] for item, draft in chosen.items() if draft.options and item not in decided)
-        counted = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
-        rows.append((about or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), counted))
+        others = ", ".join(f"{letter} {count}" for letter, count in sorted(letters.items()))
+        rows.append((kind_of_error or "all", str(len(chosen)), str(words["Yes"]), str(words["No"]), others))
     if any(draft.options for draft in drafts.values()):
         say_columns(rows)
     for reason, count in balanced(drafts)[1].items():
-        say(f"{reason}: {count} questions, which publishing leaves out to have as many of both")
+        say(f"{reason}: {count} questions, which publishing leaves out to balance the answers")
     say_drafted(folder, counts)
 
 
@@ -147,21 +147,21 @@ def draft(
         str | None,
         typer.Option(
             metavar="NAME,NAME,...|find",
-            help="Medical areas to sort images into, or 'find' to have the LLM find them in 100 captions first. "
+            help="Medical areas to sort images into, or 'find' to let the LLM propose them from 100 captions. "
             "Default: the paper's list.",
         ),
     ] = None,
-    no_categories: Annotated[bool, typer.Option("--no-categories", help="Do not ask for the area of images.")] = False,
+    no_categories: Annotated[bool, typer.Option("--no-categories", help="Do not sort images into areas.")] = False,
     max_requests: MaxRequests = None,
 ) -> None:
-    """Let the LLM that MEDTASKS_JUDGE_* name draft a question for each pair, and sort the images into medical areas.
+    """Let the LLM of MEDTASKS_JUDGE_* draft a question for each pair, and sort the images into medical areas.
 
-    In a study of hallucination questions it drafts what is missing. Run it again to go on where it stopped: what was
-    answered is not asked for again.
+    In a study of hallucination questions it drafts the missing ones. Run it again to continue where it stopped:
+    answered requests are not repeated.
     """
     if no_categories and categories is not None:
         raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
-    names = None if categories in (None, _FIND) else given_categories(str(categories))
+    areas = None if categories in (None, _FIND) else given_categories(str(categories))
     study = read_study(folder)
     llm = open_llm(study, max_requests)
     if study.kind is not StudyKind.PAIRS:
@@ -171,20 +171,20 @@ def draft(
         return
     counts = draft_pairs(folder, llm)
     if not no_categories and counts[DraftOutcome.DRAFTED]:
-        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else names)
+        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else areas)
     say_drafted(folder, counts)
 
 
 def review(
     folder: StudyFolder,
-    reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer; default: your login name.")] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the page; default: any free one.")] = None,
-    shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in a random order.")] = None,
-    agreement: Annotated[bool, typer.Option("--agreement", help="Only print how far reviewers agree.")] = False,
+    reviewer: Annotated[str | None, typer.Option(help="Name of the reviewer. Default: your login name.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port of the page. Default: any free one.")] = None,
+    shuffle: Annotated[int | None, typer.Option(metavar="SEED", help="Show the drafts in random order.")] = None,
+    agreement: Annotated[bool, typer.Option("--agreement", help="Only print the agreement of reviewers.")] = False,
 ) -> None:
-    """Judge and edit the drafts of a study on a page of this machine: correctness, relevance, language, score 1-10.
+    """Review and correct the drafts of a study on a local page: correctness, relevance, language, score 1-10.
 
-    Nothing leaves the machine. Each reviewer has a file of their own, written after every key.
+    Nothing leaves the machine. Each reviewer has a file of their own, saved after every keystroke.
     """
     from medtasks.curate.review.reviewer_agreement import agreements
 
@@ -222,22 +222,24 @@ def _serve(file: ReviewerFile, port: int | None, seed: int | None) -> None:
 def publish(
     folder: StudyFolder,
     min_score: Annotated[
-        int, typer.Option(min=LOWEST, max=HIGHEST, help="What every question needs from every reviewer who scored it.")
+        int, typer.Option(min=LOWEST, max=HIGHEST, help="Minimum score from every reviewer of a question.")
     ] = PASSING,
     name: Annotated[
-        str | None, typer.Option("--as", help="What to call dataset and tasks, if not as the study.")
+        str | None, typer.Option("--as", help="Name of dataset and tasks. Default: that of the study.")
     ] = None,
     wording: Annotated[
-        str | None, typer.Option(metavar="REVIEWER", help="Whose words count where reviewers differ.")
+        str | None, typer.Option(metavar="REVIEWER", help="Reviewer whose wording is used where reviewers differ.")
     ] = None,
     balance: Annotated[
-        bool, typer.Option(help="Hallucination studies: leave out yes/no questions until both answers are as frequent.")
+        bool,
+        typer.Option(help="Hallucination studies: balance yes/no questions by leaving some out."),
     ] = True,
     allow_incomplete: Annotated[
-        bool, typer.Option("--allow-incomplete", help="Leave out questions whose image is gone; results will say so.")
+        bool,
+        typer.Option("--allow-incomplete", help="Leave out questions whose image is missing; results will say so."),
     ] = False,
 ) -> None:
-    """Make the questions that reviewers let through a dataset and tasks; the same again after more reviews."""
+    """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
     from medtasks.curate.datasheet import shared_by_pairs
     from medtasks.curate.publishing import publish_study
 
@@ -246,10 +248,13 @@ def publish(
     )
     report_prepared(made.manifest)
     sheet = made.sheet
-    rows = [("published", str(sheet["published"])), *((why, str(count)) for why, count in sheet["left_out"].items())]
+    rows = [
+        ("published", str(sheet["published"])),
+        *((reason, str(count)) for reason, count in sheet["left_out"].items()),
+    ]
     say_columns([(f"of {sheet['drafts']} drafts", "number"), *rows])
     if DISAGREED in sheet["left_out"]:
-        say("Where reviewers differ in the wording, --wording REVIEWER says whose words count.")
+        say("Where reviewers differ in the wording, choose one with --wording REVIEWER.")
     if sheet["labels"]:
         say("Right answers: " + ", ".join(f"{label} {count}" for label, count in sheet["labels"].items()))
     if shared := shared_by_pairs(sheet["kind"], sheet["published"], sheet["clusters"]):
@@ -258,5 +263,5 @@ def publish(
     for task in (*made.tasks, *made.groups):
         say(f"  {task}")
     if made.manifest.access == Access.CREDENTIALED:
-        say("It counts as credentialed, as its study: models and judges on other machines may not see it.")
+        say("It is credentialed like its study: models and judges on other machines may not see it.")
     say(f"Run it with 'lmms_eval --tasks {','.join(made.groups or made.tasks)}'")

@@ -1,4 +1,4 @@
-"""``medtasks curate pairs`` and ``patterns``: images that confuse a medical encoder, and what they have in common."""
+"""``medtasks curate pairs`` and ``patterns``: images that confuse a medical encoder, and their common features."""
 
 import math
 from pathlib import Path
@@ -26,42 +26,48 @@ Images = Annotated[
     typer.Argument(metavar="IMAGES.jsonl", help='Lines of {"id", "image", "caption"}, also "group" and "licence".'),
 ]
 SampledPairs = Annotated[
-    int | None, typer.Option(min=1, help="Compare so many pairs drawn at random, as the paper did.", show_default="all")
+    int | None, typer.Option(min=1, help="Number of random pairs to compare, as in the paper.", show_default="all")
 ]
 PairsPerImage = Annotated[
     int | None,
-    typer.Option(min=1, help="Most pairs an image may be in; the largest gaps win.", show_default="any number"),
+    typer.Option(
+        min=1, help="Maximum number of pairs per image; those with the largest gaps are kept.", show_default="unlimited"
+    ),
 ]
 
 
 def pairs(
     images: Images,
-    out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the study, which is made.")],
+    out: Annotated[Path, typer.Option(metavar="STUDY", help="Folder of the new study.")],
     name: StudyName = None,
     access: AccessLevel = Access.CREDENTIALED,
     encoder: Annotated[
         str | None, typer.Option(help=f"Medical encoder: {_ENCODER}.", show_default="BiomedCLIP")
     ] = None,
     general_encoder: Annotated[
-        str | None, typer.Option(help="Vision-only encoder, named likewise.", show_default="facebook/dinov2-base")
+        str | None, typer.Option(help="Vision-only encoder, in the same form.", show_default="facebook/dinov2-base")
     ] = None,
-    sim_med: Annotated[float, typer.Option(min=-1, max=1, help="Least similarity to the medical encoder.")] = 0.9,
-    sim_gen: Annotated[float, typer.Option(min=-1, max=1, help="Largest similarity to the vision-only one.")] = 0.75,
+    sim_med: Annotated[
+        float, typer.Option(min=-1, max=1, help="Minimum similarity according to the medical encoder.")
+    ] = 0.9,
+    sim_gen: Annotated[
+        float, typer.Option(min=-1, max=1, help="Maximum similarity according to the vision-only encoder.")
+    ] = 0.75,
     sample: SampledPairs = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed for --sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for sampling.")] = 0,
     per_image: PairsPerImage = None,
     keep_near_duplicates: Annotated[
-        bool, typer.Option("--keep-near-duplicates", help="Do not look for pairs that show the same image twice.")
+        bool, typer.Option("--keep-near-duplicates", help="Keep pairs that show the same image twice.")
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per batch of an encoder.")] = 16,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default="a GPU where there is one")
+        str | None, typer.Option(help="cpu, cuda or cuda:N.", show_default="a GPU if there is one")
     ] = None,
 ) -> None:
-    """Find confusing pairs of images: alike to a medical encoder, and not alike to a vision-only one.
+    """Find confusing pairs of images: similar to a medical encoder, but not to a vision-only one.
 
-    Two images of one group (patient, study, article) are never a pair. Embeddings are kept: a run that was interrupted
-    goes on where it stopped.
+    Two images of one group (patient, study, article) are never a pair. Embeddings are kept, so that an interrupted run
+    continues where it stopped.
     """
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
     from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits
@@ -75,11 +81,11 @@ def pairs(
     if made.listed.unused:
         say(f"Keys of {images.name} that are not used: {', '.join(made.listed.unused)}")
     if made.pairs is None:
-        say(f"{out} is made already, and with the same settings; nothing was changed.")
+        say(f"{out} exists already with the same settings; nothing was changed.")
     elif made.pairs.more:
-        say(f"There are more than {MOST_PAIRS:,} confusing pairs; those with the largest gaps were looked at further.")
+        say(f"There are more than {MOST_PAIRS:,} confusing pairs; only those with the largest gaps were considered.")
     counts = made.study.made_with["counts"]
-    say_columns([(str(count), what) for what, count in counts.items()])
+    say_columns([(str(count), description) for description, count in counts.items()])
     say(f"Next: medtasks curate draft {out}")
     requests = counts["pairs chosen"] + len(read_images(out))
     say(f"That is about {requests:,} requests to an LLM, one per pair and image; --per-image 1 makes fewer pairs.")
@@ -87,7 +93,7 @@ def pairs(
 
 Results = Annotated[
     list[Path] | None,
-    typer.Option(metavar="RUN", help="Run, or samples file, of a task of these pairs; once for each model."),
+    typer.Option(metavar="RUN", help="Run, or samples file, of a task with these pairs; repeat for each model."),
 ]
 
 
@@ -97,21 +103,22 @@ def patterns(
     ],
     results: Results = None,
     published_as: Annotated[
-        str | None, typer.Option("--as", help="With --results: what the study was published as, if not as its name.")
+        str | None,
+        typer.Option("--as", help="With --results: name under which the study was published, if not its own."),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder of MediConfusion's dataset.json, if it was moved.")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder with MediConfusion's dataset.json, if it was moved.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help=f"Where failure modes go. Default: STUDY/{FILE}.")
+        Path | None, typer.Option("--out", metavar="FILE", help=f"File for the failure modes. Default: STUDY/{FILE}.")
     ] = None,
     max_requests: MaxRequests = None,
-    top: Annotated[int, typer.Option(min=0, help="With --results: how many pairs to show; --json holds all.")] = 20,
+    top: Annotated[int, typer.Option(min=0, help="With --results: number of pairs to show; --json holds all.")] = 20,
     json_file: JsonFile = None,
 ) -> None:
-    """Name failure modes of models by an LLM that reads captions and questions; or count them, with --results.
+    """Describe what confuses models: in words by an LLM that reads captions and questions, or by --results in numbers.
 
-    Without --results, the LLM that MEDTASKS_JUDGE_* name sees 100 pairs at a time and names failure modes. With it,
+    Without --results, the LLM of MEDTASKS_JUDGE_* sees 100 pairs at a time and names failure modes. With --results,
     tables show which pairs confuse which models, and whether similarity predicts it.
     """
     published = name == MEDICONFUSION.name and not Path(name, "study.json").exists()
@@ -128,30 +135,32 @@ def patterns(
     models, causes = read_models(dataset, pairs, results)
     summary = find_patterns(dataset, pairs, models)
     write_json(json_file, summary.as_dict())
-    _show(summary, top)
+    _print_patterns(summary, top)
     for task, cause in causes.items():
         say(f"Left out: {task}: {cause}")
 
 
-def _show(summary: Patterns, top: int) -> None:
-    models, counts = summary.models, summary.counts
+def _print_patterns(patterns: Patterns, top: int) -> None:
+    models, counts = patterns.models, patterns.counts
     for letter, model in models.items():
         say(f"{letter}: {model.model}, {model.task} ({model.rule}), {model.run}")
     say("")
-    say_columns([("pairs", *models), *((state, *(str(counts[name][state]) for name in models)) for state in PairState)])
-    if first := list(summary.pairs)[:top]:
-        say(f"\nMost confusing {len(first)} of {len(summary.pairs)} pairs:")
-        rows: list[tuple[str, ...]] = [("pair", "gap", *models)]
+    rows: list[tuple[str, ...]] = [("pairs", *models)]
+    rows += [(state, *(str(counts[letter][state]) for letter in models)) for state in PairState]
+    say_columns(rows)
+    if first := list(patterns.pairs)[:top]:
+        say(f"\nMost confusing {len(first)} of {len(patterns.pairs)} pairs:")
+        rows = [("pair", "gap", *models)]
         for pair_id in first:
-            name = hidden_id("pair", pair_id) if is_private(summary.name) else pair_id
+            name = hidden_id("pair", pair_id) if is_private(patterns.name) else pair_id
             states = (model.states[pair_id] for model in models.values())
-            rows.append((name, f"{summary.pairs[pair_id].gap:.3f}", *states))
+            rows.append((name, f"{patterns.pairs[pair_id].gap:.3f}", *states))
         say_columns(rows)
-    say("\nRank correlation with similarity, 95 % interval; above 0: errors rise with it")
+    say("\nRank correlation with similarity, 95 % interval; positive: higher with more similarity")
     rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
-    for each in summary.associations:
+    for each in patterns.associations:
         ends = NOT_DEFINED if math.isnan(each.low) else f"{each.low:+.2f} to {each.high:+.2f}"
         value = NOT_DEFINED if math.isnan(each.correlation) else f"{each.correlation:+.2f}"
         rows.append((each.model, each.outcome, each.by, str(each.pairs), str(each.clusters), value, ends))
     say_columns(rows)
-    print_state_of_data({summary.name: provenance(summary.name)})
+    print_state_of_data({patterns.name: provenance(patterns.name)})

@@ -1,7 +1,4 @@
-"""``medtasks data``: list, prepare, verify, locate, and write the drawn sample.
-
-Of MedHEval ``prepare`` says first what there is, and then prepares the sets that can be.
-"""
+"""``medtasks data``: list, prepare and check datasets, and write the synthetic sample."""
 
 import contextlib
 import os
@@ -22,7 +19,6 @@ from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, o
 
 if TYPE_CHECKING:
     from medtasks.data.prepare.source_recipe import Options
-    from medtasks.data.sources.medheval_sets import Readiness
     from medtasks.tasks.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
@@ -33,8 +29,8 @@ MEDHEVAL = "medheval"
 
 @app.command("list")
 def list_datasets() -> None:
-    """List all datasets, your own last, who may read them, and whether they are prepared."""
-    rows = [("dataset", "prepared", "access", "questions", "what")]
+    """List all datasets, your own last, with their access level and whether they are prepared."""
+    rows = [("dataset", "prepared", "access", "questions", "description")]
     for info in (*CATALOGUE.values(), *own_datasets().values()):
         questions = "" if info.rows is None else str(info.rows)
         rows.append((info.name, _state(info.name), str(info.access), questions, info.description))
@@ -45,8 +41,14 @@ def list_datasets() -> None:
 @app.command()
 def show(name: Name) -> None:
     """Show the source, licence and size of one dataset."""
+    from medtasks.data.prepare.prepare_dataset import recipe_of
+
     info = own_datasets().get(name) or dataset_info(name)
-    say(f"{info.name}: {info.benchmark}, {info.description}")
+    layout = images = ""
+    with contextlib.suppress(LookupError):
+        layout = recipe_of(info.part_of or info.name).layout
+    with contextlib.suppress(OSError, MedTasksError):
+        images = described_images(Manifest.read(dataset_folder(name)).model_dump())
     sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     facts = {
         "prepared": _state(name),
@@ -54,28 +56,13 @@ def show(name: Name) -> None:
         "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
         "licence": info.licence,
         "source": f"{info.source} at {info.revision}",
-        "--source": _layout(info),
-        "images": _images(name),
+        "--source": layout,  # contents of that folder
+        "images": images,
     }
+    say(f"{info.name}: {info.benchmark}, {info.description}")
     for fact, value in facts.items():
         if value:
             say(f"  {fact + ':':<10}{value}")
-
-
-def _layout(info: DatasetInfo) -> str:
-    """Return what the folder for ``data prepare --source`` holds, as the code that reads it says; empty if unknown."""
-    from medtasks.data.prepare.prepare_dataset import recipe_of
-
-    with contextlib.suppress(LookupError):
-        return recipe_of(info.part_of or info.name).layout
-    return ""
-
-
-def _images(name: str) -> str:
-    try:
-        return described_images(Manifest.read(dataset_folder(name)).model_dump())
-    except (OSError, MedTasksError):
-        return ""
 
 
 def _state(name: str) -> str:
@@ -95,32 +82,30 @@ def prepare(
     source: Annotated[
         Path | None, typer.Option(help="Folder or archive with a local copy, laid out as the benchmark publishes it.")
     ] = None,
-    fetch_images: Annotated[
-        bool, typer.Option("--fetch-images", help="Download the images that --source lacks.")
-    ] = False,
+    fetch_images: Annotated[bool, typer.Option("--fetch-images", help="Download images that --source lacks.")] = False,
     allow_incomplete: Annotated[
-        bool, typer.Option("--allow-incomplete", help="Leave out what cannot be had; results will say so.")
+        bool, typer.Option("--allow-incomplete", help="Leave out what is missing; results will say so.")
     ] = False,
     images: Annotated[
         list[str] | None,
-        typer.Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; once for each."),
+        typer.Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; repeatable."),
     ] = None,
     allow_changed: Annotated[
         bool,
         typer.Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum."),
     ] = False,
     from_folder: Annotated[
-        Path | None, typer.Option(help="Your own questions: a folder with dataset.json, in place of a dataset name.")
+        Path | None, typer.Option(help="Your own questions: a folder with dataset.json, instead of a dataset name.")
     ] = None,
     own_name: Annotated[
-        str | None, typer.Option("--name", help="What to call --from-folder, if not after the folder.")
+        str | None, typer.Option("--name", help="Name for --from-folder. Default: that of the folder.")
     ] = None,
     access: Annotated[
         Access | None,
-        typer.Option(help="Who may read --from-folder; credentialed if not given, which is the safe way."),
+        typer.Option(help="Access level of --from-folder. Default: credentialed, the safe choice."),
     ] = None,
 ) -> None:
-    """Prepare a dataset; an interrupted run goes on where it stopped."""
+    """Prepare a dataset; an interrupted run continues where it stopped."""
     if images and not (name or "").startswith(MEDHEVAL):
         raise typer.BadParameter("--images is for the sets of MedHEval")
     if allow_changed and not (name or "").startswith((MEDHEVAL, "gmai_mmbench")):
@@ -135,15 +120,14 @@ def prepare(
     if own_name is not None or access is not None:
         raise typer.BadParameter("--name and --access are for --from-folder; published datasets have theirs")
     assert name is not None
-    if own := own_datasets().get(name):
-        _prepare_again(own, source, allow_incomplete)
+    if info := own_datasets().get(name):
+        _prepare_again(info, source, allow_incomplete)
         return
     from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.prepare.source_recipe import Options
 
-    options = Options(
-        source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=_image_folders(images or ())
-    )
+    folders = _image_folders(images or ())
+    options = Options(source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=folders)
     if name.startswith(MEDHEVAL):
         _prepare_medheval(name, options)
     else:
@@ -158,25 +142,27 @@ def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_in
     path = own_tasks_folder() / f"{manifest.name}.yaml"
     say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
     if access is None:
-        say("It counts as credentialed: no judge on another machine may see it. --access says otherwise.")
+        say("It counts as credentialed: no judge on another machine may see it. Change this with --access.")
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
     from medtasks.tasks.own_tasks import prepare_own
 
-    again, whole = preparing_again(info.name), part_of(info.name)
+    command, whole = preparing_again(info.name), part_of(info.name)
     if whole is not None:
-        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{again}'")
+        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{command}'")
     if study_of(info.name) is not None:
-        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{again}'")
+        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{command}'")
     folder = source or Path(info.source)
     if not folder.is_dir():
-        raise MedTasksError(f"'{info.name}' came from {folder}, which is not there; give its place with --source")
+        raise MedTasksError(
+            f"'{info.name}' came from {folder}, which is not there; give its new location with --source"
+        )
     report_prepared(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
 
 
 def report_prepared(manifest: Manifest) -> None:
-    """Say what was prepared, and what of it was left out."""
+    """Print what was prepared, and what was left out."""
     for note in manifest.left_out:
         say(f"left out: {note}")
     say(
@@ -195,39 +181,34 @@ def verify(
 ) -> None:
     """Read a prepared dataset completely and compare it with its manifest.
 
-    Of a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
+    For a task of your own, read all samples and images, load its hooks, rules and metrics, and fill the first prompt.
     """
     from medtasks.data.prepare.prepare_dataset import verify as run
+    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
     from medtasks.tasks.task_files import task_files
 
     look_into(context, include_path)
     task = task_files().get(name)
     if task is not None and task.kind == "task" and task.dataset is None:
-        _verify_own(task)
+        _check_file(task)
+        documents = task_documents(task)
+        facts = task_provenance(task, documents)
+        _fail(list(unreadable_images(task, documents)), name, "")
+        say(
+            f"{name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
+            f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not "
+            f"prepare it, so changes cannot be detected."
+        )
         return
     _fail(list(run(name)), name, f"; fix it with: {preparing_again(name)}")
     if task is not None and not task.is_shipped:
         _check_file(task)
-    manifest = Manifest.read(dataset_folder(name))
-    kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
-    out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
     folder = dataset_folder(name)
+    manifest = Manifest.read(folder)
+    kind = "synthetic sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
+    out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
     if manifest.access == Access.CREDENTIALED and open_to_others(folder):
         say(f"warning: other users of this machine can read {folder}; run: chmod -R go= {shlex.quote(str(folder))}")
-
-
-def _verify_own(task: "TaskFile") -> None:
-    from medtasks.tasks.documents import task_documents, task_provenance, unreadable_images
-
-    _check_file(task)
-    documents = task_documents(task)
-    facts = task_provenance(task, documents)
-    _fail(list(unreadable_images(task, documents)), task.name, "")
-    say(
-        f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
-        f"the text {facts['fingerprint']}. Hooks, rules and the first prompt are in order. medtasks did not prepare "
-        f"it, so that nothing tells whether it has changed."
-    )
 
 
 def _check_file(task: "TaskFile") -> None:
@@ -243,8 +224,8 @@ def _fail(problems: Sequence[str], name: str, fix: str) -> None:
     for problem in problems:
         say(problem)
     if problems:
-        found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise MedTasksError(f"{found} in '{name}'{fix}")
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise MedTasksError(f"{count} in '{name}'{fix}")
 
 
 @app.command()
@@ -255,13 +236,13 @@ def where() -> None:
 
 @app.command()
 def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
-    """Write drawn stand-in data, to try everything without downloading anything."""
+    """Write synthetic data, to try everything without downloading anything."""
     write_sample_home(folder)
     say(f"Use it with: export {HOME_VARIABLE}={shlex.quote(str(folder.absolute()))}")
 
 
 def write_sample_home(folder: Path) -> None:
-    """Write the drawn sample and prepare it in ``folder``, which may hold no real dataset."""
+    """Write the synthetic sample and prepare it in ``folder``, which may hold no real dataset."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
     from medtasks.data.prepare.source_recipe import Options
     from medtasks.data.sources.bundled_sample import write_sample_source
@@ -284,9 +265,9 @@ def write_sample_home(folder: Path) -> None:
             os.environ[HOME_VARIABLE] = before
 
 
-def _image_folders(given: Sequence[str]) -> dict[str, Path]:
+def _image_folders(texts: Sequence[str]) -> dict[str, Path]:
     folders: dict[str, Path] = {}
-    for text in given:
+    for text in texts:
         source, _, folder = text.partition("=")
         if not (source and folder):
             raise typer.BadParameter(f"--images {text}: give SOURCE=DIR, such as slake=/data/slake/imgs")
@@ -297,18 +278,29 @@ def _image_folders(given: Sequence[str]) -> dict[str, Path]:
 
 
 def _prepare_medheval(name: str, options: "Options") -> None:
-    """Prepare one set of MedHEval, or with the name ``medheval`` all that can be, after saying what was found."""
+    """Prepare one set of MedHEval, or all possible ones for the name ``medheval``, after listing what is there."""
     from medtasks.data.prepare.prepare_dataset import prepare as run
-    from medtasks.data.sources.medheval_sets import preflight, survey
+    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES, image_totals, largest_group, preflight, survey
+
+    def say_images(source: str, present: int, total: int) -> None:
+        missing = f", {total - present} missing" if present < total else ""
+        say(f"images of {IMAGE_SOURCES[source].title}: {present} of {total} found{missing}")
 
     if name != MEDHEVAL:
         for count in preflight(dataset_info(name), options) if options.source is not None else ():
-            _print_count(count.source, len(count.found), len(count.found) + len(count.missing))
+            say_images(count.source, len(count.found), len(count.found) + len(count.missing))
         report_prepared(run(name, options))
         return
-    found = survey(options)
-    _print_survey(found)
-    ready = [readiness.name for readiness in found if readiness.cause is None]
+    readiness = survey(options)
+    for source, (present, total) in image_totals(readiness).items():
+        say_images(source, present, total)
+    for each in readiness:
+        if each.cause is not None:
+            say(f"not prepared: {each.name}, {each.cause}")
+    group = largest_group(readiness)
+    command = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
+    say(f"Largest group that can run now: {command}")
+    ready = [each.name for each in readiness if each.cause is None]
     if not ready:
         raise MedTasksError(
             "no set of MedHEval can be prepared; give --source a clone of its repository, name the folders of images "
@@ -316,23 +308,3 @@ def _prepare_medheval(name: str, options: "Options") -> None:
         )
     for dataset in ready:
         report_prepared(run(dataset, options))
-
-
-def _print_count(source: str, found: int, named: int) -> None:
-    from medtasks.data.sources.medheval_sets import IMAGE_SOURCES
-
-    missing = f", {named - found} missing" if found < named else ""
-    say(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}")
-
-
-def _print_survey(found: Sequence["Readiness"]) -> None:
-    from medtasks.data.sources.medheval_sets import image_totals, largest_group
-
-    for key, (there, named) in image_totals(found).items():
-        _print_count(key, there, named)
-    for readiness in found:
-        if readiness.cause is not None:
-            say(f"not prepared: {readiness.name}, {readiness.cause}")
-    group = largest_group(found)
-    what = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
-    say(f"Largest group that can run now: {what}")

@@ -1,4 +1,4 @@
-"""``medtasks demo``: the real harness command on the drawn sample with the built-in model."""
+"""``medtasks demo``: the harness's own command on the synthetic sample with the built-in model."""
 
 import math
 import os
@@ -27,11 +27,11 @@ _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 
 def demo(
     output: Annotated[
-        Path | None, typer.Option(help="Folder for data, log and results; default: a new temporary folder.")
+        Path | None, typer.Option(help="Folder for data, log and results. Default: a new temporary folder.")
     ] = None,
     device: Annotated[str, typer.Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
-    """Run MediConfusion's three automatic modes on drawn pictures with a tiny random model, and report on them."""
+    """Run MediConfusion's three automatic modes on synthetic images with a tiny random model, and write a report."""
     folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
@@ -58,18 +58,18 @@ def demo(
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     say(
-        "Drawn pictures and a random model: these scores say nothing about medicine.\n"
+        "Synthetic images and a random model: these scores say nothing about medicine.\n"
         f"Results: {newest.path}\nReplies: {newest.path.parent}\nLog:     {folder / 'lmms_eval.log'}\n"
         f"Report:  {page} (open it in a browser)"
     )
 
 
 def _run(arguments: list[str], home: Path, results: Path, log: Path) -> ResultsFile:
-    """Run the harness and return its results; it returns 0 after a failure, so a new file is what counts."""
-    known = results_files(results)
+    """Run the harness and return its results; it exits with 0 after a failure, so only a new file counts."""
+    before = results_files(results)
     with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
         code = _python("lmms_eval", *arguments, home=home, stdout=stream, stderr=subprocess.STDOUT).returncode
-    new = [path for path in results_files(results) if path not in known]
+    new = [path for path in results_files(results) if path not in before]
     newest = read_results(new[-1], say) if new and not code else None
     if newest is None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])

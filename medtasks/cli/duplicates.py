@@ -1,4 +1,4 @@
-"""``medtasks data duplicates``: is a picture of the benchmark in it twice, or among the training images?"""
+"""``medtasks data duplicates``: images that a benchmark holds twice, or that are among the training images."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,54 +17,50 @@ def duplicates(
     name: Annotated[str, typer.Argument(help="A prepared dataset, see 'medtasks data list'.")],
     against: Annotated[
         str | None,
-        typer.Option(help="A folder of images, such as those a model was trained on; or another prepared dataset."),
+        typer.Option(help="A folder of images, such as a model's training images, or another prepared dataset."),
     ] = None,
     distance: Annotated[
         int,
-        typer.Option(
-            min=0,
-            max=64,
-            help="How many of the 256 bits of the hashes of two pictures that look the same differ.",
-        ),
+        typer.Option(min=0, max=64, help="Maximum number of differing bits, of 256, between the hashes of duplicates."),
     ] = 40,
     turned: Annotated[
         bool, typer.Option("--turned", help="Also find mirrored and rotated copies; eight times as many comparisons.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(help="The page to look at them; by default NAME_duplicates.html in this folder.")
+        Path | None, typer.Option(help="The page with all duplicates. Default: NAME_duplicates.html here.")
     ] = None,
     json_file: JsonFile = None,
     list_file: Annotated[
         Path | None,
-        typer.Option("--list", help="Also write the doc_ids to leave out for no duplicate to remain, one per line."),
+        typer.Option("--list", help="Also write the doc_ids to leave out so that no duplicate remains, one per line."),
     ] = None,
     fail_on_found: Annotated[
-        bool, typer.Option("--fail-on-found", help="End with exit code 1 if anything was found.")
+        bool, typer.Option("--fail-on-found", help="Exit with 1 if there are duplicates.")
     ] = False,
 ) -> None:
-    """Find pictures of a benchmark that are in it twice, in its solved examples, or among other images.
+    """Find images of a benchmark that are in it twice, in its few-shot examples, or among other images.
 
-    Copies are found that were re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
-    questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
+    Copies are found even if re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
+    questions on one image do not count. Only image files are searched, not archives, tables or volumes.
     """
     from medtasks.audit.report.duplicates_page import Names, duplicates_as_dict, write_duplicates_page
     from medtasks.data.duplicates.image_copies import dataset_images, find_duplicates, other_images
 
     if against == name:
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
-    shown = dataset_images(name)
-    other = other_images(against, without=shown.folders) if against else None
-    found = find_duplicates(shown, other, distance, turned=turned)
-    names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, distance, turned=turned)
+    images = dataset_images(name)
+    other = other_images(against, without=images.folders) if against else None
+    copies = find_duplicates(images, other, distance, turned=turned)
+    names = Names(name, copies)
+    contents = duplicates_as_dict(name, copies, names, distance, turned=turned)
     page = html or Path(f"{name}_duplicates.html")
-    write_duplicates_page(contents, found, names, page, sample=contents["data"]["sample"])
+    write_duplicates_page(contents, copies, names, page, sample=contents["data"]["sample"])
     write_json(json_file, {"medtasks": __version__, **contents})
     write_text(list_file, "".join(f"{doc_id}\n" for doc_id in contents["left_out"]))
     _print_tables(contents)
     _print_notes(contents, hidden=names.hidden)
     say(f"Page: {page}")
-    number = len(contents["within"]) + len(found.outside)
+    number = len(contents["within"]) + len(copies.outside)
     if number and fail_on_found:
         raise MedTasksError(f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}")
 
@@ -73,16 +69,16 @@ def _print_tables(contents: Mapping[str, Any]) -> None:
     from medtasks.audit.report.duplicates_page import duplicate_tables
 
     name, against = contents["dataset"], contents["against"]
-    say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct picture')}")
+    say(f"{name}: {counted(contents['questions'], 'question')} on {counted(contents['pictures'], 'distinct image')}")
     if against:
         say(
             f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
-            f"{counted(against['pictures'], 'distinct picture')}"
+            f"{counted(against['pictures'], 'distinct image')}"
         )
         if not against["findings"]:
-            say(f"No picture of {name} was found there.")
+            say(f"No image of {name} was found there.")
     if not contents["within"]:
-        say(f"Within {name} no picture is there twice.")
+        say(f"{name} holds no image twice.")
     for table in duplicate_tables(contents):
         show(table)
 
@@ -94,22 +90,22 @@ def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
     for sentence in not_compared(contents):
         say(sentence)
     if groups:
-        largest = counted(len(groups[0]), "distinct picture")
-        out.print(f"Within the benchmark they make {counted(len(groups), 'group')}, the largest of {largest}.")
+        largest = counted(len(groups[0]), "distinct image")
+        out.print(f"Duplicates within the benchmark form {counted(len(groups), 'group')}, the largest of {largest}.")
     out.print(
-        f"Looks the same: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
+        f"Duplicates: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
         f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
         f"{'' if settings['turned'] else '; mirrored and rotated copies are found with --turned'}."
     )
     if left_out:
         out.print(
-            f"For none of this to remain, leave out {counted(len(left_out), 'question')} "
+            f"To remove all duplicates, leave out {counted(len(left_out), 'question')} "
             f"({number(len(left_out) / contents['questions'])}), pairs as a whole; --list writes their ids."
         )
     if hidden:
         say(
-            f"Credentialed data: pictures and names are withheld, ids are hashed; {LOG_TEXT_VARIABLE}="
+            f"Credentialed data: images and names are withheld, ids are hashed; {LOG_TEXT_VARIABLE}="
             f"{contents['dataset']} shows them."
         )
     if contents["data"]["sample"]:
-        out.print("SAMPLE DATA: drawn pictures.")
+        out.print("SAMPLE DATA: synthetic images.")

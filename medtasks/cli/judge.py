@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from medtasks.audit.judge_labels import write_sheet
-from medtasks.cli.output import IncludePath, look_into, say
+from medtasks.cli.output import IncludePath, ModelName, look_into, say
 from medtasks.runs.replies import read_replies
 from medtasks.runs.sources import Source, replies_to
 from medtasks.tasks.documents import task_documents
@@ -22,8 +22,8 @@ def sample(
     replies: Annotated[list[Path], typer.Argument(help="Folder or files of one run, as for 'medtasks score'.")],
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("judge_labels.csv"),
     size: Annotated[int, typer.Option(min=4, help="Number of replies to draw, half of each verdict.")] = 200,
-    rule: Annotated[str | None, typer.Option(help="Rule whose verdicts count; by default the task's first.")] = None,
-    model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
+    rule: Annotated[str | None, typer.Option(help="Answer rule with the verdicts; default: the task's first.")] = None,
+    model: ModelName = None,
     include_path: IncludePath = None,
 ) -> None:
     """Draw judged replies for people to label; 'medtasks score TASK RUN --labels FILE' reads the labels."""

@@ -1,4 +1,4 @@
-"""``medtasks merge``: the runs of shards as one run."""
+"""``medtasks merge``: join the runs of shards into one run."""
 
 import shlex
 from pathlib import Path
@@ -14,16 +14,16 @@ from medtasks.tasks.task_files import included_option
 
 def merge(
     context: typer.Context,
-    output: Annotated[Path, typer.Argument(help="New folder for what one run would have left.")],
+    output: Annotated[Path, typer.Argument(help="New folder for the joined run.")],
     shards: Annotated[list[Path], typer.Argument(help="Folders (--output_path) of 'medtasks run --shard'.")],
     max_failed: MaxFailed = DEFAULT_LIMIT,
     include_path: IncludePath = None,
 ) -> None:
-    """Join the runs of all shards; samples and results are those of one run of everything, to the last digit.
+    """Join the runs of all shards; samples and results equal those of a single run, to the last digit.
 
-    Of a shard that was repeated the newest complete run counts. Shards that are missing, or that differ in settings,
-    data, code or model, are named and nothing is written. The exit code is 1 where more samples of a task than
-    --max-failed lack a reply or a verdict.
+    The newest complete run of each shard counts. If shards are missing, or differ in settings, data, code or model,
+    they are named and nothing is written. The exit code is 1 if more samples of a task than --max-failed lack a reply
+    or a verdict.
     """
     from medtasks.audit.merging import merge as merged
 

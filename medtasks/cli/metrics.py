@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -36,36 +36,33 @@ def metrics(
     refs: Annotated[
         Path | None, typer.Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")
     ] = None,
-    hyps: Annotated[Path | None, typer.Option(help="What a model wrote, in any of these forms.")] = None,
+    hyps: Annotated[Path | None, typer.Option(help="The model's reports, in any of these forms.")] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Metric, or one of its scores, several with commas or by repeating; 'all'. Without: list them."
-        ),
+        typer.Option(help="Metric, or one of its scores; repeatable or with commas; 'all'. Without it: list them."),
     ] = None,
-    column: Annotated[
-        str | None, typer.Option(help="Column or field that holds the text, if not text or report.")
-    ] = None,
+    column: Annotated[str | None, typer.Option(help="Column or field with the text, if not text or report.")] = None,
     weights: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=PATH", help="Weights that lie elsewhere, by name; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="Location of weights by name, if not the usual one; repeatable."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; by default the GPU if there is one.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: the GPU if there is one.")] = None,
     dtype: Annotated[
         Literal["float32", "bfloat16"] | None, typer.Option(help="bfloat16 is faster and changes scores a little.")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts per pass of a model.")] = None,
-    cache: Annotated[bool, typer.Option(help="Whether to keep what models said of each text for the next run.")] = True,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts per batch of a model.")] = None,
+    cache: Annotated[bool, typer.Option(help="Keep models' outputs for each text for the next run.")] = True,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write every value as JSON.")] = None,
     cross_check: Annotated[
         bool,
         typer.Option(
             "--cross-check",
-            help="Compare with what the published packages compute, by default for all metrics that one has; the exit "
-            "code is 1 where a score differs by more than 0.0001, else 3 where one could not be compared.",
+            help="Compare with the published packages, by default all metrics that have one; the exit code is 1 if a "
+            "score differs by more than 0.0001, else 3 if one could not be compared.",
         ),
     ] = False,
 ) -> None:
-    """Score reports against references; without --metric list the metrics, ready where what they need was fetched."""
+    """Score reports against references; without --metric, list the metrics and whether their weights are there."""
     settings = _settings(weights or [], device, dtype, batch_size)
     if cross_check:
         metric = metric or list(ORACLES)
@@ -76,10 +73,16 @@ def metrics(
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
-    # Without a lasting cache a passing one is kept, because RadCliQ runs the models of other metrics again.
+    # Even without a permanent cache there is a temporary one, because RadCliQ runs the models of other metrics again.
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
         settings = settings if folder is None else replace(settings, cache=Path(folder))
-        scores, failures = _score([name for name in chosen if name in ORACLES or not cross_check], pairs, settings)
+        scores, failures = dict[str, ReportScores](), dict[str, str]()
+        for name in [name for name in chosen if name in ORACLES or not cross_check]:
+            try:
+                compute = report_metric(name, settings)
+                scores[name] = compute(references=pairs.references, hypotheses=pairs.hypotheses)
+            except (MedTasksError, OSError) as error:
+                failures[name] = str(error)
     if cross_check:
         _cross_check(pairs, scores, failures, chosen, settings, json_file)
         return
@@ -91,21 +94,21 @@ def metrics(
 
 def _settings(weights: Sequence[str], device: str | None, dtype: str | None, batch_size: int | None) -> ModelSettings:
     named = {}
-    for given in weights:
-        name, _, path = given.partition("=")
+    for text in weights:
+        name, _, path = text.partition("=")
         if not (name and path):
-            raise typer.BadParameter(f"--weights {given} is not of the form NAME=PATH, such as chexbert=chexbert.pth")
+            raise typer.BadParameter(f"--weights {text} is not of the form NAME=PATH, such as chexbert=chexbert.pth")
         named[name] = Path(path).expanduser()
     chosen: dict[str, Any] = {
         name: value for name, value in {"device": device, "dtype": dtype}.items() if value is not None
     }
-    settings = replace(ModelSettings.from_environment(), named_weights=named, batch_size=batch_size, **chosen)
-    return replace(settings, progress=sys.stderr.isatty())
+    chosen |= {"named_weights": named, "batch_size": batch_size, "progress": sys.stderr.isatty()}
+    return replace(ModelSettings.from_environment(), **chosen)
 
 
-def _chosen(given: Sequence[str]) -> Mapping[str, Sequence[str]]:
+def _chosen(texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """Return the keys to print, by metric."""
-    names = [name.strip() for part in given for name in part.split(",") if name.strip()]
+    names = [name.strip() for part in texts for name in part.split(",") if name.strip()]
     if _ALL in names:
         names = list(REPORT_METRICS)
     if not names:
@@ -116,22 +119,8 @@ def _chosen(given: Sequence[str]) -> Mapping[str, Sequence[str]]:
     return {name: list(keys) for name, keys in chosen.items()}
 
 
-def _score(
-    names: Iterable[str], pairs: ReportPairs, settings: ModelSettings
-) -> tuple[dict[str, ReportScores], dict[str, str]]:
-    scores: dict[str, ReportScores] = {}
-    failures: dict[str, str] = {}
-    for name in names:
-        try:
-            metric = report_metric(name, settings)
-            scores[name] = metric(references=pairs.references, hypotheses=pairs.hypotheses)
-        except (MedTasksError, OSError) as error:
-            failures[name] = str(error)
-    return scores, failures
-
-
 def _sentences(failures: Failures) -> list[str]:
-    """Return one line per cause, with the metrics that failed for it in front."""
+    """Return one line per cause, each with the metrics that failed."""
     causes: dict[str, list[str]] = {}
     for name, cause in failures.items():
         causes.setdefault(cause, []).append(name)
@@ -147,8 +136,8 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
         for name, result in scores.items():
             info = metric_info(name)
             for key in chosen[name]:
-                shown = number(result.totals[key], info.scale is Scale.SHARE)
-                rows.append((key, shown, "higher" if info.higher_is_better else "lower"))
+                value = number(result.totals[key], info.scale is Scale.SHARE)
+                rows.append((key, value, "higher" if info.higher_is_better else "lower"))
         show(number_table(title, ("score", "value", "better"), rows))
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
@@ -173,10 +162,9 @@ def _cross_check(
             compared |= {key: comparisons[key] for key in chosen[name]}
     say(f"pairs: {len(pairs.references)}")
     rows = [("score", "ours", "package's", "largest difference of a pair", "package")]
-    for key, one in compared.items():
-        rows.append(
-            (key, f"{one.ours:.6f}", f"{one.theirs:.6f}", f"{one.difference:.1e}", f"{one.package} {one.version}")
-        )
+    for key, each in compared.items():
+        package = f"{each.package} {each.version}"
+        rows.append((key, f"{each.ours:.6f}", f"{each.theirs:.6f}", f"{each.difference:.1e}", package))
     if compared:
         say_columns(rows)
     alone = [name for name in chosen if name not in ORACLES]
@@ -184,15 +172,15 @@ def _cross_check(
         say(f"Not compared, because no package computes them in the same way: {', '.join(alone)}.")
     of_keys = {
         key: {
-            **asdict(one),
-            "id": pairs.ids[one.pair] if pairs.ids and one.pair is not None else None,
-            "differs": one.differs,
+            **asdict(each),
+            "id": pairs.ids[each.pair] if pairs.ids and each.pair is not None else None,
+            "differs": each.differs,
         }
-        for key, one in compared.items()
+        for key, each in compared.items()
     }
     write_json(json_file, {**_as_dict(pairs, scores, failures), "cross_check": as_json(of_keys)})
     sentences = _sentences(failures)
-    differing = [key for key, one in compared.items() if one.differs]
+    differing = [key for key, each in compared.items() if each.differs]
     if differing:
         differ = f"{', '.join(differing)}: our value and the package's differ by more than {TOLERANCE:g}"
         raise MedTasksError("\n".join([*sentences, differ]))
@@ -221,11 +209,11 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: F
 
 
 def _list_metrics() -> None:
-    rows = [("metric", "better", "ready", "what")]
+    rows = [("metric", "better", "ready", "description")]
     lacking: dict[str, None] = {}
     for info in REPORT_METRICS.values():
-        needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
-        missing = [name for name in needed if weights_trouble(name)]
+        weights = (*info.weights, *([WORDNET] if info.wordnet else ()))
+        missing = [name for name in weights if weights_trouble(name)]
         lacking.update(dict.fromkeys(missing))
         better = "higher" if info.higher_is_better else "lower"
         keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"

@@ -1,4 +1,4 @@
-"""What commands share: options, sentences, columns and tables on one console, and files that are whole."""
+"""Shared parts of the commands: options, sentences, columns and tables on one console, and files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,12 @@ from medtasks.errors import MedTasksError
 from medtasks.runs.result_files import recorded_folders
 from medtasks.tasks.task_files import INCLUDE, including, refuse_shipped_names
 
-ModelName = Annotated[str | None, typer.Option("--model", help="Of a folder with runs of several models, this one.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", help="Model to take from a folder with runs of several models.")
+]
 MaxFailed = Annotated[
-    str, typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), without a reply or verdict.")
+    str,
+    typer.Option("--max-failed", help="Samples of a task (5), or a share (1%), that may lack a reply or verdict."),
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
 out = Console(soft_wrap=True, highlight=False)
@@ -25,13 +28,13 @@ IncludePath = Annotated[
         INCLUDE,
         "--include-path",
         metavar="FOLDER",
-        help="Folder with task files of your own. They can run code: give only a folder you trust.",
+        help="Folder with your own task files. They can run code: give only a folder you trust.",
     ),
 ]
 
 
 def say(text: str) -> None:
-    """Print a text as it is, names in it may hold what looks like markup; but no orders to the terminal."""
+    """Print a text literally: no markup, and no control sequences for the terminal."""
     out.print(plain(text), markup=False)
 
 
@@ -48,24 +51,19 @@ def show(table: Table) -> None:
 
 
 def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
-    """Say which of the data, by the name they are shown with, are drawn or cut; an only one needs no name."""
-    drawn = [name for name, facts in data.items() if facts["sample"]]
-    cut = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
-    if drawn:
-        out.print(f"SAMPLE DATA{_named(drawn)}: drawn pictures; these scores say nothing about a model.")
-    if cut:
-        out.print(
-            f"INCOMPLETE DATA{_named(cut)}: parts of the published set were left out; do not compare with "
-            f"published scores."
-        )
-
-
-def _named(names: Sequence[str]) -> str:
-    return f" ({', '.join(names)})" if any(names) else ""
+    """Name the datasets that are synthetic or incomplete; the name of a single one may be empty."""
+    synthetic = [name for name, facts in data.items() if facts["sample"]]
+    incomplete = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
+    drawn = "synthetic images; these scores say nothing about a model."
+    cut = "parts of the published set were left out; do not compare with published scores."
+    for title, names, consequence in (("SAMPLE DATA", synthetic, drawn), ("INCOMPLETE DATA", incomplete, cut)):
+        if names:
+            of_data = f" ({', '.join(names)})" if any(names) else ""
+            out.print(f"{title}{of_data}: {consequence}")
 
 
 def write_text(path: Path | None, text: str) -> None:
-    """Write a file, if one is asked for; MedTasksError: it cannot be written."""
+    """Write a file, if a path is given. Raises MedTasksError if it cannot be written."""
     if path is None:
         return
     try:
@@ -75,12 +73,12 @@ def write_text(path: Path | None, text: str) -> None:
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Write a value of JSON types likewise."""
+    """Write a value as JSON, if a path is given. Raises MedTasksError if it cannot be written."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:
-    """Look for tasks in the user's folders, too, until the command ends; those that recorded runs name are not read."""
+    """Find tasks in the user's folders, too, until the command ends; folders recorded in runs are only mentioned."""
     context.with_resource(including(folders or ()))
     if runs:
         refuse_shipped_names()

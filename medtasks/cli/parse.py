@@ -1,4 +1,4 @@
-"""``medtasks parse``: apply one answer rule to replies from standard input."""
+"""``medtasks parse``: apply an answer rule to replies from standard input."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
             f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: '
             f"{error if isinstance(error, ValueError) else cause}"
         ) from error
-    listed = isinstance(options, list) and all(isinstance(option, str) for option in options)
-    if not (reply is None or isinstance(reply, str)) or not listed:
+    has_texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
+    if not (reply is None or isinstance(reply, str)) or not has_texts:
         raise RepliesError(f"standard input line {number}: 'reply' must be text or null, 'options' a list of texts")
     return reply, options

@@ -1,4 +1,4 @@
-"""``medtasks plan``: how many samples does a comparison of two models take?"""
+"""``medtasks plan``: the number of samples that a comparison of two models needs."""
 
 import math
 from dataclasses import asdict
@@ -21,29 +21,32 @@ def plan(
     context: typer.Context,
     task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
     against: Annotated[
-        float | None, typer.Option(help="Score of the model to compare with, such as 0.70; by default the run's.")
+        float | None, typer.Option(help="Score of the first model, such as 0.70. Default: that of --run.")
     ] = None,
     difference: Annotated[
-        float | None, typer.Option(help="Difference to show: 0.03 is three percentage points.")
+        float | None, typer.Option(help="Difference to detect: 0.03 is three percentage points.")
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(help="Plan non-inferiority, too: the other model is worse by less than this.")
+        float | None,
+        typer.Option(help="Also plan a non-inferiority test: the second model is worse by less than this."),
     ] = None,
-    power: Annotated[float, typer.Option(help="Probability that a true difference is shown.")] = POWER,
-    tests: Annotated[int, typer.Option(help="Tests that share the level of 5 %, as of 'compare'.")] = 1,
+    power: Annotated[float, typer.Option(help="Probability of detecting a true difference.")] = POWER,
+    tests: Annotated[int, typer.Option(help="Number of tests that share the level of 5 %, as in 'compare'.")] = 1,
     run: Annotated[
         list[Path] | None,
-        typer.Option(help="Earlier run: its score and clusters count; repeated, how often the two runs differ, too."),
+        typer.Option(
+            help="Earlier run, for its score and clusters; give two for the share of samples on which they differ."
+        ),
     ] = None,
-    rule: Annotated[str | None, typer.Option(help="Answer rule for the runs; by default the task's first.")] = None,
+    rule: Annotated[str | None, typer.Option(help="Answer rule for the runs. Default: the task's first.")] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Say how many samples show a difference between two models, and which difference the prepared data can show."""
+    """Compute the number of samples that shows a difference between two models, and the smallest detectable one."""
     look_into(context, include_path, run or ())
     chosen = scored_task(task)
-    known = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
-    result = planned(known, difference, margin, power, tests)
+    assumed = assumptions(chosen, against, [Source(path) for path in run or ()], rule)
+    result = planned(assumed, difference, margin, power, tests)
     numbers = {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(result).items()
@@ -54,13 +57,13 @@ def plan(
 
 
 def _print(task: str, plan: Plan, tests: int) -> None:
-    known, power = plan.assumptions, number(plan.power)
-    discordance = known.discordance_of(plan.difference or 0.0)
+    assumed, power = plan.assumptions, number(plan.power)
+    discordance = assumed.discordance_of(plan.difference or 0.0)
     of_tests = f", as {tests} tests share 5 %" if tests > 1 else ""
-    say(f"{task}, {known.metric}: {known.samples} samples prepared, in {known.clusters} clusters or pairs.")
-    say(f"First model: {number(known.score)} ({known.score_source}).")
-    say(f"Samples on which the two models differ: {number(discordance)} ({known.discordance_source}).")
-    say(f"Design effect: {known.design:.2f} ({known.design_source}).")
+    say(f"{task}, {assumed.metric}: {assumed.samples} samples prepared, in {assumed.clusters} clusters or pairs.")
+    say(f"First model: {number(assumed.score)} ({assumed.score_source}).")
+    say(f"Samples on which the two models differ: {number(discordance)} ({assumed.discordance_source}).")
+    say(f"Design effect: {assumed.design:.2f} ({assumed.design_source}).")
     say(f"Level: {plan.level:.3g}, two-sided{of_tests}; power: {power}.")
     if plan.difference is not None and plan.reached is not None:
         say(

@@ -9,7 +9,7 @@ import typer
 from medtasks.audit.report.contents import RunReport
 from medtasks.cli.output import IncludePath, JsonFile, ModelName, look_into, out, say, write_json, write_text
 from medtasks.errors import RepliesError
-from medtasks.runs.repeat_folders import repeat_folders
+from medtasks.runs.result_files import repeat_folders
 
 _PAGE = "report.html"
 
@@ -20,7 +20,7 @@ def report(
         Path, typer.Argument(help="Folder of a run (its --output_path), or with --task a file of recorded replies.")
     ],
     html: Annotated[
-        Path | None, typer.Option(help=f"The page; default: {_PAGE} in the run's folder, beside a file of replies.")
+        Path | None, typer.Option(help=f"The page. Default: {_PAGE} in the run's folder, or next to a file of replies.")
     ] = None,
     task: Annotated[str | None, typer.Option(help="RUN holds recorded replies to this task of ours.")] = None,
     model: ModelName = None,
@@ -35,7 +35,7 @@ def report(
 ) -> None:
     """Write a self-contained page: scores with intervals, published results, why replies are invalid, every reply.
 
-    The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
+    The page needs no server and no network. For credentialed data it holds only scores and hashed ids.
     """
     from medtasks.audit.repeats import collected
     from medtasks.audit.report.collecting import collect_replies
@@ -55,29 +55,30 @@ def report(
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
     look_into(context, include_path, [run, *repeat_folders(run), *(against or ())])
     with out.status("Collecting ..."):
-        found = collected(run, model) if task is None else collect_replies(task, [run])
+        content = collected(run, model) if task is None else collect_replies(task, [run])
         if against:
-            found = replace(found, comparisons=compare_with(Source(run, model), against, task))
+            content = replace(content, comparisons=compare_with(Source(run, model), against, task))
     page = html or (run if run.is_dir() else run.parent) / _PAGE
     with out.status("Writing ..."):
-        write_page(found, page, drawn(found))
+        write_page(content, page, drawn(content))
         if figures:
-            write_figures(found, figures)
+            write_figures(content, figures)
     if markdown:
-        write_text(markdown, markdown_tables(found.title, report_tables(found)))
+        write_text(markdown, markdown_tables(content.title, report_tables(content)))
     if latex:
-        write_text(latex, latex_tables(report_tables(found)))
+        write_text(latex, latex_tables(report_tables(content)))
     if json_file:
-        write_json(json_file, report_as_dict(found))
-    _print_what_is_missing(found)
+        write_json(json_file, report_as_dict(content))
+    _print_missing(content)
     say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
-def _print_what_is_missing(found: RunReport) -> None:
-    for name, why in found.missing.items():
+def _print_missing(content: RunReport) -> None:
+    for name, why in content.missing.items():
         say(f"missing: {name}: {why}")
-    for sentence in dict.fromkeys(sentence for section in found.tasks for sentence in section.missing):
-        names = [section.name for section in found.tasks for lacking in section.missing if lacking == sentence]
-        say(f"note: {', '.join(names)}: {sentence}")
-    for note in found.notes:
+    tasks_by_sentence: dict[str, list[str]] = {}
+    for section in content.tasks:
+        for sentence in section.missing:
+            tasks_by_sentence.setdefault(sentence, []).append(section.name)
+    for note in (*(f"{', '.join(names)}: {text}" for text, names in tasks_by_sentence.items()), *content.notes):
         say(f"note: {note}")

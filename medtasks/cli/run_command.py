@@ -1,7 +1,7 @@
-"""``medtasks run``: the harness with true exit codes, in which a task that cannot run costs that task alone."""
+"""``medtasks run``: the harness with reliable exit codes, in which a failing task does not affect the others."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from medtasks.running.recipes import expansion
 from medtasks.running.repeated_runs import repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
-from medtasks.runs.repeat_folders import REPEATS, repeat_folder
+from medtasks.runs.result_files import REPEATS, repeat_folder
 from medtasks.runs.run_manifest import Notice, RecipeFacts, RunManifest, Severity, TaskOutcome, manifest_files, warn
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.tasks.documents import Selection, select
@@ -34,36 +34,36 @@ Part = Annotated[
     str,
     typer.Option(
         envvar=SHARD_VARIABLE,
-        help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is in two parts.",
+        help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is split.",
     ),
 ]
 OnlyFailed = Annotated[
     bool,
     typer.Option(
-        "--only-failed", help="Ask only what failed in the last run of the same into --output_path; keep the rest."
+        "--only-failed", help="Ask only the samples that failed in the last such run into --output_path; keep the rest."
     ),
 ]
 Journal = Annotated[
     bool,
     typer.Option(
         "--journal",
-        help="Keep each answer of a server, so that a killed run goes on when it is started again (models openai, "
-        "async_openai and their like; ours do so by themselves).",
+        help="Keep each answer of a server, so that a killed run can be continued with the same command (for models "
+        "such as openai and async_openai; ours do so anyway).",
     ),
 ]
 RecipeName = Annotated[
     str,
     typer.Option(
-        "--recipe", help="Run a published model as its recipe says (medtasks models list); --model_args win over it."
+        "--recipe", help="Run a published model with its recipe (medtasks models list); --model_args override it."
     ),
 ]
 BackendName = Annotated[
-    str, typer.Option("--backend", help="Where the recipe's model runs: hf, in this process, or server.")
+    str, typer.Option("--backend", help="Where the recipe's model runs: hf (in this process) or server.")
 ]
 Repeats = Annotated[
     int,
     typer.Option(
-        REPEATS, min=1, help="Repeat the run N times, with a new seed each time; mean, spread, majority vote."
+        REPEATS, min=1, help="Repeat the run N times, with a new seed each time; reports mean, spread, majority vote."
     ),
 ]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -76,15 +76,17 @@ def _passed_on(name: str, text: str) -> Any:
 def _harness_options(
     model: str = _passed_on("--model", "Name of the model; 'lmms-eval models' lists all."),
     model_args: str = _passed_on("--model_args", "Arguments of the model: key=value,key=value."),
-    limit: str = _passed_on("--limit", "Ask only the first N samples of each task, for a try."),
-    include_path: str = _passed_on("--include_path", "Folder with task files of your own."),
-    batch_size: str = _passed_on("--batch_size", "Number of samples that the model answers at once."),
-    num_fewshot: str = _passed_on("--num_fewshot", "Number of solved examples in each prompt."),
-    gen_kwargs: str = _passed_on("--gen_kwargs", "Settings of generation, before the task's: temperature=0,top_p=1."),
-    log_samples: bool = _passed_on("--log_samples", "Keep every reply; this command always does."),
+    limit: str = _passed_on("--limit", "Ask only the first N samples of each task, to try something."),
+    include_path: str = _passed_on("--include_path", "Folder with your own task files."),
+    batch_size: str = _passed_on("--batch_size", "Number of samples per batch."),
+    num_fewshot: str = _passed_on("--num_fewshot", "Number of few-shot examples in each prompt."),
+    gen_kwargs: str = _passed_on(
+        "--gen_kwargs", "Generation settings that override the task's: temperature=0,top_p=1."
+    ),
+    log_samples: bool = _passed_on("--log_samples", "Keep every reply; always on with this command."),
     device: str = _passed_on("--device", "Device of the model, such as cuda or cpu."),
     seed: str = _passed_on("--seed", "Random seed."),
-    verbosity: str = _passed_on("--verbosity", "Level of the log, such as WARNING or DEBUG."),
+    verbosity: str = _passed_on("--verbosity", "Log level, such as WARNING or DEBUG."),
 ) -> None:
     """Hold the options that the help shows; the harness reads them."""
 
@@ -94,9 +96,9 @@ class RunCommand(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         """Return the help with the options that are passed on."""
-        shown = typer.Typer(add_completion=False)
-        shown.command(add_help_option=False)(_harness_options)
-        self.params += typer.main.get_command(shown).params
+        harness = typer.Typer(add_completion=False)
+        harness.command(add_help_option=False)(_harness_options)
+        self.params += typer.main.get_command(harness).params
         return super().get_help(ctx)
 
 
@@ -115,49 +117,66 @@ def run(
 ) -> None:
     """Run tasks with lmms-eval; its other options are passed on.
 
-    Tasks whose dataset is not prepared, or damaged, are named and left out; a task that fails does not take the others
-    with it. Options that would spoil the scores are refused or warned of. The exit code is 0 only if every task has
-    results and no more of its samples than --max-failed lack a reply or a verdict. What was run on what, and with what
-    end, is in <output_path>/<UTC time>_run.json.
+    Tasks whose dataset is not prepared, or damaged, are left out by name; a failing task does not affect the others.
+    Options that would spoil the scores are refused or warned about. The exit code is 0 only if every task has results
+    and no more of its samples than --max-failed lack a reply or a verdict. <output_path>/<UTC time>_run.json records
+    the command, data, model, versions and outcome.
     """
-    asked = [name.strip() for name in tasks.split(",") if name.strip()]
-    if not asked:
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    if not names:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
-    start, limit, part = _words(launcher), FailureLimit.parse(max_failed), Shard.parse(shard) if shard else None
+    limit, part = FailureLimit.parse(max_failed), Shard.parse(shard) if shard else None
     if repeats > 1 and part is not None:
         raise MedTasksError("--repeats and --shard do not go together; run each shard with --seed N, and merge by seed")
-    own = ["--launcher", launcher] if launcher else []
-    own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
-    own += ["--journal"] if journal else []
-    own += ["--shard", str(part)] if part else []
-    own += ["--recipe", recipe] if recipe else []
-    own += ["--backend", backend] if backend else []
-    own += [REPEATS, str(repeats)] if repeats > 1 else []
-    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
-    named, facts = expansion(recipe, backend, read_options(context.args))
-    options = read_options([*context.args, *named])
+    try:
+        start = shlex.split(launcher)
+    except ValueError as error:
+        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
+    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *_settings(context), *context.args]
+    expanded, facts = expansion(recipe, backend, read_options(context.args))
+    options = read_options([*context.args, *expanded])
     _refuse_unknown(options, [name for param in context.command.params for name in param.opts])
-    # Without samples nobody can tell later which replies failed, or read them again.
-    arguments = [*context.args, *named, *([] if options.flag("log_samples") else ["--log_samples"])]
+    # Without samples, failed replies could not be found and no reply could be scored again.
+    arguments = [*context.args, *expanded, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
-    selection = _selected(asked)
-    others, variables = _journaling(options) if journal else ((), {})
-    others = [*others, *_other_runs(output), *repeat_notices(selection.ready or asked, options, repeats)]
-    notices = _checked(selection.ready or asked, arguments, part, others)
-    this = _Run(tasks, asked, command, selection, notices, part, facts, start, limit, only_failed)
+    selection, variables = select(names), dict[str, str]()
+    for task, cause in selection.missing.items():
+        out.print(f"[yellow]left out[/] {task}: ", end="")
+        say(cause)
+    ready = selection.ready or names
+    notices = check(ready, arguments, part)
+    if journal:
+        # Imported here because it imports the harness, which other commands do not need.
+        from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
+
+        variables[JOURNAL_VARIABLE] = "true"
+        notices += journal_notices(options)
+    notices += [*_other_runs(output), *repeat_notices(ready, options, repeats)]
+    _print_or_raise(notices)
+    call = _Call(tasks, names, command, selection, notices, part, facts, start, limit, only_failed)
     with stopping_by_signal():
         if repeats > 1:
-            _repeat(this, output, arguments, variables, repeats)
+            _repeat(call, output, arguments, variables, repeats)
         else:
-            this.go(output, arguments, variables)
+            call.run(output, arguments, variables)
+
+
+def _settings(context: typer.Context) -> list[str]:
+    """Return the options of this command that differ from their defaults, as on a command line."""
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if option.name not in ("tasks", "output", "only_failed") and value not in (option.default, None):
+            words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return words
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What is asked, wherever its results go."""
+class _Call:
+    """Arguments of one command, without its output folder."""
 
     tasks: str
-    asked: Sequence[str]
+    names: Sequence[str]
     command: Sequence[str]
     selection: Selection
     notices: Sequence[Notice]
@@ -167,11 +186,12 @@ class _Run:
     limit: FailureLimit
     only_failed: bool
 
-    def go(self, output: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
-        """Run it once; MedTasksError where a task has no results, or lost too many samples."""
+    def run(self, output: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Run once. Raises MedTasksError if a task has no results, or lost too many samples."""
         with out.status("Looking up versions, hardware and the model's weights ..."):
-            of_run = (self.command, arguments, self.asked, self.selection, self.notices, self.part, self.recipe)
-            manifest = first_manifest(*of_run)
+            manifest = first_manifest(
+                self.command, arguments, self.names, self.selection, self.notices, self.part, self.recipe
+            )
             earlier = earlier_run(output, manifest, arguments) if self.only_failed else None
             recording = RunRecording(output, manifest, arguments, self.limit, lambda text: say(f"warning: {text}"))
         say(f"manifest: {recording.path}")
@@ -182,33 +202,38 @@ class _Run:
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    told = {**variables, **kept, **sharded}
-                    run_tasks(self.selection.ready, arguments, output, self.start, recording.note, told)
+                    environment = {**variables, **kept, **sharded}
+                    run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
-            _show(recording.manifest, output)
-        _conclude(recording.manifest, self.tasks)
-        _refuse_lost(recording, self.command, self.limit)
+            _print_outcome(recording.manifest, output)
+        _raise_missing(recording.manifest, self.tasks)
+        if counts := "; ".join(f"{name}: {numbers}" for name, numbers in recording.over_limit().items()):
+            raise MedTasksError(
+                f"more samples than --max-failed {self.limit} lack a reply or a verdict and are in no score "
+                f"({counts}); all replies are kept; once the cause is fixed, ask only for the missing ones: "
+                f"{shlex.join([*redacted_arguments(self.command), '--only-failed'])}"
+            )
 
 
-def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mapping[str, str], repeats: int) -> None:
-    """Run it several times, and write and show what that comes to; what failed is raised at the end."""
+def _repeat(call: _Call, output: Path, arguments: Sequence[str], variables: Mapping[str, str], repeats: int) -> None:
+    """Run several times, write and show the joint scores, and raise the errors at the end."""
     from medtasks.audit.repeats import joined_repeats, write_repeats
     from medtasks.audit.report.task_tables import repeats_table
 
     errors = []
     for number in range(1, repeats + 1):
         say(f"repeat {number} of {repeats}, seed {repeat_seed(arguments, number)}")
-        place = repeat_folder(output, number)
-        place.mkdir(parents=True, exist_ok=True)
+        folder = repeat_folder(output, number)
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            this.go(place, seeded(arguments, number), repeat_variables(variables, arguments, number))
+            call.run(folder, seeded(arguments, number), repeat_variables(variables, arguments, number))
         except MedTasksError as error:
             errors.append(f"repeat {number}: {error}")
     with out.status("Joining ..."):
-        found = joined_repeats(output)
-    if found:
-        say(f"repeats: {write_repeats(output, found)}")
-    for task in found.values():
+        joined = joined_repeats(output)
+    if joined:
+        say(f"repeats: {write_repeats(output, joined)}")
+    for task in joined.values():
         table = repeats_table(task)
         show(replace(table, caption=f"{task.task}: {table.caption}"))
         for note in table.notes:
@@ -218,76 +243,43 @@ def _repeat(this: _Run, output: Path, arguments: Sequence[str], variables: Mappi
         raise MedTasksError("; ".join(errors))
 
 
-def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, str]]:
-    # Imported here because it leans on the harness, which other commands do not need.
-    from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices
-
-    return journal_notices(options), {JOURNAL_VARIABLE: "true"}
-
-
-def _refuse_unknown(options: HarnessOptions, own: Sequence[str]) -> None:
+def _refuse_unknown(options: HarnessOptions, ours: Sequence[str]) -> None:
     """Raise for the first argument that neither this command nor the harness has."""
     for argument in options.unknown[:1]:
         name = argument.partition("=")[0]
         if not name.startswith("-"):
             raise MedTasksError(f"'{redacted(argument)}' belongs to no option; a value with blanks needs quotes")
-        hint = near_match(name, [*own, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
+        hint = near_match(name, [*ours, *option_names()]) or "; see medtasks run --help and lmms_eval --help"
         raise MedTasksError(f"there is no option '{name}'{hint}")
 
 
-def _other_runs(output: Path) -> Iterator[Notice]:
+def _other_runs(output: Path) -> list[Notice]:
+    notices = []
     for path in manifest_files(output):
         with suppress(MedTasksError):
             earlier = RunManifest.read(path)
             if earlier.standing == "still running":
-                yield warn(
-                    f"another run (process {earlier.process.pid}) is still writing into {output}; reports would mix "
-                    f"the two: give this one another --output_path"
+                notices.append(
+                    warn(
+                        f"another run (process {earlier.process.pid}) is still writing into {output}; reports would "
+                        f"mix the two: give this one another --output_path"
+                    )
                 )
+    return notices
 
 
-def _refuse_lost(recording: RunRecording, command: Sequence[str], limit: FailureLimit) -> None:
-    """Raise if a task lost more samples than may fail."""
-    if counted := "; ".join(f"{name}: {counts}" for name, counts in recording.over_limit().items()):
-        raise MedTasksError(
-            f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); all "
-            f"replies are kept; once the cause is fixed, ask only for the missing ones: "
-            f"{shlex.join([*redacted_arguments(command), '--only-failed'])}"
-        )
-
-
-def _selected(asked: Sequence[str]) -> Selection:
-    """Return what can run, and print what cannot."""
-    selection = select(asked)
-    for task, cause in selection.missing.items():
-        out.print(f"[yellow]left out[/] {task}: ", end="")
-        say(cause)
-    return selection
-
-
-def _words(launcher: str) -> list[str]:
-    try:
-        return shlex.split(launcher)
-    except ValueError as error:
-        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
-
-
-def _checked(
-    names: Sequence[str], arguments: Sequence[str], shard: Shard | None, others: Iterable[Notice]
-) -> list[Notice]:
-    """Print the warnings, others too, and return them; raise what is refused."""
-    notices = [*check(names, arguments, shard), *others]
+def _print_or_raise(notices: Sequence[Notice]) -> None:
+    """Print warnings; raise MedTasksError if something is refused."""
     refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
     if refused:
         raise MedTasksError("; and ".join(refused))
     for notice in notices:
         out.print("[yellow]warning[/] ", end="")
         say(notice.sentence)
-    return notices
 
 
-def _show(manifest: RunManifest, output: Path) -> None:
-    """Print what became of the tasks, also after an interruption."""
+def _print_outcome(manifest: RunManifest, output: Path) -> None:
+    """Print the outcome of the tasks, also after an interruption."""
     for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
         say(f"results: {output / results}")
     for task, record in manifest.tasks.items():
@@ -300,8 +292,8 @@ def _show(manifest: RunManifest, output: Path) -> None:
     say(f"report: medtasks report {shlex.quote(str(output))}{included_option()}")
 
 
-def _conclude(manifest: RunManifest, tasks: str) -> None:
-    """Raise unless every task has results and all its samples."""
+def _raise_missing(manifest: RunManifest, tasks: str) -> None:
+    """Raise MedTasksError unless every task has results and all its samples."""
     records = manifest.tasks.values()
     outcomes = [record.outcome for record in records]
     lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)

@@ -34,9 +34,15 @@ from medtasks.runs.replies import read_replies, take_answer_field
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.runs.sources import Source, replies_to
 from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task
 
+Replies = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Folder of a run (its --output_path), with the newest results of TASK; or files of one run: samples files "
+        'of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
+    ),
+]
 AnswerField = Annotated[
     str | None,
     typer.Option(help="Replies are JSON objects: score only this field of each, for example answer_choice."),
@@ -50,16 +56,10 @@ Labels = Annotated[
 def score(
     context: typer.Context,
     task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    replies: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folder of a run (its --output_path), of which the newest results of TASK count; or files of one run: "
-            'samples files of the harness, or lines of {"doc_id", "reply"} or {"id", "reply"}.'
-        ),
-    ],
+    replies: Replies,
     answer_field: AnswerField = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="For reports: a metric besides the task's own, see 'medtasks metrics'.")
+        list[str] | None, typer.Option(help="For reports: an additional metric, see 'medtasks metrics'; repeatable.")
     ] = None,
     export_errors: Annotated[
         Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
@@ -70,34 +70,36 @@ def score(
     json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
-    """Score recorded replies under every answer rule of a task; pairs also per category, others by group.
+    """Score recorded replies under every answer rule of a task; pairs also by category, others by group.
 
-    Samples that the model did not answer, or that a judge failed to read, are in no score; the exit code is 1 where
-    they are more than --max-failed.
+    Samples without a reply or a judge's verdict are in no score; the exit code is 1 if they are more than --max-failed.
     """
     limit = FailureLimit.parse(max_failed)
     look_into(context, include_path, replies)
     chosen = scored_task(task)
-    if export_errors and not any(one.name in OF_ANSWERS for one in chosen.metrics):
+    names = {each.name for each in chosen.metrics}
+    if export_errors and not names & set(OF_ANSWERS):
         raise RepliesError(f"'{task}' scores no single answers as right or wrong, so --export-errors would list none")
     documents = task_documents(chosen)
     files = [replies_to(task, Source(path, model)) for path in replies]
     recorded = read_replies(files, documents)
     if answer_field is not None:
         recorded = take_answer_field(recorded, answer_field)
-    further = [name for name in metric or () if name not in {one.name for one in chosen.metrics}]
-    rules = score_replies(chosen, documents, recorded, further)
+    rules = score_replies(chosen, documents, recorded, [name for name in metric or () if name not in names])
     if export_errors:
         private = private_datasets(chosen, documents)
-        export_wrong_answers(export_errors, private, {name: found.wrong for name, found in rules.items()})
+        export_wrong_answers(export_errors, private, {name: scores.wrong for name, scores in rules.items()})
     data = task_provenance(chosen, documents)
+    checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
+    classes = class_areas(chosen, documents, recorded)
+    by_rule = {name: rule_as_dict(chosen, scores) for name, scores in rules.items()}
+    for name, check in checked.items():
+        by_rule[name]["judge"] = {"metric": check.metric, "judged": check.judged, **as_json(check.judge)}
     summary: dict[str, Any] = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data}
     summary |= {"replies": len(recorded), "missing": len(documents) - len(recorded)}
     summary |= {"answer_field": answer_field} if answer_field is not None else {}
-    checked = checked_scores(chosen, documents, recorded, read_labels(labels)) if labels else {}
-    if classes := class_areas(chosen, documents, recorded):
-        summary["likelihood_auroc"] = as_json(classes)
-    write_json(json_file, {**summary, "rules": _rules_as_dict(chosen, rules, checked)})
+    summary |= {"likelihood_auroc": as_json(classes)} if classes else {}
+    write_json(json_file, {**summary, "rules": by_rule})
     for file in sorted({*files} - {*replies}):
         say(f"Replies: {file}")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
@@ -109,17 +111,8 @@ def score(
         raise MedTasksError("\n".join(problems))
 
 
-def _rules_as_dict(
-    task: TaskFile, rules: Mapping[str, RuleScores], checked: Mapping[str, CheckedScore]
-) -> dict[str, dict[str, Any]]:
-    by_rule = {name: rule_as_dict(task, rule) for name, rule in rules.items()}
-    for name, score in checked.items():
-        by_rule[name]["judge"] = {"metric": score.metric, "judged": score.judged, **as_json(score.judge)}
-    return by_rule
-
-
 def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
-    """Say what the scores are of, and what is in none."""
+    """Print what the scores leave out, and the state of the data."""
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if cut := max((rule.pairs.incomplete for rule in rules.values() if rule.pairs), default=0):
@@ -127,10 +120,8 @@ def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], repli
     for remark in dict.fromkeys(remark for rule in rules.values() for remark in rule.remarks):
         say(remark)
     print_state_of_data({"": data})
-    suspects = [
-        rule.estimates["possible_injection"] for rule in rules.values() if "possible_injection" in rule.estimates
-    ]
-    if injections := max((int(one.value) for one in suspects), default=0):
+    suspects = [rule.estimates.get("possible_injection") for rule in rules.values()]
+    if injections := max((int(suspect.value) for suspect in suspects if suspect), default=0):
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
     if (worst := _worst(rules)).lost:
         out.print(f"In no score: {worst}.")
@@ -151,7 +142,7 @@ def _problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[
 
 
 def _worst(rules: Mapping[str, RuleScores]) -> SampleCounts:
-    return max((rule.counts for rule in rules.values()), key=lambda one: one.lost, default=SampleCounts(0, 0))
+    return max((rule.counts for rule in rules.values()), key=lambda counts: counts.lost, default=SampleCounts(0, 0))
 
 
 def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Iterator[Table]:
@@ -169,7 +160,7 @@ def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Ite
             ]
             yield number_table(f"{name} ({rule.rule})", columns, categories, split=len(categories) - 1)  # total last
         return
-    # Groups and wrong answers mean something where there is an accuracy.
+    # Groups and wrong answers are defined where there is an accuracy.
     accuracies = {name: rule.estimates["accuracy"] for name, rule in rules.items() if "accuracy" in rule.estimates}
     scored = {name: rules[name] for name, score in accuracies.items() if math.isfinite(score.value)}
     for column, groups in next(iter(scored.values())).groups.items() if scored else ():
@@ -187,13 +178,13 @@ def _tables(title: str, rules: Mapping[str, RuleScores], *, paired: bool) -> Ite
 
 
 def _judge_table(checked: Mapping[str, CheckedScore]) -> Table:
-    """Return the table of a judge against people's labels; rules are columns."""
-    rows = [("labelled replies", *(str(one.judge.labels) for one in checked.values()))]
+    """Build the table of a judge against people's labels; rules are columns."""
+    rows = [("labelled replies", *(str(check.judge.labels) for check in checked.values()))]
     for name in ("sensitivity", "specificity", "kappa", "corrected"):
-        found = [getattr(one.judge, name) for one in checked.values()]
         if name == "corrected":
-            rows.append(("judged score", *(f"{one.metric} {number(one.judged)}" for one in checked.values())))
-        rows.append((name, *(estimate(one.value, one.low, one.high, name != "kappa") for one in found)))
+            rows.append(("judged score", *(f"{check.metric} {number(check.judged)}" for check in checked.values())))
+        values = [getattr(check.judge, name) for check in checked.values()]
+        rows.append((name, *(estimate(value.value, value.low, value.high, name != "kappa") for value in values)))
     return number_table("judge against people's labels [95 % interval]", ("", *checked), rows)
 
 

@@ -1,4 +1,4 @@
-"""``medtasks data select`` and ``tree``: a part of a dataset as a task of its own."""
+"""``medtasks data select`` and ``tree``: part of a dataset as a task of its own."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,10 @@ Values = Annotated[list[str] | None, typer.Option()]
 
 
 def select(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A prepared dataset, see 'medtasks data list'.")],
     new: Annotated[
-        str | None, typer.Option("--as", help="Name of the new task; without it the choice is shown.")
+        str | None, typer.Option("--as", help="Name of the new task; without it the selection is only shown.")
     ] = None,
     department: Values = None,
     modality: Values = None,
@@ -31,30 +32,24 @@ def select(
     where: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Any other column: categories, hallucination, ...")
     ] = None,
-    show: Annotated[bool, typer.Option("--list", help="Show the values of the chosen questions with counts.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Show the values of the selected questions with counts.")
+    ] = False,
 ) -> None:
-    """Choose questions by what their columns say, and make them a task of their own.
+    """Select questions by their columns, and make them a task of their own.
 
-    Values of one option are alternatives, options must all fit. A value is a full name, its abbreviation in the paper,
-    or a pattern with * and ?.
+    Values of one option are alternatives; all options must match. A value is a full name, its abbreviation in the
+    paper, or a pattern with * and ?.
     """
-    from medtasks.tasks.own_tasks import select_as, whole_dataset  # which import what downloads
+    from medtasks.tasks.own_tasks import select_as, whole_dataset  # imports download libraries
 
     dataset = whole_dataset(name)
-    options = {
-        "department": department,
-        "modality": modality,
-        "clinical_task": clinical_task,
-        "granularity": granularity,
-        "keyword": keyword,
-        "original_task": original_task,
-    }
-    criteria = _criteria(options, where or [])
+    criteria = read_criteria({column: context.params[column] for column in options()}, where or ())
     documents = load_documents(dataset)
     chosen = choose(documents, criteria)
-    which = f" with {described(criteria)}" if criteria else ""
+    condition = f" with {described(criteria)}" if criteria else ""
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
-    say(f"{dataset}: {len(chosen)} of {len(documents)} questions{which}{pairs}")
+    say(f"{dataset}: {len(chosen)} of {len(documents)} questions{condition}{pairs}")
     if show or not criteria:
         for column, counts in selectable(chosen).items():
             rows = [(value, str(counts[value])) for value in sorted(counts, key=lambda value: (-counts[value], value))]
@@ -68,27 +63,16 @@ def select(
     say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
 
 
-def _criteria(options: Mapping[str, list[str] | None], where: Sequence[str]) -> Criteria:
-    criteria: dict[str, tuple[str, ...]] = {column: tuple(values) for column, values in options.items() if values}
-    for condition in where:
-        column, _, value = condition.partition("=")
-        if not (column and value):
-            raise typer.BadParameter(f"--where {condition} is not of the form COLUMN=VALUE")
-        criteria[column] = (*criteria.get(column, ()), value)
-    return criteria
-
-
 def tree(
     name: Annotated[str, typer.Argument(help="A prepared dataset, see 'medtasks data list'.")],
-    page: Annotated[Path | None, typer.Option("--out", help="The page; by default NAME_tree.html here.")] = None,
+    page: Annotated[Path | None, typer.Option("--out", help="The page. Default: NAME_tree.html here.")] = None,
 ) -> None:
-    """Write a self-contained page with a dataset's groups: counts, search, tick boxes and the command they make.
+    """Write a self-contained page with a dataset's groups: counts, search, tick boxes and the resulting command.
 
     The page needs no server and no network. It holds the groups' names and numbers of questions, no texts and no ids.
     """
     from medtasks.audit.report.selection_tree import write_tree_page
     from medtasks.data.dataset_manifest import Manifest
-    from medtasks.data.document_store import load_documents
     from medtasks.home import dataset_folder
     from medtasks.tasks.own_tasks import tasks_of_part, whole_dataset
 
@@ -100,6 +84,17 @@ def tree(
     say(f"Page: {path} ({len(documents)} questions)")
 
 
+def read_criteria(chosen: Mapping[str, Sequence[str] | None], where: Sequence[str]) -> Criteria:
+    """Return the values of all options and conditions ``COLUMN=VALUE``, by column."""
+    criteria = {column: tuple(values) for column, values in chosen.items() if values}
+    for condition in where:
+        column, _, value = condition.partition("=")
+        if not (column and value):
+            raise typer.BadParameter(f"--where {condition} is not of the form COLUMN=VALUE")
+        criteria[column] = (*criteria.get(column, ()), value)
+    return criteria
+
+
 def options() -> dict[str, str]:
-    """Return the options of ``medtasks data select`` by the column they choose by; other columns go with --where."""
+    """Return the options of ``medtasks data select`` by column; other columns are selected with --where."""
     return {name: f"--{name.replace('_', '-')}" for name in inspect.signature(select).parameters if name in SELECTABLE}

@@ -12,7 +12,7 @@ from medtasks.tasks.task_index import lm_eval_tasks_folder, tasks_folder
 def list_tasks(
     context: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="List only those whose line holds all these words.")
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="List only lines with all these words.")
     ] = None,
     sanity: Annotated[
         bool, typer.Option("--sanity", help="List the sanity variants of image tasks: <task>_blind and so on.")
@@ -20,14 +20,14 @@ def list_tasks(
     thinking: Annotated[bool, typer.Option("--thinking", help="List the tasks that have thinking variants.")] = False,
     include_path: IncludePath = None,
 ) -> None:
-    """List our tasks and groups with one line of description each, or their variants."""
+    """List our tasks and groups with a short description, or their variants."""
     look_into(context, include_path)
-    known = task_files()
-    width = max(len(name) for name in known)
-    for task in known.values():
-        made = variants_of(task, sanity=sanity, thinking=thinking)
-        if made:
-            endings = [f"_{one.variant}" for one in made] + [TAG_ENDING] * bool(sanity and task.variants)
+    tasks = task_files()
+    width = max(len(name) for name in tasks)
+    for task in tasks.values():
+        variants = variants_of(task, sanity=sanity, thinking=thinking)
+        if variants:
+            endings = [f"_{variant.variant}" for variant in variants] + [TAG_ENDING] * bool(sanity and task.variants)
             line = f"{task.name:<{width}}  {' '.join(endings)}"
         elif sanity or thinking:
             continue
@@ -42,5 +42,5 @@ def show_path(
         bool, typer.Option("--lm-eval", help="The folder with the text-only tasks for lm-eval.")
     ] = False,
 ) -> None:
-    """Print the folder to give as --include_path where a harness cannot find plug-ins by itself."""
+    """Print the folder to give as --include_path to a harness that cannot find plug-ins by itself."""
     print(lm_eval_tasks_folder() if lm_eval else tasks_folder())  # noqa: T201

@@ -19,7 +19,7 @@ _CONVERTIBLE = "chexbert"
 @app.command("list")
 def list_weights() -> None:
     """List all weights, whether they are on this machine, and under which licence."""
-    rows = [("weights", "here", "MB", "what", "licence")]
+    rows = [("weights", "here", "MB", "description", "licence")]
     for info in WEIGHTS.values():
         rows.append((info.name, _here(info.name), f"{info.size:,.0f}", info.description, info.licence))
     rows.append((WORDNET, _here(WORDNET), "11", "synonyms of METEOR", "WordNet licence"))
@@ -34,14 +34,14 @@ def _here(name: str) -> str:
 def fetch_weights(
     names: Annotated[list[str], typer.Argument(help="Names, see 'medtasks weights list'; 'all' for all of them.")],
     source: Annotated[
-        Path | None, typer.Option(help="For wordnet: a folder or archive with it, in place of the download.")
+        Path | None, typer.Option(help="For wordnet: a folder or archive to use instead of the download.")
     ] = None,
 ) -> None:
-    """Download weights; what is here already is not downloaded again."""
-    known = (*WEIGHTS, WORDNET)
-    if unknown := [name for name in names if name not in (*known, _ALL)]:
-        raise unknown_name("weights", unknown[0], (*known, _ALL))
-    chosen = known if _ALL in names else tuple(dict.fromkeys(names))
+    """Download weights; those that are on this machine are not downloaded again."""
+    existing = (*WEIGHTS, WORDNET)
+    if unknown := [name for name in names if name not in (*existing, _ALL)]:
+        raise unknown_name("weights", unknown[0], (*existing, _ALL))
+    chosen = existing if _ALL in names else tuple(dict.fromkeys(names))
     if source is not None and chosen != (WORDNET,):
         raise typer.BadParameter("--source is for wordnet alone; other weights are put into their folder by hand")
     failures = []
@@ -65,15 +65,15 @@ def where(name: Annotated[str, typer.Argument(help="Name, see 'medtasks weights 
 @app.command()
 def convert(
     name: Annotated[str, typer.Argument(help=f"Only '{_CONVERTIBLE}'.")],
-    source: Annotated[Path | None, typer.Option(help="The published file; by default the fetched one.")] = None,
-    target: Annotated[Path | None, typer.Option(help="File to write; by default beside the published one.")] = None,
+    source: Annotated[Path | None, typer.Option(help="The published file. Default: the fetched one.")] = None,
+    target: Annotated[Path | None, typer.Option(help="File to write. Default: next to the published one.")] = None,
 ) -> None:
-    """Write a published checkpoint as safetensors: smaller, and read at once."""
+    """Convert a published checkpoint to safetensors, which is smaller and loads faster."""
     if weights_info(name).name != _CONVERTIBLE:
         raise MedTasksError(f"'{name}' needs no conversion; only '{_CONVERTIBLE}' has one")
     published = source or weights_path(name)
     if published.suffix == ".safetensors":
-        raise MedTasksError(f"{published} is safetensors already; nothing is left to convert")
+        raise MedTasksError(f"{published} is safetensors already; there is nothing to convert")
     from medtasks.metrics.neural.chexbert_checkpoint import convert as write
 
     written = write(published, target)

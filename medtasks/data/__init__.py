@@ -1,4 +1,4 @@
-"""Datasets: what exists, preparing it, and where it lies."""
+"""Datasets: catalogue, preparation, and access to prepared ones."""
 
 import sys
 from types import ModuleType
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _Names(ModuleType):
-    """A module of task YAML, in which any dataset or task is a name; see :mod:`medtasks.data.dataset_lookup`."""
+    """A module for task YAML with a name for every dataset or task; see :mod:`medtasks.data.dataset_lookup`."""
 
     def __getattr__(self, name: str) -> Any:
         from medtasks.data import dataset_lookup

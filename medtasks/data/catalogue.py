@@ -1,4 +1,4 @@
-"""Which datasets exist: the entries of ``catalogue.toml``."""
+"""The published datasets: the entries of ``catalogue.toml``."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from medtasks.home import packaged_facts
 
 
 class Access(enum.StrEnum):
-    """Who may obtain a dataset."""
+    """Permission needed to obtain a dataset."""
 
     PUBLIC = "public"
     GATED = "gated"
@@ -25,7 +25,7 @@ class DatasetInfo:
     description: str  # one line
     source: str  # where it is published
     revision: str  # commit or version of ``source`` the facts here were checked against
-    access: Access  # who may obtain it
+    access: Access
     licence: str  # as stated by the source
     reader: str = ""  # module below ``medtasks.data`` whose ``RECIPES`` have it
     size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
@@ -33,15 +33,15 @@ class DatasetInfo:
     images: int | None = None  # distinct images of a complete copy; None where no reference states it
     sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
     md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
-    part_of: str | None = None  # the dataset of which it is a part; prepared from that one, whose images it shows
+    part_of: str | None = None  # the dataset from which it is prepared, and whose images it shows
     selection: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column that make the part
 
 
 def _entries() -> Iterator[DatasetInfo]:
     for shared in packaged_facts(__package__, "catalogue")["sources"]:
         datasets = shared.pop("datasets")
-        for name, own in datasets.items():
-            facts = {**shared, **own}
+        for name, changes in datasets.items():
+            facts = {**shared, **changes}
             yield DatasetInfo(name, access=Access(facts.pop("access")), **facts)
 
 
@@ -56,7 +56,7 @@ MULTIMEDEVAL, MEDHEVAL, GMAI = (
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Return the catalogue entry of ``name``; UnknownName, with the nearest name, where there is none."""
+    """Return the catalogue entry of ``name``; UnknownName suggests the nearest name."""
     if name not in CATALOGUE:
         raise unknown_name("dataset", name, CATALOGUE, "medtasks data list")
     return CATALOGUE[name]

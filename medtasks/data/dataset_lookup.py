@@ -1,10 +1,9 @@
-"""Prepared datasets as task YAML names them: where one lies, what a task on it is called, and what its data are.
+"""Prepared datasets as task YAML names them: folder, label of a task, provenance.
 
 ``path_of.<dataset>`` is for ``dataset_path: !function``, ``label_of.<task>`` for ``task_alias: !function``, and
 ``provenance_of.<dataset>`` for ``metadata: data: !function``. The harness resolves them when a task is selected, not
-when tasks are listed: it imports the module before the last dot and asks it for the rest. That rest is any dataset,
-the user's own ones included, so :mod:`medtasks.data` holds a module for each whose names are what a function here
-returns.
+when tasks are listed: it imports the module before the last dot and takes the rest from it, which may be a dataset of
+the user's own. So :mod:`medtasks.data` holds a module for each function here.
 """
 
 import contextlib
@@ -18,8 +17,8 @@ from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 
-# How names of tasks begin that do not begin with the name of their dataset.
-_ASKED_AS = {
+# Datasets by the beginning of names of tasks that do not begin with the name of their dataset.
+_DATASETS = {
     "medevalkit_vqa_rad": "multimedeval_vqa_rad",
     "medevalkit_path_vqa": "multimedeval_path_vqa",
     "medevalkit_mmmu_med": "medevalkit_mmmu_med_val",
@@ -27,7 +26,7 @@ _ASKED_AS = {
 
 
 def prepared_folder(name: str) -> Path:
-    """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared where there is none."""
+    """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared if it does not exist."""
     folder = dataset_folder(name)
     if not (folder / FILE_NAME).is_file():
         if own_task_file(name).is_file():
@@ -46,8 +45,8 @@ def prepared_folder(name: str) -> Path:
 
 def known(name: str) -> bool:
     """Return whether ``name`` is in the catalogue, or was prepared here from a user's own folder."""
-    own = (dataset_folder(name) / FILE_NAME, own_task_file(name))
-    return name in CATALOGUE or (name.isidentifier() and any(file.is_file() for file in own))
+    files = (dataset_folder(name) / FILE_NAME, own_task_file(name))
+    return name in CATALOGUE or (name.isidentifier() and any(file.is_file() for file in files))
 
 
 def own_task_file(name: str) -> Path:
@@ -58,8 +57,8 @@ def own_task_file(name: str) -> Path:
 def provenance(name: str) -> dict[str, Any]:
     """Return source, revision, size and fingerprints of a prepared dataset; the harness writes them into each result.
 
-    What was left out is told by names of files, which may tell who a patient is: of a credentialed dataset only the
-    number of notes is returned, and the manifest beside the documents has them.
+    Notes on rows left out name files, which may identify a patient: of a credentialed dataset only their number is
+    returned, and the manifest next to the documents has them.
     """
     manifest = Manifest.read(prepared_folder(name))
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
@@ -70,17 +69,17 @@ def provenance(name: str) -> dict[str, Any]:
 
 
 def path_of(name: str) -> str:
-    """Return the folder of a dataset, whether or not it is prepared: the loading of documents says what is missing."""
+    """Return the folder of a dataset, whether or not it is prepared: loading its documents reports what is missing."""
     _check_known(name, "path_of")
     return str(dataset_folder(name))
 
 
 def label_of(task: str) -> str:
-    """Return the name of a task in the harness's table: its own, and a warning for drawn samples or incomplete data.
+    """Return the name of a task in the harness's table: its own, and a warning for synthetic or incomplete data.
 
-    The name of the task tells the dataset.
+    The dataset follows from the name of the task.
     """
-    datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_ASKED_AS}
+    datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone
         raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")
@@ -92,7 +91,7 @@ def label_of(task: str) -> str:
 
 
 def provenance_of(name: str) -> dict[str, Any]:
-    """Return what :func:`provenance` does, or its error: the path of the same task raises what the user should see."""
+    """Return the provenance, or its error: loading the documents of the task raises the same for the user."""
     _check_known(name, "provenance_of")
     try:
         return provenance(name)

@@ -1,4 +1,4 @@
-"""What a prepared dataset is: where it came from, how large it is, and a fingerprint of its text and pixels."""
+"""Manifest of a prepared dataset: its source, its size, and a fingerprint of its text and pixels."""
 
 import functools
 import hashlib
@@ -28,24 +28,22 @@ class Manifest(BaseModel):
     source: str  # folder or address the data came from
     revision: str  # of the source, or ``"local"``
     access: str
-    sample: bool  # True for drawn stand-in data: scores on it say nothing about a model
+    sample: bool  # True for synthetic data: scores on it say nothing about a model
     complete: bool  # True when no row of the source was left out
     rows: int
     images: int  # distinct ones
     text_sha256: str  # fingerprint of all columns but the image bytes, independent of row order
     pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
-    left_out: tuple[str, ...] = ()  # what was left out and why, one sentence each
+    left_out: tuple[str, ...] = ()  # rows left out and why, one sentence each
     selected_from: str | None = None  # the dataset this one is a part of; the images stay there
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
-    # how models see the images, see :mod:`medtasks.data.images.decoding`; datasets prepared before there was a choice
-    # have the references' rule
-    image_rule: ImageRule = ImageRule.REFERENCE
+    image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
     image_range: tuple[float, float] | None = None  # black and white, of images with more than 8 bits
-    image_conversions: Mapping[str, int] = {}  # how many images each was done with; of one, several may be
+    image_conversions: Mapping[str, int] = {}  # number of images by conversion; one image may have several
 
     @property
     def decoding(self) -> Decoding:
-        """How its images are decoded."""
+        """Decoding of its images."""
         return Decoding(self.image_rule, self.image_range)
 
     @property
@@ -70,7 +68,7 @@ class Manifest(BaseModel):
 
 
 def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
-    """Return what a manifest says of documents, and of the images they show by image id."""
+    """Return the facts of a manifest about documents, and about their images by image id."""
     return {
         "rows": len(documents),
         "images": len(images),
@@ -115,7 +113,7 @@ def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
 
 
 def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
-    """Return what is done with how many images, the most frequent first."""
+    """Return the number of images by conversion, the most frequent first."""
     counts: Counter[str] = Counter()
     for conversions in images:
         counts.update(conversions)
@@ -124,7 +122,7 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 
 def described_images(data: Mapping[str, Any]) -> str:
-    """Return what a manifest, or its copy in a result, says of the images, in words; nothing where nobody counted.
+    """Describe the images by a manifest, or its copy in a result; empty if their conversions are unknown.
 
     Example:
         >>> described_images({"image_rule": "linear", "image_conversions": {"8 bits as stored": 7, "P to RGB": 1}})
@@ -136,12 +134,12 @@ def described_images(data: Mapping[str, Any]) -> str:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Return what :meth:`Manifest.read` does; the file is read once unless it changes."""
+    """Return the manifest of a dataset; its file is read once unless it changes. Errors as :meth:`Manifest.read`."""
     return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 
 def decoding_of_file(file: Path) -> Decoding:
-    """Return how an image file is decoded: as the prepared dataset says in whose folder it lies, else linearly."""
+    """Return the decoding of an image file: that of the prepared dataset in whose folder it lies, else linear."""
     name = dataset_holding(file.absolute())
     try:
         return manifest_of(dataset_folder(name)).decoding if name else LINEAR

@@ -1,12 +1,13 @@
-"""Putting a prepared dataset in its place: one writer at a time, resumable, all or nothing."""
+"""Writing of prepared datasets (one writer at a time, resumable, all or nothing), and reading them."""
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,19 @@ import filelock
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder
 from medtasks.data.dataset_manifest import Manifest
+from medtasks.data.images.image_store import ending_of
 from medtasks.data.own_datasets import preparing_again
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_schema
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.home import dataset_folder
+from medtasks.home import dataset_folder, home, written_whole
 
-SCRATCH = "scratch"  # folder in a work folder for what the finished dataset does not need
-
-
+SCRATCH = "scratch"  # folder in a work folder for files that the finished dataset does not need
 Documents = Collection[Mapping[str, Any]]
 BATCH = 1000  # rows
 
 
 class DocumentBatches(Collection[Mapping[str, Any]]):
-    """Documents of a schema in batches of Arrow; each is unpacked when it is asked for.
+    """Documents of a schema in batches of Arrow; each batch is unpacked when it is read.
 
     Columns have the order of the first document's.
     """
@@ -56,7 +56,7 @@ class DocumentBatches(Collection[Mapping[str, Any]]):
         yield from self._waiting
 
     def __contains__(self, document: object) -> bool:
-        return any(document == one for one in self)
+        return any(document == row for row in self)
 
     def table(self) -> Any:
         """Return all of them as an Arrow table in one piece."""
@@ -77,10 +77,12 @@ class DocumentBatches(Collection[Mapping[str, Any]]):
 def work_folder(name: str, access: Access) -> Iterator[Path]:
     """Yield the folder in which dataset ``name`` is being prepared.
 
-    The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
+    The folder is next to the final one and survives an interruption, so that the next attempt finds the files already
     fetched; its subfolder ``SCRATCH`` goes when the dataset is published. Of credentialed data, all files made within
-    the block are readable by their owner alone. A lock keeps a second preparer out. A MedTasksError says that there is
-    one, or that the disk is full.
+    the block are readable by their owner alone. A lock keeps a second process out.
+
+    Raises:
+        MedTasksError: Another process prepares the dataset, or the disk is full.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
@@ -98,10 +100,10 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         # A failed copy names the file it read from, which is not the one on the full disk.
-        place = final.parent if full else error.filename or final.parent
-        what = "the disk is full" if full else error.strerror or error
+        path = final.parent if full else error.filename or final.parent
+        fault = "the disk is full" if full else error.strerror or error
         raise MedTasksError(
-            f"cannot prepare '{name}': {place}: {what}. What was fetched so far is kept; make room or repair it (or "
+            f"cannot prepare '{name}': {path}: {fault}. What was fetched so far is kept; make room or repair it (or "
             f"set MEDTASKS_HOME to another folder), then run the same command again"
         ) from error
 
@@ -113,7 +115,7 @@ def publish(
     columns: Columns,
     demonstrations: Documents = (),
 ) -> Path:
-    """Write documents, few-shot examples and manifest into ``work``, where images are; move it to its final place."""
+    """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that."""
     import datasets
 
     features = datasets.Features.from_arrow_schema(arrow_schema(columns))
@@ -122,7 +124,7 @@ def publish(
 
 
 def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Documents], features: Any) -> Path:
-    """Write splits and manifest into ``work``, move it to its final place and return that; see :func:`publish`."""
+    """Write splits and manifest into ``work``, move it to the final folder and return that; see :func:`publish`."""
     import datasets
 
     tables = {}
@@ -135,7 +137,7 @@ def publish_documents(work: Path, manifest: Manifest, splits: Mapping[str, Docum
         # Columns are in the table's order. The library's own digest of the same rows takes four times their memory.
         info = datasets.DatasetInfo(features=datasets.Features({name: features[name] for name in table.column_names}))
         tables[split] = datasets.Dataset(table, info=info, fingerprint=digest.hexdigest()[:16])
-    for split in splits:  # what an attempt left that was interrupted here
+    for split in splits:  # of an attempt that was interrupted here
         shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
@@ -170,19 +172,21 @@ def without_progress_bars() -> Iterator[None]:
     """Keep the ``datasets`` library from showing bars within this block."""
     import datasets
 
-    shown = datasets.utils.logging.is_progress_bar_enabled()
+    enabled = datasets.utils.logging.is_progress_bar_enabled()
     datasets.disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             datasets.enable_progress_bars()
 
 
 def open_documents(name: str) -> Any:
-    """Return the splits of a prepared dataset, the evaluated one among them, as memory-mapped tables; no row is read.
+    """Return the splits of a prepared dataset as memory-mapped tables; no row is read.
 
-    DatasetNotPrepared says that it is not under ``MEDTASKS_HOME``, SourceError that its files are damaged.
+    Raises:
+        DatasetNotPrepared: It is not under ``MEDTASKS_HOME``.
+        SourceError: Its files are damaged.
     """
     import datasets
 
@@ -194,7 +198,7 @@ def open_documents(name: str) -> Any:
 
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
-    """Return the documents of a prepared dataset in order, of a split it does not have none; errors as above."""
+    """Return the documents of a prepared dataset, none of a missing split; errors as :func:`open_documents`."""
     import pyarrow  # as the ``datasets`` library takes a second to import, and six times as long per row
 
     folder = prepared_folder(name)
@@ -218,3 +222,67 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
             f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
             f"{preparing_again(name)}"
         ) from error
+
+
+_MARK = "embedded:"
+_EMBEDDED = "embedded_images"
+_DIGITS = 16
+_ROWS = 16  # rows whose images are in memory at a time
+
+
+# Images inside a user's own table, as the Hub's tables hold them, are written once, below the data folder. A document
+# names one by its content, ``embedded:<digest>.png``, so that questions on one image are one cluster and the
+# fingerprint of documents is the same on every machine.
+
+
+def embedded_path(file: str) -> Path | None:
+    """Return the path of an image that a document names as embedded; None for any other file."""
+    return home() / _EMBEDDED / file.removeprefix(_MARK) if file.startswith(_MARK) else None
+
+
+def with_image_files(table: Any, name: str, sources: Sequence[str], where: str) -> Any:
+    """Return a table of the ``datasets`` library with a column of image files in place of columns that hold images.
+
+    ``name`` is ``image_file``, of one image, or ``image_files``, of all images of ``sources`` in their order. A source
+    holds encoded images, paths, or lists of these; one of several may be empty. Raises SourceError, which names
+    ``where`` the table is from and the row, where an image is missing.
+    """
+    # As the table is stored, so that nothing is decoded; the library keeps what comes out for the next process.
+    stored = table.select_columns(sources).with_format("arrow")
+    write = functools.partial(_written, name=name, folder=str(home() / _EMBEDDED), where=where)
+    how = {"batched": True, "batch_size": _ROWS, "with_indices": True, "remove_columns": list(sources)}
+    with without_progress_bars():
+        column = stored.map(write, **how).with_format(None).to_dict()[name]
+        files = (file for files in column for file in ([files] if isinstance(files, str) else files))
+        if not all(path is None or path.is_file() for path in map(embedded_path, files)):  # the folder was emptied
+            column = stored.map(write, **how, load_from_cache_file=False).with_format(None).to_dict()[name]
+    others = table.remove_columns([source for source in {*sources, name} if source in table.column_names])
+    return others.add_column(name, column)
+
+
+def _written(batch: Any, rows: Sequence[int], *, name: str, folder: str, where: str) -> dict[str, list[Any]]:
+    column = []
+    for row, cells in zip(rows, batch.to_pylist(), strict=True):
+        images = [
+            _file(image, Path(folder), f"{where}, row {row + 1}: '{source}'")
+            for source, value in cells.items()
+            if value is not None or len(cells) == 1  # of several columns, those after a row's last image are empty
+            for image in (value if isinstance(value, list) else [value])
+        ]
+        column.append(images[0] if name == "image_file" else images)
+    return {name: column}
+
+
+def _file(image: Any, folder: Path, location: str) -> str:
+    """Write an image unless it exists, and return its name in documents."""
+    content = image if isinstance(image, Mapping) else {"path": image} if isinstance(image, str) else {"bytes": image}
+    data, path = content.get("bytes"), content.get("path")
+    if not data and path:
+        return str(path)
+    if not isinstance(data, bytes) or not data:
+        raise SourceError(f"{location} lacks an image; fix the row, or leave it out")
+    name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.{ending_of(data)}"
+    if not (folder / name).is_file():
+        with written_whole(folder / name) as partial_file:
+            partial_file.write_bytes(data)
+    return f"{_MARK}{name}"

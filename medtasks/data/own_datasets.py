@@ -1,6 +1,6 @@
-"""Datasets a user prepared from folders of their own: what is under ``MEDTASKS_HOME`` and not in the catalogue.
+"""Datasets a user prepared from folders of their own: those under ``MEDTASKS_HOME`` and not in the catalogue.
 
-One with a damaged manifest, and one that is neither, count as credentialed: nobody can say that they are not.
+A dataset with a damaged manifest, or whose access is unknown, counts as credentialed.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from medtasks.home import dataset_folder, datasets_folder
 
 BENCHMARK = "own questions"
 DATASHEET, OPTIONS = "datasheet.json", "published_with"
-"""In the folder of a dataset that was published from a study, what made it; and in that, options of the command."""
+"""File in the folder of a dataset that was published from a study, and its key for the command's options."""
 
 
 def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> DatasetInfo:
@@ -41,7 +41,7 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
 
 
 def access_of(name: str | None) -> Access:
-    """Return who may read a dataset, whether it is in the catalogue or a user's own.
+    """Return the access level of a dataset, in the catalogue or a user's own.
 
     Documents that name none are a user's own file, which counts as public.
     """
@@ -56,7 +56,7 @@ def access_of(name: str | None) -> Access:
 
 
 def part_of(name: str) -> str | None:
-    """Return the dataset of which a prepared one is a part; None for a whole one, and where nothing tells."""
+    """Return the dataset of which a prepared one is a part; None for a whole one, or if unknown."""
     try:
         return manifest_of(dataset_folder(name)).selected_from
     except (MedTasksError, OSError, ValueError):

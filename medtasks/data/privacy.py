@@ -1,4 +1,4 @@
-"""Which datasets' text and paths stay out of logs and results, and text that no log may show."""
+"""Datasets whose text and paths stay out of logs and results, and text that no log may show."""
 
 import hashlib
 import os
@@ -13,11 +13,11 @@ _DIGITS = 16
 def is_private(dataset: str) -> bool:
     """Return whether nothing from a dataset's records may enter a log.
 
-    That is so for credentialed datasets, those whose access nobody knows included, unless the user names them:
+    That is so for credentialed datasets, those of unknown access included, unless the user names them:
     ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
     """
-    shown = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
-    return dataset not in shown and access_of(dataset) is Access.CREDENTIALED
+    exempt = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
+    return dataset not in exempt and access_of(dataset) is Access.CREDENTIALED
 
 
 class PrivateText:
@@ -55,7 +55,7 @@ class PrivateText:
 
 
 def hidden_id(kind: str, value: object) -> str:
-    """Return the digest that stands for an id; ``kind`` says of what.
+    """Return the digest that replaces an id of a ``kind`` of thing.
 
     Example:
         >>> hidden_id("image", "scan")

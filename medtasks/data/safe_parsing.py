@@ -1,4 +1,4 @@
-"""JSON and YAML that others wrote: whatever is wrong with a text is a ValueError or a ``yaml.YAMLError``."""
+"""JSON and YAML from elsewhere: any fault of a text is a ValueError or a ``yaml.YAMLError``."""
 
 import contextlib
 import json
@@ -18,16 +18,16 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
 
 
 def parse_yaml(text: str, loader: Any) -> Any:
-    """Return the value of a YAML text; ValueError, too, where its aliases stand for an enormous value."""
+    """Return the value of a YAML text; ValueError, too, where its aliases expand to an enormous value."""
     content = yaml.load(text, Loader=loader)
-    with contextlib.suppress(RecursionError):  # an alias in what it stands for
+    with contextlib.suppress(RecursionError):  # an alias in its own value
         if _count(content, {}) <= _MOST_VALUES:
             return content
     raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
 
 
 def _count(value: Any, counted: dict[int, int]) -> int:
-    """Return how many values a value would hold if nothing in it were shared; each shared one is visited once."""
+    """Return the number of values in a value if nothing in it were shared; each shared one is visited once."""
     if isinstance(value, dict | list) and id(value) not in counted:
         inside = value.values() if isinstance(value, dict) else value
         counted[id(value)] = 1 + sum(_count(item, counted) for item in inside)

@@ -1,4 +1,4 @@
-"""A document as extractors, families and prompts see it: typed, whatever columns its family has."""
+"""Typed view of a document for extractors, families and prompts, whatever columns its family has."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Sample:
         (('a.png',), 1, ('yes', 'no'))
     """
 
-    document: Document  # what it lacks is empty or None here
+    document: Document  # columns that it lacks are empty or None here
     written_options: Sequence[str] | None = None  # as an extractor compares them; None for their bare texts
 
     @property
@@ -56,7 +56,7 @@ class Sample:
 
     @property
     def target(self) -> int | None:
-        """Index of the one right option; None where it is not known, or there is none."""
+        """Index of the one right option; None if it is unknown or no single option is right."""
         if "label" in self.document:
             return int(self.document["label"])
         answer = self.document.get("answer")
@@ -73,8 +73,8 @@ class Sample:
     def cluster_id(self) -> str:
         """Cluster of errors and tests: the patient, else the image, else the document itself.
 
-        A document that stands for a question several times says itself what it belongs to, in ``unit_id``. Scores end
-        up in the harness's samples file, so what identifies a patient is hashed. Where patients share images,
+        A document that repeats a question names its cluster in ``unit_id``. Scores end up in the harness's samples
+        file, so ids of patients are hashed. Where patients share images,
         :func:`medtasks.stats.standard_error.joined_clusters` joins them.
 
         Example:

@@ -6,7 +6,7 @@ Of the columns of pairs only ``licence`` may be null; of the others those are th
 column              meaning
 ==================  ====================================================================================================
 ``doc_id``          unique and stable in the dataset; of pairs ``"<pair_id>/<position>"``
-``dataset``         name the dataset is prepared under, so that hooks find the images beside the documents
+``dataset``         name the dataset is prepared under, so that hooks find the images next to the documents
 ``image_id``        the same wherever the same image is shown (or study, where a question shows several; or case, in
                     GMAI-MMBench, whether it is drawn as a mask or as a contour); null without images
 ``patient_id``      where the source says whose image it is, else null; results never show it
@@ -26,7 +26,7 @@ column              meaning
 ``labels``          0 or 1 per finding
 ``gold``            the right answer as published, a letter or a text; null in a part without published answers
 ``flags``           faults of the published row and what had to be interpreted, see ``FLAGS`` of
-                    :mod:`.sources.medheval_gold` and :mod:`.sources.medevalkit.kit_sets`
+                    :mod:`.sources.medheval_gold` and :mod:`.sources.medevalkit`
 ``pair_id``         the two rows of a pair share it
 ``position``        1 or 2: first or second image of the pair
 ``categories``      medical areas of this image, one or more; may be empty in pairs of a user's own study
@@ -75,10 +75,9 @@ _TYPES: Mapping[str, str | list[str]] = {
 }
 
 
-def _columns(words: str) -> Columns:
+def _columns(declared: str) -> Columns:
     """Return the Arrow types of columns written ``name:type``; a name alone is a text."""
-    named = (word.partition(":") for word in words.split())
-    return {name: _TYPES[kind or "str"] for name, _, kind in named}
+    return {name: _TYPES[kind or "str"] for name, _, kind in (column.partition(":") for column in declared.split())}
 
 
 # MediConfusion: one row per image of a pair.
@@ -141,7 +140,7 @@ def image_digests(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def image_columns(columns: Columns, digests: Sequence[tuple[str, str]]) -> Document:
-    """Return the columns of a document that say which images it shows: file and SHA-256 of each, in order."""
+    """Return the columns of a document about its images: file and SHA-256 of each, in order."""
     if "image_file" in columns:
         ((file, sha256),) = digests
         return {"image_file": file, "image_sha256": sha256}
@@ -153,12 +152,12 @@ def image_key(file: str) -> str:
     return PurePosixPath(file).stem
 
 
-def new_document(columns: Columns, doc_id: str, **known: Any) -> Document:
-    """Return a document of a schema without what preparing adds, dataset and image files; what is not given is null."""
-    assert known.keys() <= columns.keys()
-    return {name: None for name in columns if name not in _ADDED} | {"doc_id": doc_id, **known}
+def new_document(columns: Columns, doc_id: str, **columns_of_row: Any) -> Document:
+    """Return a document of a schema without its dataset and image files; other columns are null by default."""
+    assert columns_of_row.keys() <= columns.keys()
+    return {name: None for name in columns if name not in _ADDED} | {"doc_id": doc_id, **columns_of_row}
 
 
-def choice_document(doc_id: str, question: str, options: Sequence[str], answer: int, **known: str | None) -> Document:
+def choice_document(doc_id: str, question: str, options: Sequence[str], answer: int, **more: str | None) -> Document:
     """Return a document of the ``CHOICE`` schema; ``answer`` is the index of the right option."""
-    return new_document(CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **known)
+    return new_document(CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **more)

@@ -1,4 +1,4 @@
-"""Choosing documents of a prepared dataset by what their columns say.
+"""Choosing documents of a prepared dataset by the values of their columns.
 
 Values of one column are alternatives, columns must all fit. A value is written in full, as its abbreviation, or as a
 pattern with ``*`` and ``?``; case does not matter.
@@ -19,15 +19,17 @@ SELECTABLE = (
     *("hallucination", "kind", "source", "location", "subject", "question_type"),
     *("part", "medical_task", "body_system", "language", "answer_type"),
 )
-"""Columns that group documents; the others identify them, or are their texts and keys."""
+"""Columns that group documents; the others identify them, or are their texts and answers."""
 
 Criteria = Mapping[str, Sequence[str]]
 
 
 def selectable(documents: Sequence[Mapping[str, Any]]) -> dict[str, Counter[str]]:
-    """Return the columns one can choose by, each with how many documents have which value."""
-    found = {one: Counter(value for document in documents for value in values(document, one)) for one in SELECTABLE}
-    return {column: counts for column, counts in found.items() if counts}
+    """Return the columns to choose by, each with the number of documents by value."""
+    columns = {
+        name: Counter(value for document in documents for value in values(document, name)) for name in SELECTABLE
+    }
+    return {column: counts for column, counts in columns.items() if counts}
 
 
 def values(document: Mapping[str, Any], column: str) -> list[str]:
@@ -35,7 +37,7 @@ def values(document: Mapping[str, Any], column: str) -> list[str]:
     value = document.get(column)
     if value is None:
         return []
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
 def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[Mapping[str, Any]]:
@@ -45,20 +47,20 @@ def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[M
     criteria.
     """
     columns = selectable(documents)
-    wanted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}
-    fitting = [one for one in documents if all(wanted[column] & set(values(one, column)) for column in wanted)]
+    accepted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}
+    fitting = [row for row in documents if all(accepted[column] & set(values(row, column)) for column in accepted)]
     if not fitting:
         raise MedTasksError(
             f"no question has {described(criteria)}; leave out one of these, or see what there is with --list"
         )
-    pairs = {one["pair_id"] for one in fitting if "pair_id" in one}
-    return [one for one in documents if one["pair_id"] in pairs] if pairs else fitting
+    pairs = {row["pair_id"] for row in fitting if "pair_id" in row}
+    return [row for row in documents if row["pair_id"] in pairs] if pairs else fitting
 
 
 def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]) -> set[str]:
-    """Return the values of a column that the user's words (full values, abbreviations or patterns) stand for.
+    """Return the values of a column that the user's words (full values, abbreviations or patterns) select.
 
-    ``columns`` is what :func:`selectable` gave. Errors are those of :func:`choose`; the message suggests the nearest.
+    ``columns`` come from :func:`selectable`. Errors are those of :func:`choose`; the message suggests the nearest.
 
     Example:
         >>> sorted(resolved("department", ["o", "uro*"], {"department": {"Ophthalmology": 2, "Urology": 1}}))
@@ -66,16 +68,15 @@ def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[s
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
-    known = columns[column]
-    found: set[str] = set()
+    selected: set[str] = set()
     for word in chosen:
-        here = _matching(column, word, known)
-        if not here:
-            hint = near_match(word.casefold(), [value.casefold() for value in known])
+        matches = _matching(column, word, columns[column])
+        if not matches:
+            hint = near_match(word.casefold(), [value.casefold() for value in columns[column]])
             hint = hint or "; see what there is with --list"
             raise MedTasksError(f"no question has the {column} '{word}'{hint}")
-        found |= here
-    return found
+        selected |= matches
+    return selected
 
 
 def described(criteria: Criteria) -> str:
@@ -97,18 +98,18 @@ def _abbreviations() -> Mapping[str, Mapping[str, str]]:
     return {column: {short.casefold(): name for short, name in names.items()} for column, names in facts.items()}
 
 
-def _matching(column: str, word: str, known: Iterable[str]) -> set[str]:
+def _matching(column: str, word: str, published: Iterable[str]) -> set[str]:
     word = word.strip().casefold()
-    equal = {value for value in known if value.casefold() == word}
+    equal = {value for value in published if value.casefold() == word}
     if equal:
         return equal
     if re.search(r"[*?]", word):
         pattern = re.compile(fnmatch.translate(word))
-        return {value for value in known if pattern.match(value.casefold())}
+        return {value for value in published if pattern.match(value.casefold())}
     full = _abbreviations().get(column, {}).get(word, word)
-    return {value for value in known if _plain(full) and _plain(value) == _plain(full)}
+    return {value for value in published if _plain(full) and _plain(value) == _plain(full)}
 
 
 def _plain(text: str) -> str:
-    """Return a text without case, punctuation and the word behind a granularity ("mask level")."""
+    """Return a text without case, punctuation and the word after a granularity ("mask level")."""
     return re.sub(r"(?:[^\w/]|_)+", " ", text.casefold()).strip().removesuffix(" level")

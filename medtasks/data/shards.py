@@ -1,6 +1,6 @@
-"""A shard is the part of every task's rows that one of several runs asks; which rows these are, the data alone tell.
+"""Shards: parts of every task's rows for several runs, chosen by the data alone.
 
-Machines that run shards need not talk, and the rows keep the numbers that they have in the whole split.
+Machines that run shards need not communicate, and rows keep their numbers in the whole split.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from medtasks.errors import MedTasksError
 from medtasks.stats.standard_error import connected_components
 
 SHARD_VARIABLE = "MEDTASKS_SHARD"
-"""Environment variable by which the harness's processes know their shard."""
+"""Environment variable that tells the harness's processes their shard."""
 
 _TOGETHER = ("pair_id", "rotation_of", "unit_id", "patient_id", "image_id")
 _FORM = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
@@ -32,14 +32,14 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read ``3/16``; MedTasksError where it is none.
+        """Read a text such as ``3/16``; MedTasksError if it names no shard.
 
         Example:
             >>> Shard.parse("3/16")
             Shard(index=3, count=16)
         """
-        found = _FORM.fullmatch(text.strip())
-        index, count = map(int, found.groups()) if found else (0, 0)
+        match = _FORM.fullmatch(text.strip())
+        index, count = map(int, match.groups()) if match else (0, 0)
         if not 1 <= index <= count:
             raise MedTasksError(
                 f"--shard {text} names no part of the data; give its number and how many there are, such as --shard "
@@ -49,7 +49,7 @@ class Shard:
 
     @classmethod
     def from_environment(cls) -> "Shard | None":
-        """Return the shard that :data:`SHARD_VARIABLE` names; None if it is not set. MedTasksError: it names none."""
+        """Return the shard that :data:`SHARD_VARIABLE` names, None if it is not set; errors as :meth:`parse`."""
         text = os.environ.get(SHARD_VARIABLE)
         return cls.parse(text) if text else None
 
@@ -69,7 +69,11 @@ class Shard:
             ([0, 1, 2], [0, 2, 3, 5])
         """
         total, places = len(clusters), cut_places(clusters)
-        cuts = [_nearest(places, total * part, self.count) for part in range(self.count + 1)]
+        cuts = []
+        for part in range(self.count + 1):  # the nearest place to each share; of two that are equally near the first
+            after = bisect_left(places, total * part, key=lambda place: place * self.count)
+            around = places[max(after - 1, 0) : after + 1]
+            cuts.append(min(around, key=lambda place: abs(place * self.count - total * part)))
         sizes = [stop - start for start, stop in pairwise(cuts)]
         largest = max(Counter(clusters).values(), default=0)
         if all(abs(size * self.count - total) <= largest * self.count for size in sizes):
@@ -89,13 +93,6 @@ def cut_places(clusters: Sequence[Hashable]) -> list[int]:
     return places
 
 
-def _nearest(places: Sequence[int], numerator: int, denominator: int) -> int:
-    """Return the place nearest to a fraction, of two that are equally near the first."""
-    after = bisect_left(places, numerator, key=lambda place: place * denominator)
-    around = places[max(after - 1, 0) : after + 1]
-    return min(around, key=lambda place: abs(place * denominator - numerator))
-
-
 def _dealt(clusters: Sequence[Hashable], count: int) -> list[set[Hashable]]:
     """Return the clusters of each shard, shape (count,)."""
     sizes = Counter(clusters)  # in the order of their first rows, which sorting keeps for equal ones
@@ -109,7 +106,7 @@ def _dealt(clusters: Sequence[Hashable], count: int) -> list[set[Hashable]]:
 
 
 def clusters_of(documents: Any) -> list[int]:
-    """Return what must stay together, shape (documents,): pairs, rotations, patients and images, if only by others.
+    """Return the cluster of each document, shape (documents,): connected by pair, rotation, patient or image.
 
     The documents are a table of the ``datasets`` library, or a list of mappings.
     """

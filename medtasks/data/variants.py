@@ -8,17 +8,17 @@ variant      columns
 ``blind``    ``image_files`` is empty; paired questions have it in place of ``image_file``
 ``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.images.volume_files`)
 ``swapped``  the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
-``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and key are rotated,
-             and ``option_lines`` with the letters of their new places and a ``gold`` that is a letter; rotation 0 is
-             as published. What has no options, or no right one, does not come at all
+``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and target are
+             rotated, and ``option_lines`` with the letters of their new positions and a ``gold`` that is a letter;
+             rotation 0 is as published. Documents without options, or without a right one, are left out
 ===========  ==========================================================================================================
 
 and documents of ``rotated`` have further columns:
 
 ================  =====================================================================================================
 ``rotation_of``   ``doc_id`` of the question
-``rotation``      by how many places the options moved forward, from 0: rotation 0 is the published order
-``unit_id``       what standard errors are clustered by; of paired questions all pairs that images connect, which is
+``rotation``      number of positions that the options moved forward: 0 is the published order
+``unit_id``       cluster of standard errors; of paired questions all pairs that images connect, which is
                   why ``pair_id`` and ``position`` are gone: rotations of a pair are no pair
 ================  =====================================================================================================
 """
@@ -61,8 +61,8 @@ Shown = tuple[ShownImage, ...]
 def blind(documents: Documents) -> Changed:
     """Return documents without images."""
     none: dict[str, Any] = {"image_files": []} | ({"image_sha256": []} if "image_sha256" in documents[0] else {})
-    kept = [{name: value for name, value in document.items() if name != "image_file"} for document in documents]
-    return [{**document, **none, COLUMN: BLIND} for document in kept]
+    texts = [{name: value for name, value in document.items() if name != "image_file"} for document in documents]
+    return [{**document, **none, COLUMN: BLIND} for document in texts]
 
 
 def blank(documents: Documents) -> Changed:
@@ -79,20 +79,20 @@ def swapped(documents: Documents) -> Changed:
         if "image_file" in document:
             columns = {"image_file": files[0], "image_sha256": digests[0]}
         # Documents without digests have the files alone.
-        shown = {name: value for name, value in columns.items() if name in document}
-        changed.append({**document, **shown, COLUMN: SWAPPED})
+        present = {name: value for name, value in columns.items() if name in document}
+        changed.append({**document, **present, COLUMN: SWAPPED})
     return changed
 
 
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
-    """Return each document once per rotation of its options, clustered as said or by its patient, image or itself.
+    """Return each document once per rotation of its options, with the given clusters or its patient, image or itself.
 
     A MedTasksError says that no document has options and a right one.
     """
-    own = [Sample(document).cluster_id for document in documents]
+    clusters = [Sample(document).cluster_id for document in documents] if clusters is None else clusters
     changed = [
         {**_rotation(document, number), "unit_id": cluster}
-        for document, cluster in zip(documents, clusters or own, strict=True)
+        for document, cluster in zip(documents, clusters, strict=True)
         if any(document.get(column) is not None for column in ("label", "answers", "answer"))
         for number in range(len(document["options"]))
     ]
@@ -102,10 +102,10 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
-    """Return where an option stands in the published order, from 0, that stands at ``position`` in a rotation.
+    """Return the published position, from 0, of the option at ``position`` in a rotation.
 
     Example:
-        >>> [published_position(place, 1, 3) for place in range(3)]
+        >>> [published_position(position, 1, 3) for position in range(3)]
         [1, 2, 0]
     """
     return (position + rotation) % options
@@ -113,35 +113,31 @@ def published_position(position: int, rotation: int, options: int) -> int:
 
 def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:
     options = list(document["options"])
-    kept = {name: value for name, value in document.items() if name not in ("pair_id", "position")}
-    moved = {letter(place): letter((place - number) % len(options)) for place in range(len(options))}
+    unpaired = {name: value for name, value in document.items() if name not in ("pair_id", "position")}
+    moved = {letter(index): letter((index - number) % len(options)) for index in range(len(options))}
     if "label" in document:
-        key: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
+        target: dict[str, Any] = {"label": (document["label"] - number) % len(options)}
     elif "answers" in document:
-        key = {"answers": sorted(moved[answer] for answer in document["answers"])}
+        target = {"answers": sorted(moved[answer] for answer in document["answers"])}
     else:
-        key = {"answer": moved[document["answer"]]}
+        target = {"answer": moved[document["answer"]]}
+    if number and "option_lines" in document:
+        lines = document["option_lines"]
+        order = [published_position(index, number, len(options)) for index in range(len(options))]
+        target["option_lines"] = [
+            *(_relettered(lines[old], options[old], letter(index)) for index, old in enumerate(order)),
+            *lines[len(options) :],  # of options that are null
+        ]
+        target["gold"] = moved.get(document["gold"].strip(), document["gold"])
     return {
-        **kept,
+        **unpaired,
         "doc_id": f"{document['doc_id']}~r{number}",
         "options": options[number:] + options[:number],
-        **_rotated_lines(document, number),
-        **key,
+        **target,
         COLUMN: ROTATED,
         "rotation_of": document["doc_id"],
         "rotation": number,
     }
-
-
-def _rotated_lines(document: Mapping[str, Any], number: int) -> dict[str, Any]:
-    if number == 0 or "option_lines" not in document:
-        return {}
-    lines, options = document["option_lines"], document["options"]
-    order = [published_position(place, number, len(options)) for place in range(len(options))]
-    moved = [_relettered(lines[old], options[old], letter(place)) for place, old in enumerate(order)]
-    moved += lines[len(options) :]  # of options that are null
-    letters = {letter(old): letter(place) for place, old in enumerate(order)}
-    return {"option_lines": moved, "gold": letters.get(document["gold"].strip(), document["gold"])}
 
 
 def _relettered(line: str, option: str, new: str) -> str:
@@ -166,45 +162,46 @@ def swapped_images(documents: Documents) -> list[Shown]:
     that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
     other images; as many, and volumes for volumes.
 
-    A MedTasksError says that there are no images of another patient or case to take.
+    Raises:
+        MedTasksError: No image of another patient or case exists.
     """
-    given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
-    if None not in given:
-        return [images for images in given if images is not None]
-    own = [images_of(document) for document in documents]
+    from_pairs = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
+    if None not in from_pairs:
+        return [images for images in from_pairs if images is not None]
+    originals = [images_of(document) for document in documents]
     keys: list[list[Hashable]] = [
         [(name, document[name]) for name in ("patient_id", "image_id") if document.get(name) is not None]
         + [image.sha256 for image in images]
-        for document, images in zip(documents, own, strict=True)
+        for document, images in zip(documents, originals, strict=True)
     ]
     clusters = connected_components(keys)
-    others = _between_clusters(dict(zip(own, clusters, strict=True)), str(documents[0].get("dataset")))
-    return [others[own[place]] if one is None else one for place, one in enumerate(given)]
+    others = _between_clusters(dict(zip(originals, clusters, strict=True)), str(documents[0].get("dataset")))
+    return [others[originals[row]] if images is None else images for row, images in enumerate(from_pairs)]
 
 
 def _within_pairs(documents: Documents) -> list[Shown | None]:
     """Return the partner's image; None where a pair lacks one of its two, or both show the same image."""
     at = {(document["pair_id"], document["position"]): document for document in documents}
-    shown: list[Shown | None] = []
+    others: list[Shown | None] = []
     for document in documents:
         partner = at.get((document["pair_id"], 3 - document["position"]))
         images = images_of(partner) if partner else ()
         same = [image.sha256 for image in images] == [image.sha256 for image in images_of(document)]
-        shown.append(None if partner is None or same else images)
-    return shown
+        others.append(None if partner is None or same else images)
+    return others
 
 
 def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
     """Return for each list of images another one, of the same number and kinds, from another cluster."""
     alike: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
-    for own, cluster in clusters.items():
-        alike.setdefault(_volumes(own), {}).setdefault(cluster, []).append(own)
+    for images, cluster in clusters.items():
+        alike.setdefault(_volumes(images), {}).setdefault(cluster, []).append(images)
     others: dict[Shown, Shown] = {(): ()}
     for kinds, by_cluster in alike.items():
         if len(by_cluster) > 1:
             others |= _exchanged(by_cluster)
         elif kinds:
-            others |= {own: _put_together(own, clusters, dataset) for own in clusters if _volumes(own) == kinds}
+            others |= {images: _put_together(images, clusters, dataset) for images in by_cluster.popitem()[1]}
     return others
 
 
@@ -212,28 +209,28 @@ def _exchanged(by_cluster: Mapping[int, list[Shown]]) -> dict[Shown, Shown]:
     """Exchange lists of images of at least two clusters, each used once if no cluster has more than half of them."""
     order = sorted(sorted(members) for members in by_cluster.values())
     random.Random(_SEED).shuffle(order)
-    lists = [own for members in order for own in members]
+    lists = [images for members in order for images in members]
     largest = max(order, key=len)
-    if 2 * len(largest) <= len(lists):  # then nobody's place moves to a place of the same cluster
-        return {own: lists[(place + len(largest)) % len(lists)] for place, own in enumerate(lists)}
-    rest = [own for own in lists if own not in set(largest)]
-    back = {own: largest[place % len(largest)] for place, own in enumerate(rest)}
-    return back | {own: rest[place % len(rest)] for place, own in enumerate(largest)}
+    if 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
+        return {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
+    smaller = [images for images in lists if images not in set(largest)]
+    back = {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
+    return back | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 
 
-def _put_together(own: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
-    """Take as many images of other clusters one by one, where no other one shows so many."""
-    foreign = sorted({image for shown, cluster in clusters.items() if cluster != clusters[own] for image in shown})
-    random.Random(f"{_SEED} {own[0].sha256}").shuffle(foreign)
-    of_kind = {volume: [one for one in foreign if is_volume(one.file) == volume] for volume in (False, True)}
-    offered = [of_kind[volume] for volume in _volumes(own)]
+def _put_together(images: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
+    """Take as many single images of other clusters, where no other list has so many."""
+    foreign = sorted({image for other, cluster in clusters.items() if cluster != clusters[images] for image in other})
+    random.Random(f"{_SEED} {images[0].sha256}").shuffle(foreign)
+    of_kind = {volume: [image for image in foreign if is_volume(image.file) == volume] for volume in (False, True)}
+    offered = [of_kind[volume] for volume in _volumes(images)]
     if not all(offered):
         raise MedTasksError(
             f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the variant "
             f"_blind or _blank, or a larger part of the data"
         )
-    return tuple(images[place % len(images)] for place, images in enumerate(offered))
+    return tuple(candidates[position % len(candidates)] for position, candidates in enumerate(offered))
 
 
-def _volumes(shown: Shown) -> tuple[bool, ...]:
-    return tuple(is_volume(image.file) for image in shown)
+def _volumes(images: Shown) -> tuple[bool, ...]:
+    return tuple(is_volume(image.file) for image in images)

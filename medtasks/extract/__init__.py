@@ -1,1 +1,1 @@
-"""Answer rules: from a raw reply to a value or the reason why there is none."""
+"""Extractors: from a raw reply to a value, or the reason why it has none."""

@@ -1,19 +1,19 @@
-"""Extractors: functions from a reply and its sample to an answer, registered with name and version, found by name."""
+"""Extractors: functions from a reply and its sample to an answer, registered by name and version."""
 
 import enum
+import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.errors import unknown_name
-from medtasks.extract.answer import Answer
+from medtasks.extract.answer import Answer, Reason
 
 Extract = Callable[[Any, Sample], Answer]
-E = TypeVar("E", bound=Extract)
+Reader = Callable[[str | None], str | Reason]
 
 
 class AnswerKind(enum.StrEnum):
@@ -45,28 +45,41 @@ class RegisteredExtractor:
 
 
 REGISTERED: dict[str, RegisteredExtractor] = {}
-"""Extractors of the modules that were imported; the first look-up imports them all."""
+"""Extractors of the modules imported so far; the first look-up imports them all."""
 
 
-def extractor(name: str, kind: AnswerKind, summary: str, *, version: int = 1) -> Callable[[E], E]:
-    """Register a function under a unique name; raise the version when its answers change."""
+def extractor(
+    name: str, kind: AnswerKind, summary: str, reader: Reader | None = None, *, version: int = 1
+) -> Callable[[Extract], Extract]:
+    """Register a function under a unique name; raise the version when its answers change.
 
-    def register(extract: E) -> E:
-        REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract)
-        return extract
+    With a ``reader`` the function gets the text that this reads from the raw reply; without a text, the answer is
+    invalid for the reader's reason.
+    """
+
+    def register(extract: Extract) -> Extract:
+        @functools.wraps(extract)
+        def extract_read(reply: str | None, sample: Sample) -> Answer:
+            assert reader is not None
+            text = reader(reply)
+            return Answer.invalid(text) if isinstance(text, Reason) else extract(text, sample)
+
+        registered = extract if reader is None else extract_read
+        REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, registered)
+        return registered
 
     return register
 
 
 # Imported at the first look-up; names are listed in this order.
 _MODULES = (
-    *("published.mediconfusion_reference", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
-    *("careful.robust_nli", "published.multimedeval", "published.vlmevalkit_choice", "careful.open_text"),
-    *("labels.labeler", "careful.robust_labels", "careful.listed_options", "careful.free_text"),
+    *("published.letter_choice", "careful.robust_choice", "careful.robust_class", "careful.yes_no"),
+    *("careful.robust_nli", "published.multimedeval", "careful.open_text"),
+    *("labels.labeler", "careful.robust_labels", "careful.free_text"),
     *("published.medheval_closed", "published.medevalkit_choice", "published.medevalkit_mmmu"),
-    *("published.medevalkit_vqa", "published.medvlthinker", "published.medxpertqa_authors", "likelihood"),
+    *("published.medevalkit_vqa", "likelihood"),
 )
-_CALLED: Mapping[AnswerKind | None, str] = {
+_TITLES: Mapping[AnswerKind | None, str] = {
     AnswerKind.LABELS: "label rule",
     AnswerKind.OPEN: "rule for open questions",
     AnswerKind.CLOSED: "rule for closed questions",
@@ -81,11 +94,11 @@ def extractor_of(name: str, kind: AnswerKind | None = None) -> RegisteredExtract
     """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
     registered = extractors(kind)
     if name not in registered:
-        raise unknown_name(_CALLED.get(kind, "answer rule"), name, registered)
+        raise unknown_name(_TITLES.get(kind, "answer rule"), name, registered)
     return registered[name]
 
 
-@cache
+@functools.cache
 def extractors(kind: AnswerKind | None = None) -> Mapping[str, RegisteredExtractor]:
     """Return the extractors of a kind, or of all kinds, by name."""
     modules = [importlib.import_module(f"medtasks.extract.{module}").__name__ for module in _MODULES]

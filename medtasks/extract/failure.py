@@ -8,9 +8,9 @@ import json
 import re
 
 _FAILED = "[[medtasks:adapter_failed]]"
-_CUT = "[[medtasks:cut]]"
+_CUT = "[[medtasks:cut]] "
 _REASONING = re.compile(r"\[\[medtasks:reasoning (\"(?:[^\"\\]|\\.)*\")\]\] ")
-_OF_THE_HARNESS = re.compile(
+_HARNESS_FAILURES = re.compile(
     r"\[LMMS_EVAL_(?:REQUEST_FAILED after \S+ retries|BUDGET_EXCEEDED)\]"  # openai, async_openai, litellm, gemini
     r"|\[SAFETY_BLOCKED:[^\]]*\]"  # gemini
     r"|\[GENERATION_FAILED\]"  # models that make images or video
@@ -38,21 +38,21 @@ def failure_cause(reply: str | None) -> str | None:
     stripped = (reply or "").strip()
     if stripped.startswith(_FAILED):
         return stripped.removeprefix(_FAILED).lstrip()
-    return stripped if _OF_THE_HARNESS.match(stripped) else None
+    return stripped if _HARNESS_FAILURES.match(stripped) else None
 
 
 def cut_reply(text: str) -> str:
     """Return the reply to hand to the harness for a text that the server cut at its length limit."""
-    return f"{_CUT} {text}"
+    return f"{_CUT}{text}"
 
 
 def without_cut_mark(reply: str) -> tuple[str, bool]:
-    """Return the model's own text, and whether it was cut at a length limit."""
-    return (reply.removeprefix(f"{_CUT} "), True) if reply.startswith(f"{_CUT} ") else (reply, False)
+    """Return the model's text, and whether it was cut at a length limit."""
+    return reply.removeprefix(_CUT), reply.startswith(_CUT)
 
 
 def reasoned_reply(reasoning: str, text: str) -> str:
-    """Return the reply to hand to the harness for a text that follows reasoning; see :func:`cut_reply`, too."""
+    """Return the reply to hand to the harness for a text after reasoning; :func:`cut_reply` may mark it, too."""
     written = json.dumps(reasoning, ensure_ascii=False).replace("<", "\\u003c")  # or the harness would cut out thoughts
     return f"[[medtasks:reasoning {written}]] {text}"
 

@@ -2,7 +2,8 @@
 
 Adapters return the mean negative log-likelihood of each option's tokens: smaller is better. MediConfusion's prefix
 score is the geometric mean of the token probabilities, so the smaller mean loss is the larger score. A tie goes to the
-first option in MediConfusion's ``greedy`` and to the last in its ``prefix`` (a3045b0).
+first option in MediConfusion's ``greedy`` and to the last in its ``prefix`` (a3045b0). Its code counts NaN, a failed
+forward pass, as option B; here the sample failed.
 """
 
 import math
@@ -14,34 +15,30 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:
-    """Return the indices of the options with the smallest loss; none if a loss is NaN.
-
-    The published code counts NaN, a failed forward pass, as option B.
-    """
-    if not losses or any(math.isnan(loss) for loss in losses):
+    """Return the indices of the options with the smallest loss; none if a loss is NaN."""
+    if not losses or any(map(math.isnan, losses)):
         return []
-    best = min(losses)
-    return [index for index, loss in enumerate(losses) if loss == best]
+    return [index for index, loss in enumerate(losses) if loss == min(losses)]
 
 
-def _chosen(best: Sequence[int], position: int) -> Answer:
+def _chosen(losses: Sequence[float], position: int) -> Answer:
+    best = most_likely(losses)
     return Answer.ok(letter(best[position])) if best else Answer.invalid(Reason.ADAPTER_FAILED)
 
 
 @extractor("greedy_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the first")
 def greedy_reference(losses: Sequence[float], sample: Sample) -> Answer:
     """Choose the most likely option; a tie goes to the first."""
-    return _chosen(most_likely(losses), 0)
+    return _chosen(losses, 0)
 
 
 @extractor("prefix_reference", AnswerKind.LIKELIHOODS, "most likely option, a tie goes to the last")
 def prefix_reference(losses: Sequence[float], sample: Sample) -> Answer:
     """Choose the most likely option; a tie goes to the last."""
-    return _chosen(most_likely(losses), -1)
+    return _chosen(losses, -1)
 
 
 @extractor("untied", AnswerKind.LIKELIHOODS, "most likely option, a tie is no answer")
 def untied(losses: Sequence[float], sample: Sample) -> Answer:
     """Choose the most likely option; a tie is ``ambiguous``."""
-    best = most_likely(losses)
-    return Answer.invalid(Reason.AMBIGUOUS) if len(best) > 1 else _chosen(best, 0)
+    return Answer.invalid(Reason.AMBIGUOUS) if len(most_likely(losses)) > 1 else _chosen(losses, 0)

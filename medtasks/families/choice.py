@@ -26,7 +26,7 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection, m
 from medtasks.metrics.set_overlap import token_overlap
 
 LEVELS = ("image", "box", "mask", "contour")
-"""What a question is about. Their spelling in the file is not documented; the word decides."""
+"""Granularity of a question. The spelling in the file is not documented; the word decides."""
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 
@@ -70,27 +70,23 @@ class SingleChoice(TaskFamily):
 
 
 def level_of(sample: Sample) -> str | None:
-    """Return which of :data:`LEVELS` a question's granularity names."""
+    """Return the one of :data:`LEVELS` that a question's granularity names, if any."""
     words = str(sample.document.get("granularity") or "").casefold()
     return next((level for level in LEVELS if level in words), None)
 
 
 def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
-    """Every question counts once, as in the benchmark: the accuracy is the mean over questions, not over groups."""
+    """Return accuracies in which every question counts once, as in the benchmark: means over questions, not groups."""
+    accuracy: Metric[Score] = Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right)
 
-    def at(level: str) -> Callable[[Score], float | None]:
-        return lambda score: is_right(score) if score["level"] == level else None
+    def at(level: str) -> Metric[Score]:
+        def right(score: Score) -> float | None:
+            return is_right(score) if score["level"] == level else None
 
-    return (
-        Metric("accuracy", selection=selection, role=Role.MAIN, description=ACCURACY, of=is_right),
-        *(
-            Metric(
-                f"acc_{level}_level", selection=selection, description=f"Accuracy at the {level} level.", of=at(level)
-            )
-            for level in LEVELS
-        ),
-        replace(INVALID_RATE, selection=selection),
-    )
+        description = f"Accuracy at the {level} level."
+        return replace(accuracy, name=f"acc_{level}_level", role=Role.PART, description=description, of=right)
+
+    return (accuracy, *map(at, LEVELS), replace(INVALID_RATE, selection=selection))
 
 
 class GroupedChoice(SingleChoice):
@@ -104,11 +100,11 @@ class GroupedChoice(SingleChoice):
 
 
 class JudgedChoice(GroupedChoice):
-    """GMAI-MMBench with its toolkit's judge: what no rule reads from a reply, a judge matches to the options.
+    """GMAI-MMBench with its toolkit's judge, which matches replies to options where no rule can.
 
     A reply that the judge calls none of the options is wrong. A judge that fails says nothing about the model: such
     replies are left out of all metrics but ``judge_failed_rate``. Where it failed for every reply it was asked about,
-    there is no score at all, since the replies that a rule can read would stand for all.
+    there is no score at all, since the replies that a rule can read would represent all.
     """
 
     name = "single choice with a judge"
@@ -183,9 +179,9 @@ class MultiSelect(TaskFamily):
         return {"target": target, "value": value, "accuracy": shares.precision, "recall": shares.recall}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the letters that were read."""
-        given = score["value"]
-        listed = None if given is None else ", ".join(given) or NO_OPTION
+        """Describe the letters that were read."""
+        letters = score["value"]
+        listed = None if letters is None else ", ".join(letters) or NO_OPTION
         return ReadAnswer(listed, score["reason"], None, score["accuracy"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
@@ -193,18 +189,16 @@ class MultiSelect(TaskFamily):
         return list_strategies(samples, lambda sample, indices: sorted(map(letter, indices)))
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """List one option of each question: the share of it that is right, and its share of what is right."""
-        return {
-            "invalid_rate": 0.0,
-            "mcls_accuracy": mean([len(one.document["answers"]) / len(one.options) for one in samples]),
-            "mcls_recall": mean([1 / len(one.options) for one in samples]),
-        }
+        """Return the values of listing one option of each question."""
+        accuracies = [len(sample.document["answers"]) / len(sample.options) for sample in samples]
+        recalls = [1 / len(sample.options) for sample in samples]
+        return {"invalid_rate": 0.0, "mcls_accuracy": mean(accuracies), "mcls_recall": mean(recalls)}
 
 
 def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
     """Return the strategies that list all options, and the one that is most often right.
 
-    ``value`` is what the score says of a list of options, by sample and indices.
+    ``value`` returns the value in the score for a list of options, by sample and indices.
     """
     frequent = most_frequent(
         (len(sample.options), target) for sample in samples for target in sample.document["answers"]

@@ -19,7 +19,6 @@ from medtasks.families.counts import (
     LABELLED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
-    is_failed,
     judge_failed_rate,
     judged,
 )
@@ -74,7 +73,7 @@ def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
     }
 
 
-def _of_classes(rows: Sequence[ClassRow]) -> PanelResult:
+def _class_panel(rows: Sequence[ClassRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     clusters, targets, values, classes = zip(*rows, strict=True)
@@ -88,7 +87,7 @@ def _of_classes(rows: Sequence[ClassRow]) -> PanelResult:
     )
 
 
-def _of_labels(rows: Sequence[LabelRow]) -> PanelResult:
+def _label_panel(rows: Sequence[LabelRow]) -> PanelResult:
     if not rows:
         return PanelResult()
     targets = [list(target) for _, target, _ in rows]
@@ -97,10 +96,14 @@ def _of_labels(rows: Sequence[LabelRow]) -> PanelResult:
     return PanelResult(estimates_of(values_with_errors(counts, [row[0] for row in rows], multilabel_metrics)))
 
 
-_CLASSES = Panel(lambda one: (one["cluster_id"], one["target"], one["value"], one["classes"]), _of_classes)
+_CLASSES = Panel(lambda score: (score["cluster_id"], score["target"], score["value"], score["classes"]), _class_panel)
 _LABELS = Panel(
-    lambda one: (one["cluster_id"], bytes(one["target"]), None if one["value"] is None else bytes(one["value"])),
-    _of_labels,
+    lambda score: (
+        score["cluster_id"],
+        bytes(score["target"]),
+        None if score["value"] is None else bytes(score["value"]),
+    ),
+    _label_panel,
 )
 
 FEW_IMAGES = 10
@@ -109,12 +112,11 @@ FEW_IMAGES = 10
 
 def _images_by_class(scores: Scores) -> dict[str, int]:
     """Return the number of images of each class or finding in the target, by its letter."""
-    known = [score for score in scores if not is_failed(score)]
     numbers: Counter[int] = Counter()
-    for score in known:
-        target = score["target"]
+    scored = answered(scores)
+    for target in (score["target"] for score in scored):
         numbers.update([target] if isinstance(target, int) else [n for n, present in enumerate(target) if present])
-    classes = max((score.get("classes") or len(score["target"]) for score in known), default=0)
+    classes = max((score.get("classes") or len(score["target"]) for score in scored), default=0)
     return {letter(number): numbers[number] for number in range(classes)}
 
 
@@ -143,7 +145,7 @@ def _panel_metrics(
         CorpusMetric(name, selection=selection, panel=panel, description=description)
         for name, description in zip(names, descriptions, strict=True)
     ]
-    # Macro F1 says it of all of them.
+    # Macro F1 carries the remarks for all of them.
     return replace(metrics[0], warning=rare_classes, remark=images_per_class), *metrics[1:]
 
 
@@ -159,7 +161,7 @@ class Classification(TaskFamily):
         INVALID_RATE,
         *SAMPLE_COUNTS,
     )
-    # What single samples have; the metrics above are means over classes.
+    # A value for single samples; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
         Metric("right_answers", selection=answered, role=Role.MAIN, description=ACCURACY, of=is_right),
     )
@@ -172,24 +174,27 @@ class Classification(TaskFamily):
         }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the letter of the class that was read."""
-        given = score["value"]
-        return ReadAnswer(None if given is None else letter(given), score["reason"], given == score["target"])
+        """Describe the letter of the class that was read."""
+        value_read = score["value"]
+        name = None if value_read is None else letter(value_read)
+        return ReadAnswer(name, score["reason"], value_read == score["target"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the most frequent class."""
         describes = "Gives every image the class that most of them have."
-        return most_frequent_option(
-            "most frequent class", describes, samples, lambda one, index: Meant((one.options[index],), index, index)
-        )
+
+        def named(sample: Sample, index: int) -> Meant:
+            return Meant((sample.options[index],), index, index)
+
+        return most_frequent_option("most frequent class", describes, samples, named)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Of k classes each recall is 1 / k and each AUROC 1/2; a class that is absent, or alone, has an AUROC of 0."""
+        """Return recalls of 1 / k for k classes, and AUROCs of 1/2; a class that is absent, or alone, has one of 0."""
         classes = max(len(sample.options) for sample in samples)
         present = len({sample.target for sample in samples})
         scored = present if present > 1 else 0
-        found = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": scored / classes / 2}
-        return {**found, "present_class_auroc": 0.5} if scored else found
+        expected = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": scored / classes / 2}
+        return {**expected, "present_class_auroc": 0.5} if scored else expected
 
 
 class MultiLabel(TaskFamily):
@@ -197,7 +202,7 @@ class MultiLabel(TaskFamily):
 
     A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out, and
     ``judge_failed_rate`` is shown next to them. Any other invalid reply is wrong. Where the labeler read none, metrics
-    are NaN: empty replies, which need no labeler, would stand for all.
+    are NaN: empty replies, which need no labeler, would represent all.
     """
 
     name = "several findings"
@@ -218,19 +223,19 @@ class MultiLabel(TaskFamily):
         return {"target": list(sample.document["labels"]), "value": value}
 
     def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
-        """Return what a rule, or what a labeler said before, reads from a reply, and the rule's name."""
+        """Return the answer of a rule, or from a labeler's earlier labels, and the rule's name."""
         if not reply.labelled:
             return super().read(sample, reply, row)
         return from_labels(reply.text, reply.labels, sample.options), row.extractor or ""
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the letters of the findings that were read, and the share of right decisions."""
-        given, target, reason = score["value"], score["target"], score["reason"]
+        """Describe the letters of the findings that were read, with the share of right decisions."""
+        labels, target, reason = score["value"], score["target"], score["reason"]
         if reason == Reason.JUDGE_FAILED:
             return ReadAnswer(None, reason, None)
-        right = 0 if given is None else sum(one == other for one, other in zip(given, target, strict=True))
-        said = None if given is None else ", ".join(letters_of(given)) or NO_OPTION
-        return ReadAnswer(said, reason, None, right / len(target))
+        right = 0 if labels is None else sum(label == gold for label, gold in zip(labels, target, strict=True))
+        listed = None if labels is None else ", ".join(letters_of(labels)) or NO_OPTION
+        return ReadAnswer(listed, reason, None, right / len(target))
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return no finding at all, and all of them."""

@@ -4,15 +4,14 @@ Next to the model's scores are those of three blind models under the same rule a
 always says "Yes", one that always says "No", and the expected score of one that names an option at random.
 
 MedHEval's released evaluator averages per source of images and type of hallucination, and weights each average by all
-its questions, also by those it had to skip. So a skipped question counts like the average one of its cell, which is a
-cell of source, type and kind of question. The defensible way is to leave it out. Both are weighted means.
+its questions, also by those it had to skip. So a skipped question counts like the average one of its cell of source,
+type and kind of question. The careful way is to leave it out. Both are weighted means.
 """
 
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -33,11 +32,11 @@ _BINARY = "binary"
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _BLIND = ("always_yes", "always_no", "random_choice")
 _CELL = ("source", "hallucination", "kind")
-_QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # what its blind scores depend on
+_QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # columns that blind scores depend on
 
 
 def _weights(scores: Scores) -> list[float]:
-    """Return how often each question counts: 0 for one without a score, else 1 and its part of the averaged ones.
+    """Return each question's weight: 0 for one without a score, else 1 and its part of the averaged ones.
 
     Averaged questions of a cell without any scored one do not count.
     """
@@ -149,12 +148,12 @@ class ClosedQuestions(TaskFamily):
         }
 
     def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
-        """Return what a rule reads from a reply, compared with the target, and its name."""
+        """Return the answer that a rule reads from a reply, compared with the target, and the rule's name."""
         answer, rule = super().read(sample, reply, row)
         return (answer if reply.losses is None else judged(answer, sample)), rule
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the letter that was read; right or wrong only where the question has a score of its own."""
+        """Describe the letter that was read; right or wrong only where the question has a score of its own."""
         scored = score["counted"] == Counted.SCORED
         return ReadAnswer(score["value"], score["reason"], bool(score["correct"]) if scored else None)
 
@@ -194,7 +193,7 @@ class ClosedQuestions(TaskFamily):
 
 @lru_cache(maxsize=16384)
 def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
-    """Return what models without eyes score on one question: always "Yes", always "No", and an option at random.
+    """Return the scores of blind models on one question: always "Yes", always "No", and an option at random.
 
     The last is the mean over the replies "Yes" and "No", or "A. text" for every option.
     """
@@ -212,14 +211,13 @@ def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
 
 
 def _listed_option(sample: Sample, name: str) -> Meant:
-    """Mean an option; what is read where no option can be told or none is the target is without consequence."""
+    """Mean an option; any reading will do where options cannot be listed or none is the target."""
     if not sample.options:
         return Meant((name,), whole=True)
     index, binary = option_index(name), sample.document["kind"] == _BINARY
     text = sample.options[index]
-    meant = Meant((text,) if binary else (f"{name}. {text}", name, text), name, index)
-    told = binary or listed_options(sample.document["choices"])
-    return meant if told and sample.target is not None else replace(meant, value=None)
+    is_listed = sample.target is not None and (binary or listed_options(sample.document["choices"]))
+    return Meant((text,) if binary else (f"{name}. {text}", name, text), name if is_listed else None, index)
 
 
 CLOSED_QUESTIONS = ClosedQuestions()

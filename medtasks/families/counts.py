@@ -1,7 +1,7 @@
-"""Which scores count: those of samples that were answered and, where a judge reads, judged; the others are counted.
+"""Selections of the scores that count, and numbers of those that do not.
 
-A sample that the model could not answer is neither right nor wrong nor invalid: it is in no metric, and is counted
-beside all of them.
+A sample that the model could not answer is neither right nor wrong nor invalid: it is in no metric, and its count is
+reported next to all of them. The same holds for replies that a judge or labeler failed to read.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from medtasks.extract.answer import Reason
 from medtasks.metrics.metric import CorpusMetric, Metric, Role, Scores, counting
 
-_UNASKED = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies that say nothing, also those cut before they did
+_VOID = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies without content, also those cut before they had any
 
 
 def is_failed(score: Mapping[str, Any]) -> bool:
@@ -19,7 +19,7 @@ def is_failed(score: Mapping[str, Any]) -> bool:
 
 
 def is_unjudged(score: Mapping[str, Any]) -> bool:
-    """Return whether a judge or a labeler failed to read the reply; one that nobody set up has not failed."""
+    """Return whether a judge or a labeler failed to read the reply; one that is not configured has not failed."""
     return score.get("reason") == Reason.JUDGE_FAILED and score.get("judge", "") is not None
 
 
@@ -29,20 +29,20 @@ def answered(scores: Scores) -> Scores:
 
 
 def was_asked(score: Mapping[str, Any]) -> bool:
-    """Return whether a judge was asked about the reply; replies that say nothing need none."""
-    return bool(score.get("asked", score["reason"] not in _UNASKED))
+    """Return whether a judge was asked about the reply; replies without content need none."""
+    return bool(score.get("asked", score["reason"] not in _VOID))
 
 
 def judged(scores: Scores) -> Scores:
     """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing.
 
-    Replies that need no judge, such as empty ones, must not stand for all the others that it was asked about.
+    Replies that need no judge, such as empty ones, must not represent all the others that it was asked about.
     """
-    known = answered(scores)
-    asked = [score for score in known if was_asked(score)]
-    if asked and all(map(is_unjudged, asked)):
+    selected = answered(scores)
+    asked_about = [score for score in selected if was_asked(score)]
+    if asked_about and all(map(is_unjudged, asked_about)):
         return []
-    return [score for score in known if not is_unjudged(score)]
+    return [score for score in selected if not is_unjudged(score)]
 
 
 def unstopped(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
@@ -78,7 +78,7 @@ JUDGE_FAILED_RATE = "Share of replies that a judge or a labeler failed to read."
 
 
 def judge_failed_rate(
-    sentence: str, of: Callable[[Mapping[str, Any]], float] = is_unjudged, *, say_if_all: bool = False, **how: Any
+    sentence: str, of: Callable[[Mapping[str, Any]], float] = is_unjudged, *, say_if_all: bool = False
 ) -> Metric[dict[str, Any]]:
     """Return the share of replies that a judge or a labeler failed to read, with a warning where it failed for some.
 
@@ -86,11 +86,11 @@ def judge_failed_rate(
     """
 
     def warning(scores: Scores) -> str:
-        known = answered(scores)
-        failed = sum(bool(of(score)) for score in known)
-        if not failed or (failed == len(known) and not say_if_all):
+        selected = answered(scores)
+        failed = sum(bool(of(score)) for score in selected)
+        if not failed or (failed == len(selected) and not say_if_all):
             return ""
-        return sentence.format(failed=failed, answered=len(known), share=f"{failed / len(known):.1%}")
+        return sentence.format(failed=failed, answered=len(selected), share=f"{failed / len(selected):.1%}")
 
     return Metric(
         "judge_failed_rate",
@@ -100,19 +100,15 @@ def judge_failed_rate(
         warning=warning,
         description=JUDGE_FAILED_RATE,
         of=lambda score: float(of(score)),
-        **how,
     )
 
 
-def _number(
-    name: str, holds: Callable[[Mapping[str, Any]], bool], description: str, *, higher_is_better: bool | None = False
-) -> CorpusMetric:
+def _number(name: str, holds: Callable[[Mapping[str, Any]], bool], description: str) -> CorpusMetric:
     """Return the metric that counts the samples of which something holds."""
-
-    def count(scores: Scores) -> int:
-        return sum(map(holds, scores))
-
-    return counting(name, count, higher_is_better=higher_is_better, description=description)
+    higher_is_better = None if name == "scored_samples" else False
+    return counting(
+        name, lambda scores: sum(map(holds, scores)), higher_is_better=higher_is_better, description=description
+    )
 
 
 SAMPLE_COUNTS = (
@@ -120,11 +116,10 @@ SAMPLE_COUNTS = (
         "scored_samples",
         lambda score: not is_failed(score) and not is_unjudged(score),
         "Samples that are in the scores.",
-        higher_is_better=None,
     ),
     _number("failed_samples", is_failed, "Samples that the model failed to answer; in no score."),
 )
-"""What stands at the end of every task's metrics; those that no score holds."""
+"""Last metrics of every task; they count the samples that are in no score."""
 LABELLED_SAMPLE_COUNTS = (
     *SAMPLE_COUNTS,
     _number("unjudged_samples", is_unjudged, "Samples that a judge or a labeler failed to read; in no score."),
@@ -138,5 +133,5 @@ JUDGED_SAMPLE_COUNTS = (
         "Replies that seem to address the judge.",
     ),
 )
-"""The same for a task whose replies a judge reads; the last are replies that seem to address it."""
+"""The same for a task whose replies a judge reads, with the number of replies that seem to address it."""
 COUNTS = frozenset(metric.name for metric in JUDGED_SAMPLE_COUNTS)

@@ -1,7 +1,7 @@
-"""Task families by the names under which task files know them; a family is imported when it is asked for.
+"""Task families by the names under which task files know them; a family is imported at its first use.
 
-``process_results: !function medtasks.hooks.<module>.process_results`` names the ``FAMILY`` of a module here. Those that
-are older than this rule have names of their own.
+``process_results: !function medtasks.hooks.<module>.process_results`` names the ``FAMILY`` of a module here. Families
+older than this rule have names of their own.
 """
 
 import importlib
@@ -45,7 +45,7 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "rotations.process_listed": ("rotations", "ROTATED_MULTI_SELECT"),
     }
 )
-"""Module and name of a family, by what stands behind ``medtasks.hooks.`` in task files."""
+"""Module and name of a family, by its hook in task files without ``medtasks.hooks.``."""
 
 
 @cache
@@ -57,8 +57,8 @@ def family_of(hook: str) -> "TaskFamily | None":
     module, attribute = NAMED.get(name, (name.removesuffix(_PROCESS_RESULTS), "FAMILY"))
     if module not in modules() or (name not in NAMED and not name.endswith(_PROCESS_RESULTS)):
         return None
-    found: TaskFamily | None = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute, None)
-    return found
+    family: TaskFamily | None = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute, None)
+    return family
 
 
 def families() -> "dict[str, TaskFamily]":
@@ -70,4 +70,4 @@ def families() -> "dict[str, TaskFamily]":
 @cache
 def modules() -> frozenset[str]:
     """Return the names of the modules of this room."""
-    return frozenset(found.name for found in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__))
+    return frozenset(module.name for module in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__))

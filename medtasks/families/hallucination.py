@@ -1,14 +1,14 @@
-"""MedHEval's open tasks: what judges and a labeler say of answers and reports, and how close their words come.
+"""MedHEval's open tasks: verdicts of judges and a labeler on answers and reports, and metrics of their words.
 
 Knowledge questions: ``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right;
 ``hallucination_score`` is the repository's, from 0 to 5. An empty answer is not right and gets 5 without asking.
 
 Reports: ``chair_judge_*`` is the paper's CHAIR, from the components that a judge counts; ``chair_label`` the
-repository's, from labels (:mod:`medtasks.metrics.chest_findings`). A model that says nothing mentions nothing wrong:
-read them next to ``mentions_*``. A report without text mentions nothing, without asking.
+repository's, from labels (:mod:`medtasks.metrics.chest_findings`). A silent model mentions nothing wrong: read them
+next to ``mentions_*``. A report without text mentions nothing, without asking.
 
-For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out, is
-NaN where none is left, and ``judge_failed_rate`` stands beside it. A labeler that is missing or fails costs its own
+For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out and
+is NaN without any other reply, and ``judge_failed_rate`` is reported. A labeler that is missing or fails costs its own
 metrics.
 """
 
@@ -27,7 +27,7 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.labels.labeler import chosen_findings, label_texts
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
-from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.families.text_metrics import TextRow, text_metrics, text_row
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.judge_client import Judge, scoring_judge
@@ -62,20 +62,20 @@ _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name
 
 
 def _with_verdict(name: str) -> Callable[[Scores], Scores]:
-    """Return what chooses the scores that hold a verdict.
+    """Return the selection of scores that hold a verdict.
 
-    Replies about which nobody is asked, such as empty ones, have theirs without a judge. They must not stand for all
-    replies when the judge read none of the others: then there is no verdict at all.
+    Replies that need no judge, such as empty ones, have theirs without one. They must not represent all replies when
+    the judge read none of the others: then there is no verdict at all.
     """
 
-    def chosen(scores: Scores) -> Scores:
-        known = answered(scores)
-        verdicts = [score[name] for score in known if score["asked"]]
+    def selected(scores: Scores) -> Scores:
+        candidates = answered(scores)
+        verdicts = [score[name] for score in candidates if score["asked"]]
         if verdicts and all(verdict is None for verdict in verdicts):
             return []
-        return [score for score in known if score[name] is not None]
+        return [score for score in candidates if score[name] is not None]
 
-    return chosen
+    return selected
 
 
 _RATES: tuple[AnyMetric, ...] = (
@@ -83,12 +83,10 @@ _RATES: tuple[AnyMetric, ...] = (
         "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
         lambda score: score["judge_failed"],
     ),
-    # replies that say nothing: empty, or cut off while reasoning
+    # replies without content: empty, or cut off while reasoning
     replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
     *JUDGED_SAMPLE_COUNTS,
 )
-
-
 _Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
 
 
@@ -109,18 +107,17 @@ class JudgedText(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
-        said, judge = answer.facts["judged"], scoring_judge(sample.dataset)
-        prompts, verdicts = self._verdicts(judge, sample, said, fenced=row.fenced)
-        asked = bool(said)
-        failed = asked and None in verdicts.values()
+        text, judge = answer.facts["judged"], scoring_judge(sample.dataset)
+        prompts, verdicts = self._verdicts(judge, sample, text, fenced=row.fenced)
+        failed = bool(text) and None in verdicts.values()
         return {
             **verdicts,
             **self._texts(sample, answer),
-            "asked": asked,  # there is nothing to ask about an empty reply
+            "asked": bool(text),  # an empty reply needs no judge
             "judge_failed": failed,
             "judge": None if judge is None else judge.settings.label,
             "judge_prompts": [prompt.label for prompt in prompts],
-            "possible_injection": addresses_judge(said),
+            "possible_injection": addresses_judge(text),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,
         }
@@ -130,20 +127,20 @@ class JudgedText(TaskFamily):
         return self._texts(sample, self.read(sample, reply, row)[0])
 
     @abstractmethod
-    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
-        """Return what the judge is told, and what it says by field of the score; None where there is no verdict."""
+    def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
+        """Return the judge's prompts, and its verdicts by field of the score, None without one."""
 
     @abstractmethod
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         """Return the texts that are compared once all replies are there."""
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the text that the judge read."""
-        rule = str(score["rule"]).removesuffix("_fenced")
-        said = extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
+        """Describe the text that the judge read."""
+        rule = str(score["rule"]).removesuffix(FENCED)
+        text = extractor_of(rule, AnswerKind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
         verdict = score.get("correct")
         valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
-        return ReadAnswer(said if valid else None, score["reason"], None if verdict is None else bool(verdict))
+        return ReadAnswer(text if valid else None, score["reason"], None if verdict is None else bool(verdict))
 
 
 class KnowledgeQuestions(JudgedText):
@@ -173,13 +170,13 @@ class KnowledgeQuestions(JudgedText):
         *_RATES,
     )
 
-    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
-        asked = sample.question, sample.document["answer"], said
-
-        def verdict(ask: Callable[..., Any], prompt: JudgePrompt, unsaid: int) -> int | None:
-            if judge is None or not said:
-                return None if judge is None else unsaid
-            value: int | None = ask(judge, prompt, *asked, fenced=fenced).value
+    def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
+        def verdict(ask: Callable[..., Any], prompt: JudgePrompt, of_empty: int) -> int | None:
+            if judge is None or not text:
+                return None if judge is None else of_empty
+            value: int | None = ask(
+                judge, prompt, sample.question, sample.document["answer"], text, fenced=fenced
+            ).value
             return value
 
         correctness, severity = self._wording.correctness, self._wording.severity
@@ -196,15 +193,15 @@ class KnowledgeQuestions(JudgedText):
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
-    chosen = _with_verdict("components")
+    selection = _with_verdict("components")
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
-        found = values_with_errors(
+        values = values_with_errors(
             np.asarray([counts for _, counts in rows], dtype=np.int64),
             [cluster for cluster, _ in rows],
             lambda cells: {f"chair_judge_{aspect}": component_ratio(cells)},
         )
-        return PanelResult(estimates_of(found))
+        return PanelResult(estimates_of(values))
 
     def ratio(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
@@ -214,22 +211,22 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
         CorpusMetric(
             f"chair_judge_{aspect}",
             False,
-            chosen,
+            selection,
             panel=Panel(lambda score: (score["cluster_id"], tuple(score["components"][aspect])), compute),
             of=ratio,
             description=f"Share of mentions of {aspect} that the judge counts as wrong.",
         ),
         counting(
             f"mentions_{aspect}",
-            lambda scores: sum(sum(one["components"][aspect]) for one in scores),
-            selection=chosen,
+            lambda scores: sum(sum(score["components"][aspect]) for score in scores),
+            selection=selection,
             description=f"Mentions of {aspect} that the judge counts.",
         ),
     )
 
 
-_NOTHING = (Finding.BLANK,) * len(CONDITIONS)  # what a report without text says, without a model
-# Each ratio's lower sum, which stands beside it: the names of counts in LABEL_CELLS that it adds up.
+_NO_FINDINGS = (Finding.BLANK,) * len(CONDITIONS)  # of a report without text, for which no model is needed
+# Each ratio's denominator, which is reported next to it: the names of counts in LABEL_CELLS that it adds up.
 _SUMS = {
     "mentions_label": ("mentions",),
     "positives_label": ("positives",),
@@ -258,31 +255,30 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
 
 def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     """Return the findings of each text that could be labelled, and why others could not."""
-    said = sorted(text for text in texts if text.strip())
-    found = dict.fromkeys(texts - set(said), _NOTHING)
+    filled = sorted(text for text in texts if text.strip())
+    findings = dict.fromkeys(texts - set(filled), _NO_FINDINGS)
     failures: list[Exception] = []
     try:
-        labels = label_texts(said) if said else []
+        labels = label_texts(filled)
     except Exception as error:  # noqa: BLE001 - inference is done; a labeler may cost its own metrics only
         failures, labels = [error], []
-    for text, of_text in zip(said, labels, strict=False):
+    for text, of_text in zip(filled, labels, strict=False):
         try:
-            found[text] = chosen_findings(of_text, CONDITIONS)
+            findings[text] = chosen_findings(of_text, CONDITIONS)
         except LabelerError as error:
             failures.append(error)
     if not failures:
-        return found, ""
-    # Words that are not our own may quote a report.
-    return found, str(failures[0]).rstrip(".") if isinstance(failures[0], MedTasksError) else type(failures[0]).__name__
+        return findings, ""
+    # A message that is not our own may quote a report.
+    is_ours = isinstance(failures[0], MedTasksError)
+    return findings, str(failures[0]).rstrip(".") if is_ours else type(failures[0]).__name__
 
 
 _BY_LABELS = Panel(text_row("labelled"), _label_panel)
-
-
 _LABEL_COUNT = CorpusMetric("", None, answered, False, Role.ASIDE, panel=_BY_LABELS, scale=Scale.COUNT)
 
 
-def _of_labels(ratio: str, right: str, count: str, cases: str) -> tuple[CorpusMetric, CorpusMetric]:
+def _label_ratio(ratio: str, right: str, count: str, cases: str) -> tuple[CorpusMetric, CorpusMetric]:
     share = f"Share of findings {cases} that {right}."
     return (
         CorpusMetric(ratio, ratio != "chair_label", answered, panel=_BY_LABELS, description=share),
@@ -292,10 +288,12 @@ def _of_labels(ratio: str, right: str, count: str, cases: str) -> tuple[CorpusMe
 
 _LABEL_METRICS = (
     replace(_LABEL_COUNT, name="reports_labelled", description="Reports that the labeler read."),
-    *_of_labels("chair_label", "contradict the target", "mentions_label", "that replies mention, as present or absent"),
-    *_of_labels("label_recall", "the reply calls present", "positives_label", "present in the targets"),
-    *_of_labels("label_specificity", "the reply calls absent", "negatives_decided", "absent in targets, and decided"),
-    *_of_labels("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
+    *_label_ratio(
+        "chair_label", "contradict the target", "mentions_label", "that replies mention, as present or absent"
+    ),
+    *_label_ratio("label_recall", "the reply calls present", "positives_label", "present in the targets"),
+    *_label_ratio("label_specificity", "the reply calls absent", "negatives_decided", "absent in targets, and decided"),
+    *_label_ratio("label_accuracy", "are right", "labels_decided", "decided in targets and replies"),
 )
 
 
@@ -312,13 +310,13 @@ class ComponentReports(JudgedText):
         *_RATES,
     )
 
-    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
-        prompt = self._wording.components
-        if judge is None:
-            return [prompt], {"components": None}
-        if not said:
-            return [prompt], {"components": {aspect: [0, 0] for aspect in ASPECTS}}
-        return [prompt], {"components": judge_components(judge, prompt, sample.document, said, fenced=fenced).value}
+    def _verdicts(self, judge: Judge | None, sample: Sample, text: str, *, fenced: bool) -> _Verdicts:
+        prompt, components = self._wording.components, None
+        if judge is not None:
+            components = {aspect: [0, 0] for aspect in ASPECTS}
+            if text:
+                components = judge_components(judge, prompt, sample.document, text, fenced=fenced).value
+        return [prompt], {"components": components}
 
     def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         return {

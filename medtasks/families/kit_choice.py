@@ -2,8 +2,8 @@
 
 Its rules read almost every reply as some option; ``fallback_rate`` is the share of replies that only similarity, or in
 MMMU a draw, made an option. The published code draws in the order of the questions from one seeded generator, so that
-what is drawn for a question depends on the replies to all others: scores say from how many options to draw, and the
-draws are made when the scores of a run are together, in the same order whatever order they come in.
+the draw for a question depends on the replies to all others: scores hold the number of options to draw from, and
+the draws are made once the scores of a run are together, in an order that does not depend on theirs.
 """
 
 import random
@@ -22,29 +22,29 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, mean
 
 SEED = 42
 """Of the draws, as MedEvalKit sets it before each dataset."""
-_DRAWS = "draws"  # of how many options one is to be drawn; gone when it is
+_DRAWS = "draws"  # number of options to draw from; removed by the draw
 _FACTS = ("fallback", "stops", _DRAWS)
 _NUMBERS = re.compile(r"(\d+)")
 
 
 def settled(scores: Scores) -> Scores:
-    """Return scores with the options that the published code draws for what it cannot read; scores of a whole run.
+    """Return the scores of a whole run with the options that the published code draws for unreadable replies.
 
     Source: ``parse_multi_choice_response`` of MMMU, with Python's generator seeded as MedEvalKit does.
     """
 
-    def place(score: Score) -> list[tuple[bool, int, str]]:
+    def position(score: Score) -> list[tuple[bool, int, str]]:
         """Return the order among all samples: by subject and number, as in ``validation_Pharmacy_12``."""
         parts = _NUMBERS.split(str(score["sample"]))
         return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
-    waiting = sorted((score for score in scores if _DRAWS in score), key=place)
+    waiting = sorted((score for score in scores if _DRAWS in score), key=position)
     if not waiting:
         return scores
     chance = random.Random(SEED)
     drawn = {id(score): chance.choice([letter(index) for index in range(score[_DRAWS])]) for score in waiting}
     return [
-        {**{name: one for name, one in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
+        {**{name: value for name, value in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
         if id(score) in drawn
         else score
         for score in scores
@@ -53,23 +53,23 @@ def settled(scores: Scores) -> Scores:
 
 def _answered(scores: Scores) -> Scores:
     """Return the scores of answered samples, with their draws."""
-    return _asked(settled(answered(scores)))
+    return _with_options(settled(answered(scores)))
 
 
-def _asked(scores: Scores) -> Scores:
+def _with_options(scores: Scores) -> Scores:
     return [score for score in scores if score["reason"] != _NO_OPTIONS]
 
 
 def _warning(scores: Scores) -> str:
     if stop := stop_warning(scores):
         return stop
-    given = _answered(scores)
-    unkeyed = sum(score["target"] is None for score in given)
-    if not unkeyed:
+    selected = _answered(scores)
+    without_target = sum(score["target"] is None for score in selected)
+    if not without_target:
         return ""
     return (
-        f"{unkeyed} of {len(given)} questions have no target under rule '{given[0]['rule']}', because their published "
-        f"answer is none of their options: they are in no accuracy there."
+        f"{without_target} of {len(selected)} questions have no target under rule '{selected[0]['rule']}', because "
+        f"their published answer is none of their options: they are in no accuracy there."
     )
 
 
@@ -121,13 +121,18 @@ class KitChoice(SingleChoice):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question with options has, of at most six, and the most frequent answer."""
-        keyed = [sample for sample in samples if sample.options and sample.target is not None]
-        if not keyed:
+        with_target = [sample for sample in samples if sample.options and sample.target is not None]
+        if not with_target:
             return []
-        frequent = most_frequent((len(sample.options), sample.target) for sample in keyed)
-        most = tuple(_meant(sample, frequent.get(len(sample.options), 0)) for sample in samples)
+        frequent = most_frequent((len(sample.options), sample.target) for sample in with_target)
+
+        def option(sample: Sample, index: int) -> Meant:
+            """Mean an option; anything where there are none."""
+            return lettered(sample, index) if index < len(sample.options) else Meant((letter(index),))
+
+        most = tuple(option(sample, frequent.get(len(sample.options), 0)) for sample in samples)
         describes = "Answers the letter that is most often right of the questions with as many options."
-        return [*each_option(samples, _meant), Strategy("most frequent answer", describes, most)]
+        return [*each_option(samples, option), Strategy("most frequent answer", describes, most)]
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the expected accuracy of a guess: nothing for an open question; without those that have no target."""
@@ -139,18 +144,13 @@ class KitChoice(SingleChoice):
         return {"invalid_rate": 0.0, "accuracy": mean(guesses)} if any(guesses) else {}
 
 
-def _meant(sample: Sample, index: int) -> Meant:
-    """Mean an option; anything where there are none."""
-    return lettered(sample, index) if index < len(sample.options) else Meant((letter(index),))
-
-
 class KitLikelihoods(KitChoice):
     """The same where options are compared by likelihood; questions without options are in no score."""
 
     metrics: Sequence[AnyMetric] = (
         _ACCURACY,
         _INVALID_RATE,
-        *(replace(one, selection=_asked) for one in SAMPLE_COUNTS),
+        *(replace(count, selection=_with_options) for count in SAMPLE_COUNTS),
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:

@@ -5,9 +5,9 @@ where the judge says so. Errors are clustered by patient or image; a metric over
 NaN. Any document with a question and an answer will do; its column ``answer_type`` may say what is closed.
 
 Rules that reproduce published code put its numbers together as it does: see :class:`Protocol`. Where it raises, the
-score says so in ``stops``, and no metric under that rule has a value. One that mends its arithmetic, and the careful
-one, count each question once and have the judge read open answers alone. Published code divides by the numbers of open
-and of closed questions before it writes anything: where a run has no answer to one of them, it gives no number at all.
+score says so in ``stops``, and no metric under that rule has a value. The rule that fixes its arithmetic, and the
+careful one, count each question once and have the judge read open answers alone. Published code divides by the numbers
+of open and of closed questions before it writes anything: without an answer to one of them, it gives no number at all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Sc
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a rule's answers and verdicts become numbers; by default as they should."""
+    """Arithmetic from a rule's answers and verdicts to numbers; by default the correct one."""
 
     divides_twice: bool = False  # open accuracy by the number of open questions
     published: bool = False  # has the judge read whatever is open, and takes what is no verdict for "wrong"
@@ -56,7 +56,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "medevalkit_slake": Protocol(divides_twice=True, published=True, adds_verdicts=True),
     "medevalkit_vqa_release": Protocol(published=True),
 }
-"""What published code does, by the rule that reads replies as it does; all other rules do as they should."""
+"""Arithmetic of published code, by the rule that reads replies as it does; all other rules have the correct one."""
 
 
 def protocol_of(rule: str) -> Protocol:
@@ -64,26 +64,26 @@ def protocol_of(rule: str) -> Protocol:
     return PROTOCOLS.get(rule.removesuffix(FENCED), _SOUND)
 
 
-_WHOLE = "whole_run"  # in scores of which it is known whether a whole run has both kinds of questions
+_WHOLE = "whole_run"  # field of settled scores: the whole run was checked for questions of both kinds
 
 
 def _missing_kind(scores: Scores) -> str | None:
     """Return why published code divides by zero at the end of a run; None where it does not."""
-    known = answered(scores)
-    kinds = {score["closed"] for score in known}
-    if len(kinds) != 1 or not protocol_of(known[0]["rule"]).published:
+    selected = answered(scores)
+    kinds = {score["closed"] for score in selected}
+    if len(kinds) != 1 or not protocol_of(selected[0]["rule"]).published:
         return None
     return f"it divides by the number of {'open' if True in kinds else 'closed'} questions, and none has a reply"
 
 
 def _numbered(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
-    """Return a selection of a run's scores, or of a part of settled ones, that is empty where there is no number."""
+    """Return a selection of a run's scores, or of a part of settled ones, that is empty without a published number."""
 
-    def chosen(scores: Scores) -> Scores:
+    def selected(scores: Scores) -> Scores:
         is_part = bool(scores) and _WHOLE in scores[0]
         return [] if not is_part and _missing_kind(scores) else selection(scores)
 
-    return unstopped(chosen)
+    return unstopped(selected)
 
 
 def _warning(scores: Scores) -> str:
@@ -106,12 +106,12 @@ class _OpenAccuracy(Metric[Score]):
     """The share of right open answers, which published code divides by their number once more."""
 
     def estimate(self, scores: Scores) -> Estimate:
-        found, valued = super().estimate(scores), self.values(scores)
+        estimate, valued = super().estimate(scores), self.values(scores)
         if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
-            return found
-        error = found.error / len(valued)
-        effective = None if error else found.effective
-        return Estimate(found.value / len(valued), error, found.clusters, found.degrees, effective)
+            return estimate
+        error = estimate.error / len(valued)
+        effective = None if error else estimate.effective
+        return Estimate(estimate.value / len(valued), error, estimate.clusters, estimate.degrees, effective)
 
 
 _RIGHT = _field("right")
@@ -147,23 +147,23 @@ class KitQuestions(TaskFamily):
         return {
             "closed": facts["closed"],
             "correct": facts["correct"],
-            "right": float(facts["correct"]),  # what it counts
+            "right": float(facts["correct"]),  # its weight in accuracies
             "exact_match": None if facts["closed"] else float(facts["correct"]),
             **(facts["measures"] or dict.fromkeys(MEASURES)),
             "stops": facts["stops"],
         }
 
     def settled(self, scores: Scores) -> Scores:
-        """Return scores that say where published code stops for want of open or of closed questions."""
+        """Return scores with the reason why published code stops without open or without closed questions."""
         if not scores or _WHOLE in scores[0]:
             return scores
         missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)
         return [{**score, "stops": score["stops"] or missing, _WHOLE: True} for score in scores]
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the reply, and whether rule or judge call it right."""
-        known = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
-        return ReadAnswer((reply.text or "").strip() if known else None, score["reason"], score["correct"])
+        """Describe the reply, and whether rule or judge call it right."""
+        valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
+        return ReadAnswer((reply.text or "").strip() if valid else None, score["reason"], score["correct"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
@@ -197,39 +197,35 @@ class JudgedKitQuestions(KitQuestions):
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
         judge = judge_for(sample.dataset)
-        # Nothing to ask about a failure; a closed answer is right or wrong by rule, unless the published code asks.
-        possible = answer.reason is not Reason.ADAPTER_FAILED and not answer.facts["stops"]
-        asked = (
-            possible
+        # A failure needs no judge; a closed answer is right or wrong by rule, unless the published code asks.
+        asks = (
+            answer.reason is not Reason.ADAPTER_FAILED
+            and not answer.facts["stops"]
             and (protocol.adds_verdicts or not answer.facts["closed"])
             and (protocol.published or answer.value is not None)
         )
         verdict = None
-        if asked:
+        if asks:
             texts = sample.question, answer.facts["gold"], answer.facts["judged"]
             verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=row.fenced)
-        failed = asked and verdict is None
+        failed = asks and verdict is None
+        if failed:
+            fields |= {"correct": None, "right": None}
+        elif asks:
+            by_rule = fields["right"] if fields["closed"] else 0.0
+            fields |= {"correct": verdict, "right": by_rule + float(bool(verdict))}
+        elif not fields["closed"]:
+            fields |= {"correct": False, "right": 0.0}
+        elif protocol.voids_closed:
+            fields["right"] = 0.0
         return {
             **fields,
-            **_counted(fields, verdict, asked, protocol),
-            "asked": asked,
+            "asked": asks,
             "judge": judge.settings.label,
             "possible_injection": addresses_judge(answer.facts["judged"]),
             "reason": Reason.JUDGE_FAILED if failed else answer.reason,
             "rule": rule,
         }
-
-
-def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protocol) -> Score:
-    """Return whether an answer is right, and what it counts; None for both where a verdict is missing."""
-    if asked and verdict is None:
-        return {"correct": None, "right": None}
-    if asked:
-        by_rule = fields["right"] if fields["closed"] else 0.0
-        return {"correct": verdict, "right": by_rule + float(bool(verdict))}
-    if fields["closed"]:
-        return {"right": 0.0 if protocol.voids_closed else fields["right"]}
-    return {"correct": False, "right": 0.0}
 
 
 FAMILY, JUDGED_QUESTIONS = KitQuestions(), JudgedKitQuestions()

@@ -50,11 +50,11 @@ class OpenQuestions(TaskFamily):
         return {name: answer.facts[name] for name in _FACTS}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the reply; only a closed question is right or wrong."""
-        said = (reply.text or "").strip() if score["reason"] == Reason.OK else None
+        """Describe the reply; only a closed question is right or wrong."""
+        text = (reply.text or "").strip() if score["reason"] == Reason.OK else None
         if score["closed"]:
-            return ReadAnswer(said, score["reason"], bool(score["correct"]))
-        return ReadAnswer(said, score["reason"], None, score["bleu_1"])
+            return ReadAnswer(text, score["reason"], bool(score["correct"]))
+        return ReadAnswer(text, score["reason"], None, score["bleu_1"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""

@@ -44,14 +44,14 @@ def paired_answers(scores: Scores) -> list[PairedAnswer]:
     """Return scores as answers to images of pairs, one for each image, sorted."""
     return distinct_answers(
         PairedAnswer(
-            one["pair_id"],
-            one["position"],
-            str(one.get("cluster_id") or one["image_id"]),
-            one["target"],
-            one["value"],
-            tuple(one["categories"]),
+            score["pair_id"],
+            score["position"],
+            str(score.get("cluster_id") or score["image_id"]),
+            score["target"],
+            score["value"],
+            tuple(score["categories"]),
         )
-        for one in clustered(scores)
+        for score in clustered(scores)
     )
 
 
@@ -61,16 +61,16 @@ def _pairs(scores: Scores) -> Sequence[ScoredPair]:
 
 def _incomplete(scores: Scores) -> int:
     answers = paired_answers(scores)
-    return len({one.pair_id for one in answers}) - len(complete_pairs(answers))
+    return len({answer.pair_id for answer in answers}) - len(complete_pairs(answers))
 
 
 def _incomplete_warning(scores: Scores) -> str:
-    known = answered(scores)
-    if not (cut := _incomplete(known)):
+    selected = answered(scores)
+    if not (cut := _incomplete(selected)):
         return ""
     return (
         f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
-        f"are left out of set accuracy and confusion; {len(_pairs(known))} complete pairs remain."
+        f"are left out of set accuracy and confusion; {len(_pairs(selected))} complete pairs remain."
     )
 
 
@@ -88,7 +88,7 @@ def mean_over_answers(name: str, of: Callable[[PairedAnswer], bool], **declared:
     """Return a mean over answers, with errors over the dyads of images that answers to one pair make together."""
     return Metric(
         name,
-        of=lambda answers: mean([float(of(one)) for one in answers]),
+        of=lambda answers: mean([float(of(answer)) for answer in answers]),
         clusters=(lambda answers: answers[0].image_id, lambda answers: answers[-1].image_id),
         weights=lambda units: [float(len(answers)) for answers in units],
         **{"units": lambda scores: answers_by_pair(paired_answers(scores)), **declared},
@@ -155,8 +155,7 @@ class PairedChoice(TaskFamily):
     extractor: ClassVar[str | None] = "robust_choice"
     paired = True
     rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
-    # Replies of modes that compare likelihoods, recorded as letters, are read as the reference reads them: by the
-    # parser of its multiple choice.
+    # Replies of modes that compare likelihoods, recorded as letters, are read by the reference's parser of choices.
     letter_rows: ClassVar[Mapping[str, Row]] = {
         "reference": Row("mediconfusion_reference"),
         "robust": Row("robust_choice"),
@@ -172,7 +171,7 @@ class PairedChoice(TaskFamily):
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
         images = super().independent_clusters(samples)
-        keys = [(("pair", one.document["pair_id"]), image) for one, image in zip(samples, images, strict=True)]
+        keys = [(("pair", sample.document["pair_id"]), image) for sample, image in zip(samples, images, strict=True)]
         return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
 
     def sample_values(
@@ -197,16 +196,16 @@ class PairedChoice(TaskFamily):
         return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return what it is worth to guess both images of a pair independently of each other."""
+        """Return the values of guessing both images of a pair independently of each other."""
         pairs: dict[str, list[int]] = defaultdict(list)
         for sample in samples:
             pairs[sample.document["pair_id"]].append(len(sample.options))
         complete = [sizes for sizes in pairs.values() if len(sizes) == 2]
-        found = {"invalid_rate": 0.0, "individual_accuracy": mean([1 / len(sample.options) for sample in samples])}
+        expected = {"invalid_rate": 0.0, "individual_accuracy": mean([1 / len(sample.options) for sample in samples])}
         if complete:
-            found["set_accuracy"] = mean([(1 / one) * (1 / other) for one, other in complete])
-            found["confusion"] = mean([1 / max(sizes) for sizes in complete])
-        return found
+            expected["set_accuracy"] = mean([(1 / first) * (1 / second) for first, second in complete])
+            expected["confusion"] = mean([1 / max(sizes) for sizes in complete])
+        return expected
 
 
 class FreeForm(PairedChoice):
@@ -229,7 +228,7 @@ class FreeForm(PairedChoice):
             has_error=False,
             role=Role.ASIDE,
             description=JUDGE_FAILED_RATE,
-            count=lambda scores: mean([float(is_unjudged(one)) for one in scores]),
+            count=lambda scores: mean([float(is_unjudged(score)) for score in scores]),
         ),
         *JUDGED_SAMPLE_COUNTS,
     )

@@ -14,33 +14,13 @@ from medtasks.families.text_metrics import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score
 
 _MULTIMEDEVAL_KEYS = (
-    "bleu_1",
-    "bleu_4",
-    "rouge_1",
-    "rouge_l",
-    "meteor",
-    "idf_bertscore_f1",
-    "chexbert_similarity",
-    "radgraph_partial",
-    "radcliq_v1_multimedeval",
+    *("bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"),
+    *("radgraph_partial", "radcliq_v1_multimedeval"),
 )
 _REPORT_KEYS = (
-    "bleu_1",
-    "bleu_4",
-    "rouge_l",
-    "meteor",
-    "bertscore_f1",
-    "chexbert_similarity",
-    "chexbert_14_micro_f1",
-    "chexbert_14_macro_f1",
-    "chexbert_5_micro_f1",
-    "chexbert_5_macro_f1",
-    "radgraph_simple",
-    "radgraph_partial",
-    "radgraph_complete",
-    "radgraph_combined",
-    "radcliq_v0",
-    "radcliq_v1",
+    *("bleu_1", "bleu_4", "rouge_l", "meteor", "bertscore_f1", "chexbert_similarity"),
+    *("chexbert_14_micro_f1", "chexbert_14_macro_f1", "chexbert_5_micro_f1", "chexbert_5_macro_f1"),
+    *("radgraph_simple", "radgraph_partial", "radgraph_complete", "radgraph_combined", "radcliq_v0", "radcliq_v1"),
 )
 
 
@@ -68,9 +48,9 @@ class Reports(TaskFamily):
         return {"reference": PrivateText(sample.document["report"]), "reply": PrivateText(answer.value or "")}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return the text that was compared."""
-        said = extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value or ""
-        return ReadAnswer(said if score["reason"] == Reason.OK else None, score["reason"], None, value)
+        """Describe the text that was compared."""
+        text = extractor_of(score["rule"], AnswerKind.REPORT).extract(reply.text, Sample({})).value or ""
+        return ReadAnswer(text if score["reason"] == Reason.OK else None, score["reason"], None, value)
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the report that occurs most often, where any occurs twice."""
@@ -78,8 +58,8 @@ class Reports(TaskFamily):
         text = most_frequent((None, report) for report in reports)[None]
         if reports.count(text) < 2:
             return []
-        meant = (Meant((text,), whole=True),) * len(samples)
-        return [Strategy("most frequent report", "Gives every image the report that occurs most often.", meant)]
+        answers = (Meant((text,), whole=True),) * len(samples)
+        return [Strategy("most frequent report", "Gives every image the report that occurs most often.", answers)]
 
 
 class MultiMedEvalReports(Reports):

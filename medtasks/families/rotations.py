@@ -31,21 +31,15 @@ class RotatedQuestion:
 
 
 def rotated_questions(scores: Scores) -> list[RotatedQuestion]:
-    """Return the questions of rotated replies, whatever the order of their scores.
+    """Return the questions of rotated replies, each once, whatever the order of their scores.
 
-    Each question counts once, however many options it has.
-
-    =================  ================================================================================================
-    metric             value of a question
-    =================  ================================================================================================
-    mean_accuracy      mean score over the rotations that were asked
-    published_order    score in the published order
-    worst_case         lowest score over all rotations: right in every one
-    flip_rate          1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
-                       another answer than any option. A question without a valid reply has no value, or a model that
-                       never answers would look like one that never changes its mind
-    invalid_rate       share of invalid replies
-    =================  ================================================================================================
+    - ``mean_accuracy``: mean score over the rotations that were asked
+    - ``published_order``: score in the published order
+    - ``worst_case``: lowest score over all rotations: right in every one
+    - ``flip_rate``: 1 if not every rotation led to the same option, wherever it stood. An invalid reply counts as
+      another answer than any option. A question without a valid reply has no value, or a model that never answers would
+      look like one that never changes its mind
+    - ``invalid_rate``: share of invalid replies
 
     Example:
         >>> facts = {"rotation_of": "q", "cluster_id": "patient", "rotations": 2}
@@ -128,7 +122,7 @@ class RotatedChoice(TaskFamily):
     def sample_values(
         self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, Hashable]]
     ) -> dict[str, tuple[Hashable, float]]:
-        """Return what single rotations are worth, each as if its question was asked in no other."""
+        """Return the values of single rotations, each as if its question was asked in no other."""
         return {
             doc_id: (cluster, value)
             for score, (doc_id, cluster) in zip(scores, samples, strict=True)
@@ -136,15 +130,15 @@ class RotatedChoice(TaskFamily):
         }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
-        """Return what was read in the order that the model was shown."""
-        given = score["value"]
-        if given is None:
-            return ReadAnswer(None, score["reason"], False if isinstance(score["target"], str) else None)
-        places = [(option_index(one) - score["rotation"]) % score["rotations"] for one in given]
-        shown = ", ".join(sorted(map(letter, places))) or NO_OPTION
-        if isinstance(given, str):
-            return ReadAnswer(shown, score["reason"], score["right"] == 1.0)
-        return ReadAnswer(shown, score["reason"], None, score["right"])
+        """Describe the letters that were read, in the order of the model's prompt."""
+        published, is_single = score["value"], isinstance(score["target"], str)
+        if published is None:
+            return ReadAnswer(None, score["reason"], False if is_single else None)
+        positions = [(option_index(name) - score["rotation"]) % score["rotations"] for name in published]
+        letters = ", ".join(sorted(map(letter, positions))) or NO_OPTION
+        if is_single:
+            return ReadAnswer(letters, score["reason"], score["right"] == 1.0)
+        return ReadAnswer(letters, score["reason"], None, score["right"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has; every letter is right equally often."""
@@ -155,29 +149,31 @@ class RotatedChoice(TaskFamily):
         return each_option(samples, meant)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return what it is worth to guess each rotation of a question independently of the others."""
+        """Return the values of guessing each rotation of a question independently of the others."""
+
+        def chance(sample: Sample) -> float:
+            return len(sample.document.get("answers", "?")) / len(sample.options)
+
         questions: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             questions[sample.document["rotation_of"]].append(sample)
-        complete = [asked[0] for asked in questions.values() if len(asked) == len(asked[0].options)]
+        complete = [rotations[0] for rotations in questions.values() if len(rotations) == len(rotations[0].options)]
         published = [sample for sample in samples if sample.document["rotation"] == 0]
-        found = {"invalid_rate": 0.0, "mean_accuracy": mean([_chance(asked[0]) for asked in questions.values()])}
+        expected = {
+            "invalid_rate": 0.0,
+            "mean_accuracy": mean([chance(rotations[0]) for rotations in questions.values()]),
+        }
         if published:
-            found["published_order"] = mean([_chance(sample) for sample in published])
+            expected["published_order"] = mean([chance(sample) for sample in published])
         if complete:
-            sizes = [len(sample.options) for sample in complete]
-            found["worst_case"] = mean([_chance(one) ** size for one, size in zip(complete, sizes, strict=True)])
-            found["flip_rate"] = mean([1 - size ** (1 - size) for size in sizes])
-        return found
+            expected["worst_case"] = mean([chance(sample) ** len(sample.options) for sample in complete])
+            expected["flip_rate"] = mean([1 - len(sample.options) ** (1 - len(sample.options)) for sample in complete])
+        return expected
 
 
 def _rotation(sample: Sample) -> dict[str, Any]:
     facts = {name: sample.document[name] for name in ("rotation_of", "rotation")}
     return {**facts, "rotations": len(sample.options)}
-
-
-def _chance(sample: Sample) -> float:
-    return len(sample.document.get("answers", "?")) / len(sample.options)
 
 
 class RotatedClasses(RotatedChoice):
@@ -187,7 +183,7 @@ class RotatedClasses(RotatedChoice):
     extractor = "robust_class"
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Return nothing: each class is right equally often, and has many names."""
+        """Return an empty list: each class is right equally often, and has many names."""
         return []
 
 

@@ -49,7 +49,7 @@ def write_spreadsheet(scores: Scores, path: Path) -> None:
         return f"'{plain}" if plain.startswith("=") else plain  # a spreadsheet would compute it
 
     by_sample = {score["sample"]: score for score in scores}
-    documents = [one for one in load_documents(str(scores[0]["dataset"])) if one["doc_id"] in by_sample]
+    documents = [document for document in load_documents(str(scores[0]["dataset"])) if document["doc_id"] in by_sample]
     letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
     book = Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
@@ -91,7 +91,9 @@ def submission_rows(scores: Scores, write: Callable[[Scores, Path], None], endin
         logger.warning(
             "{} of {} rows of the submission are blank, because the model failed there.", failed, len(scores)
         )
-    logger.info("'{}' has no published key, so there is no score: send {} to the benchmark's authors.", dataset, path)
+    logger.info(
+        "'{}' has no published targets, so there is no score: send {} to the benchmark's authors.", dataset, path
+    )
     return float(len(scores))
 
 

@@ -1,9 +1,8 @@
-"""The language of templates, of prompts as of written options: Jinja2, as the harness has it for prompts of its own.
+"""Templates of prompts and of written options, in Jinja2, as the harness has it for prompts of its own.
 
-``{{ question }}`` is the document's column, or what a setting makes of others. Templates run in Jinja2's sandbox; what
-they put in is never read as a template, and a name that is not there is an error.
-
-A word in single braces would be sent to the model as it is, so that it is refused; ``{{ '{' }}word}`` writes it.
+``{{ question }}`` is the document's column, or what a setting makes of others. Templates run in Jinja2's sandbox; the
+values are never read as templates, and an unknown name is an error. A word in single braces would be sent to the model
+as it is, so it is refused; ``{{ '{' }}word}`` writes it.
 """
 
 import re
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 IMAGE = "image"
-"""The name of an image's place."""
+"""Name of the placeholder of an image."""
 _SINGLE_BRACES = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
 _OPTION_FIELDS = ("text", "letter", "lower", "number")
 
 
 def filled(template: str, values: Mapping[str, Any], fields: Collection[str], complaint: str) -> str:
-    """Return a template with values in it, every blank and newline as it is.
+    """Fill in a template, keeping every blank and newline.
 
-    Raises MedTasksError for a template that is damaged, names what is not there, or has a word in single braces:
-    ``complaint``, the cause, the nearest name, and the ``fields`` it may name.
+    Raises MedTasksError for a template that is damaged, has an unknown name or a word in single braces: ``complaint``,
+    the cause, the nearest name, and the ``fields`` it may name.
 
     Example:
         >>> filled("Q: {{ question | upper }}", {"question": "{a}?"}, ["question"], "it is wrong")
@@ -36,19 +35,19 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
     """
     from jinja2 import TemplateError
 
-    known, single = {*fields, *values}, _SINGLE_BRACES.findall(template)
+    names, single = {*fields, *values}, _SINGLE_BRACES.findall(template)
     try:
         if single:
             raise ValueError(f"'{single[0]}' is in single braces, write {{{{ {single[0]} }}}}")
         return _compiled(template).render(values)
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        hint = near_match(min({*single, *names_in_template(template)} - known, default=""), known).replace(";", ",")
+        hint = near_match(min({*single, *names_in_template(template)} - names, default=""), names).replace(";", ",")
         raise MedTasksError(f"{complaint} ({error}{hint}); its fields are {', '.join(fields)}") from error
 
 
 @lru_cache(maxsize=1024)
 def names_in_template(template: str) -> frozenset[str]:
-    """Return the values that a template names; none of a damaged one, which asking the question says."""
+    """Return the names in a template; none of a damaged one, which :func:`filled` reports."""
     from jinja2 import TemplateError, meta
 
     try:

@@ -14,7 +14,7 @@ from medtasks.metrics.model_settings import DEVICE_VARIABLE
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 from medtasks.stats.standard_error import clustered_standard_error
 
-# cluster, target, reply, and the file of the saved reply: another run tries again what failed
+# cluster, target, reply, and the file of the saved reply: another run tries failed metrics again
 TextRow = tuple[str, PrivateText, PrivateText, str | None]
 
 _OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # torch's own is not worth an import here
@@ -22,7 +22,7 @@ NO_MEAN = "is no mean over samples"
 
 
 class NotComparable(Exception):
-    """A metric has no value per sample, or is not the mean of these; the message goes behind its name."""
+    """A metric has no value per sample, or is not the mean of these; the message follows its name."""
 
 
 def text_metrics(
@@ -30,16 +30,16 @@ def text_metrics(
 ) -> tuple[CorpusMetric, ...]:
     """Return the metrics of some keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, computed together.
 
-    ``reply`` is the field of scores that holds the reply; that of the target is ``reference``. ``without_error`` tells
-    the keys that are known to have no standard error. A key that no metric gives raises UnknownName.
+    ``reply`` is the field of scores that holds the reply; that of the target is ``reference``. ``without_error`` are
+    the keys without a standard error. A key that no metric gives raises UnknownName.
     """
-    wanted = tuple(keys)
-    names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
+    keys = tuple(keys)
+    names = tuple(dict.fromkeys(metric_info(key).name for key in keys))
 
     def compute(rows: Sequence[TextRow]) -> PanelResult:
         return compare_texts(names, rows)
 
-    panel = Panel(text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text))
+    panel = Panel(text_row(reply), compute, lambda row: (row[0], row[1].text, row[2].text))
     return tuple(
         CorpusMetric(
             key,
@@ -51,12 +51,12 @@ def text_metrics(
             scale=metric_info(key).scale,
             description=metric_info(key).sentence,
         )
-        for key in wanted
+        for key in keys
     )
 
 
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
-    """Return what gives the row of a score, whose reply stands in some field."""
+    """Return the function from a score to its row, with the reply from some field."""
     return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
 
 
@@ -70,19 +70,19 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     settings: dict[str, Mapping[str, str]] = {}
     for name in names if rows else ():
         keys = metric_info(name).keys
+        by_key = dict.fromkeys(keys, Estimate(math.nan))
         try:
             scores = _scores(name, rows)
-            found = {}
+            settings[name] = dict(scores.settings)
             for key in keys:
                 values, total = scores.samples.get(key), scores.totals[key]
                 is_mean = bool(values) and _is_close(mean(values or ()), total)
                 error = clustered_standard_error(values or (), [row[0] for row in rows]) if is_mean else math.nan
-                found[key] = Estimate(total, error)
-            settings[name] = dict(scores.settings)
+                by_key[key] = Estimate(total, error)
         except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
             failures[name] = _cause(error)
-            found = dict.fromkeys(keys, Estimate(math.nan))
-        estimates |= found
+            by_key = dict.fromkeys(keys, Estimate(math.nan))
+        estimates |= by_key
     return PanelResult(estimates, failures, settings)
 
 
@@ -93,16 +93,16 @@ def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = F
     ``only_of_means``, is not the mean of the values.
     """
     assert metric.text_field is not None
-    said = list(metric.selection(scores))
-    rows = list(map(text_row(metric.text_field), said))
+    selected = list(metric.selection(scores))
+    rows = list(map(text_row(metric.text_field), selected))
     if not rows:
         return []
     try:
         computed = _scores(metric_info(metric.name).name, rows)
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
         raise NotComparable(f"could not be computed: {_cause(error)}") from None
-    found = computed.samples.get(metric.name, ())
-    valued = [(score, value) for score, value in zip(said, found, strict=False) if not math.isnan(value)]
+    values = computed.samples.get(metric.name, ())
+    valued = [(score, value) for score, value in zip(selected, values, strict=False) if not math.isnan(value)]
     if only_of_means and valued and not _is_close(mean([value for _, value in valued]), computed.totals[metric.name]):
         raise NotComparable(NO_MEAN)
     return valued
@@ -112,12 +112,12 @@ def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
     return report_metric(name)(references=[row[1].text for row in rows], hypotheses=[row[2].text for row in rows])
 
 
-def _is_close(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+def _is_close(value: float, other: float) -> bool:
+    return math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _cause(error: Exception) -> str:
-    """Say what happened. Messages that are not our own may quote a report, so that only their place is told."""
+    """Describe an error: a message that is not our own may quote a report, so only its location is given."""
     if isinstance(error, MedTasksError):
         return str(error).rstrip(".")
     if isinstance(error, ImportError):
@@ -125,5 +125,5 @@ def _cause(error: Exception) -> str:
     if type(error).__name__ in _OUT_OF_MEMORY:
         return f"the memory did not suffice; free the GPU, or set {DEVICE_VARIABLE}=cpu"
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    return f"{type(error).__name__}{place}"
+    location = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}{location}"

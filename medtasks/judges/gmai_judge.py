@@ -18,7 +18,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
-from medtasks.extract.published.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
+from medtasks.extract.published.letter_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge

@@ -1,6 +1,6 @@
-"""Replies of an earlier run that need not be asked for again: all but the failed ones (``--only-failed``).
+"""Replies of an earlier run that are kept, so that only failed ones are asked again (``--only-failed``).
 
-Which run that is, ``medtasks run`` finds out, and the harness's process learns it from the environment.
+``medtasks run`` finds that run and passes it to the harness's process in the environment.
 """
 
 import math
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from lmms_eval.api.instance import Instance
 
 KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
-"""Environment variable that holds the manifest of the earlier run."""
+"""Environment variable with the path of the earlier run's manifest."""
 
 _VERSIONS = ("lmms_eval", "medtasks")
 
-Place = tuple[str, int, int]  # task, row of its data, number of the request
+RequestKey = tuple[str, int, int]  # task, row of its data, number of the request
 
 
 @dataclass(frozen=True)
 class KeptReplies:
     """Replies by request: texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``."""
 
-    found: Mapping[Place, Any] = field(default_factory=dict)
+    replies: Mapping[RequestKey, Any] = field(default_factory=dict)
 
     @classmethod
     def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
-        """Read the replies to the harness's tasks of the run that :data:`KEPT_VARIABLE` names, if it is set."""
-        named = os.environ.get(KEPT_VARIABLE)
-        if not named:
+        """Read the replies to the harness's tasks from the run in :data:`KEPT_VARIABLE`, if it is set."""
+        path = os.environ.get(KEPT_VARIABLE)
+        if not path:
             return cls()
-        manifest = RunManifest.read(Path(named))
+        manifest = RunManifest.read(Path(path))
         return cls(
             {
                 (name, row, number): reply
@@ -57,10 +57,10 @@ class KeptReplies:
         )
 
     def of(self, request: "Instance") -> Any:
-        """Return the reply to one request, None if it is to be asked; a repeated request always is."""
+        """Return the reply to a request, or None to ask it; a repeated request is always asked."""
         if (request.repeats or 1) > 1:
             return None
-        return self.found.get((request.task_name, int(request.doc_id), request.idx))
+        return self.replies.get((request.task_name, int(request.doc_id), request.idx))
 
 
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:
@@ -71,69 +71,56 @@ def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> It
         warn_once(f"{samples.parent}, {name}: {NO_SAMPLES}")
         return
     withheld, contradicting = [], 0
-    recorded: dict[int, Any] = {}
+    first: dict[int, Any] = {}
     for line in read_lines(samples):
-        given = line.record.get("resps")
-        if recorded.setdefault(line.row, given) != given:
+        recorded = line.record.get("resps")
+        if first.setdefault(line.row, recorded) != recorded:
             contradicting += 1
             continue
-        replies = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in given or ()]
-        if any(isinstance(one, str) and is_withheld(one) for one in replies):
+        replies = [reply[0] if isinstance(reply, list) and len(reply) == 1 else reply for reply in recorded or ()]
+        if any(isinstance(reply, str) and is_withheld(reply) for reply in replies):
             withheld.append(line.row)
         elif task.config.output_type == "multiple_choice":
-            yield line.row, [parse_loglikelihood(one) for one in replies]
+            yield line.row, [parse_loglikelihood(reply) for reply in replies]
         elif len(replies) == 1 and isinstance(replies[0], str):
             yield line.row, replies
     if contradicting:
         warn_once(written_twice(contradicting, samples))
     if withheld:
-        saved = _saved(manifest, name)
+        # The processes of the run saved replies under MEDTASKS_HOME, by document.
+        began = datetime.fromisoformat(manifest.started)
+        ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
+        saved: dict[str, str] = {}
+        for file in sorted(replies_folder(name).glob("*.jsonl")):
+            if began <= datetime.fromtimestamp(file.stat().st_mtime, UTC) <= ended:
+                saved |= {line.record["doc_id"]: line.record["reply"] for line in read_lines(file)}
         documents = task.eval_docs_no_media
         for row in dict.fromkeys(withheld):
             if documents[row].get("doc_id") in saved:
                 yield row, [saved[documents[row]["doc_id"]]]
 
 
-def _saved(manifest: RunManifest, name: str) -> dict[str, str]:
-    """Return the replies that the processes of a run have saved under ``MEDTASKS_HOME``, by document."""
-    began = datetime.fromisoformat(manifest.started)
-    ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-    written = {file: datetime.fromtimestamp(file.stat().st_mtime, UTC) for file in replies_folder(name).glob("*.jsonl")}
-    files = sorted(file for file, when in written.items() if began <= when <= ended)
-    return {line.record["doc_id"]: line.record["reply"] for file in files for line in read_lines(file)}
-
-
-# ---- which run ----
-
-
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
-    """Return the newest run in a folder for results whose replies may stand beside those of one that is about to begin.
+    """Return the newest run in a folder for results whose replies a new run may keep.
 
-    It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
-    Raises MedTasksError where there is none.
+    It asked the same model the same, with the same versions and data; only the way of sending requests may differ.
+    Raises MedTasksError if there is none.
     """
-    wanted = what_is_asked(read_options(redacted_arguments(arguments)))
-    for found in reversed(read_manifests(output, warn_once)):
-        kept = any(record.samples for record in found.tasks.values())
+    asked = what_is_asked(read_options(redacted_arguments(arguments)))
+    for earlier in reversed(read_manifests(output, warn_once)):
+        shared = earlier.tasks.keys() & current.tasks.keys()
         if (
-            kept
-            and found.path != current.path
-            and what_is_asked(read_options(found.arguments)) == wanted
-            and _same(found, current)
+            shared
+            and any(record.samples for record in earlier.tasks.values())
+            and earlier.path != current.path
+            and what_is_asked(read_options(earlier.arguments)) == asked
+            and earlier.shard == current.shard
+            and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
+            and earlier.commit == current.commit
+            and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)
         ):
-            return found
+            return earlier
     raise MedTasksError(
         f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
         f"(--log_samples); leave the option out to ask all samples"
-    )
-
-
-def _same(earlier: RunManifest, current: RunManifest) -> bool:
-    shared = earlier.tasks.keys() & current.tasks.keys()
-    return (
-        bool(shared)
-        and earlier.shard == current.shard
-        and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
-        and earlier.commit == current.commit
-        and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)
     )

@@ -1,23 +1,23 @@
-"""The harness's evaluation of our tasks: checks before the first request, a sentence on failures after it.
+"""The harness's evaluation, guarded: checks before the first request, shards, and a sentence on failures after it.
 
-The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is,
-but for the journal that a user asks for, and a shard, which asks a part of the rows.
+The harness has no hooks for these, so its ``evaluate`` is wrapped. A run without our tasks stays as it is, except for
+a journal and a shard.
 """
 
 import contextlib
 import inspect
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from medtasks.data.privacy import is_private
-from medtasks.data.shards import Shard
-from medtasks.errors import listed
+from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
+from medtasks.errors import MedTasksError, listed
 from medtasks.home import dataset_holding
 from medtasks.lmms.harness_process import end_after, say
-from medtasks.lmms.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
 from medtasks.lmms.wrapped_functions import AnyFunction, wrap_once
 from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
 from medtasks.runs.result_files import SERVED_MODEL
@@ -26,6 +26,8 @@ from medtasks.tasks.own_documents import is_our_hook
 from medtasks.tasks.task_files import main_metrics_first
 
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
+_PADDING = "__padding_only__"  # marks a request whose reply is not used, for the harness and for adapters
+_NO_ROW = -1
 
 
 def guard_evaluation(module: ModuleType) -> None:
@@ -45,13 +47,15 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
         lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
-        _withhold_without_scoring(tasks.values())
-        ours = {
-            name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
-        }
+        for task in tasks.values():
+            # --predict_only replaces a task's hook by the metric ``bypass``; this hook keeps text out of logs.
+            if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
+                task.config.process_results = without_scoring
+        ours = {name: task for name, task in tasks.items() if _has_our_hook(task)}
         shard = Shard.from_environment()
         refuse_other_parts(shard, evaluate, call.arguments)
-        datasets = _datasets(tasks, ours)
+        datasets = {name for task in tasks.values() if (name := _dataset_in_path(task))}
+        datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
         from medtasks.lmms.private_calls import private_calls
         from medtasks.lmms.remote_models import refuse_remote_model
         from medtasks.lmms.server_journal import journaled
@@ -60,43 +64,58 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         if hasattr(lm, "quote_errors"):
             lm.quote_errors(allowed=not any(map(is_private, datasets)))
         try:
-            with private_calls(lm, datasets), journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
+            with private_calls(lm, datasets), journaled(lm), _asking_only(shard, tasks) as rows, _watching(lm, ours):
                 results = evaluate(*args, **kwargs)
         except Exception as error:
             if _UNDER_AGENT not in os.environ:
                 raise
             # The harness would end with 0, which torchrun takes for success: the other processes would wait in vain.
             end_after(error, debug=call.arguments.get("verbosity") == "DEBUG")
-        if ours:  # but for shards, which share images, so that their counts would not add up
+        if ours:  # shards share images, so their counts would not add up
             _record_images(results, ours if shard is None else {})
         if results is not None:  # only the first of several processes has them
-            if shard is not None:
-                mark(results, shard, rows)
-            if facts := getattr(lm, "facts", None):  # of a served model of ours: what its server says of itself
-                results[SERVED_MODEL] = dict(facts)
-            if remark := getattr(lm, "remark", ""):  # of a model of ours, on what its scores are worth
-                mark_tables(results, remark)
-            if ours:
-                _say_what_was_lost(results.get("results") or {}, ours)
-                put_main_metrics_first(results)
+            _annotate(results, lm, ours, shard, rows)
         return results
 
     return guarded
 
 
-def _withhold_without_scoring(tasks: Iterable[Any]) -> None:
-    """Give tasks of which only replies are collected (``--predict_only``) a hook that keeps patients' text out of logs.
+def _annotate(
+    results: MutableMapping[str, Any], lm: Any, ours: Mapping[str, Any], shard: Shard | None, rows: Mapping[str, int]
+) -> None:
+    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
+    if shard is not None:
+        _mark_tables(results, f"SHARD {shard}")
+        for task, count in rows.items():
+            results["n-samples"][task]["effective"] = count
+        empty = [task for task, count in rows.items() if not count]
+        none = f", and there is none of {listed(empty)}" if empty else ""
+        say(
+            f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
+            f"with: medtasks merge OUT SHARD..."
+        )
+    if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
+        results[SERVED_MODEL] = dict(facts)
+    if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
+        _mark_tables(results, remark)
+    if ours:
+        rows_by_task = results.get("results") or {}
+        counts = {name: counts_of(rows_by_task[name]) for name in ours if name in rows_by_task}
+        lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
+        if lost:
+            say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+        put_main_metrics_first(results)
 
-    The harness has dropped theirs for its metric ``bypass``.
-    """
-    for task in tasks:
-        if [entry.get("metric") for entry in getattr(task.config, "metric_list", None) or ()] == ["bypass"]:
-            task.config.process_results = without_scoring
+
+def _mark_tables(results: Mapping[str, Any], text: str) -> None:
+    """Add a remark to the names in the harness's tables."""
+    for row in (row for column in ("results", "groups") for row in results.get(column, {}).values() if "alias" in row):
+        row["alias"] = f"{row['alias']} [{text}]"
 
 
 @contextlib.contextmanager
 def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
-    """Mark failed replies to our tasks, and name the task whose replies are scored."""
+    """Mark failed replies to our tasks, and record the name of the task that is being scored."""
     if not ours:
         yield
         return
@@ -121,40 +140,36 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _datasets(tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> set[str]:
-    paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
-    datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
-    return datasets | {str(name) for task in ours.values() for name in _named(task) if name}
+def _has_our_hook(task: Any) -> bool:
+    return is_our_hook(getattr(task.config, "process_results", None))
+
+
+def _dataset_in_path(task: Any) -> str | None:
+    path = getattr(task.config, "dataset_path", None)
+    return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for name, task in task_dict.items():
-        found = task[1] if isinstance(task, tuple) else task
-        if isinstance(found, Mapping):
-            yield from _tasks(found)
-        elif getattr(found, "config", None) is not None:
-            yield str(name), found
+    for name, entry in task_dict.items():
+        task = entry[1] if isinstance(entry, tuple) else entry
+        if isinstance(task, Mapping):
+            yield from _tasks(task)
+        elif getattr(task, "config", None) is not None:
+            yield str(name), task
 
 
 def _named(task: Any) -> set[Any]:
     """Return the datasets that the documents of a task of ours name, and the one in its file."""
     documents: Any = getattr(task, "eval_docs_no_media", ())
-    if hasattr(documents, "unique"):  # of the datasets library, which need not read a row to tell
+    if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
         named = set(documents.unique("dataset")) if "dataset" in documents.column_names else set()
     else:
         named = {document.get("dataset") for document in documents}
     return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
-def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:
-    found = {name: counts for name in tasks if name in results and (counts := counts_of(results[name]))}
-    lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
-    if lost:
-        say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
-
-
 def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) -> None:
-    """Count in the results of tasks without a prepared dataset what was done with images; warn of nearly flat ones."""
+    """Record image conversions in the results of tasks without a prepared dataset; warn of nearly flat images."""
     from torch import distributed
 
     from medtasks.data.dataset_manifest import counted_conversions
@@ -174,40 +189,94 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name, {})
         metadata = config.get("metadata") or {}
-        if "data" not in metadata and (keys := (shown := image_keys(task)) & opened.keys()):
+        if "data" not in metadata and (keys := (all_keys := image_keys(task)) & opened.keys()):
             rules = sorted({decoding.rule for _, decoding in keys})
             counts = counted_conversions(opened[key].conversions for key in keys)
-            if unopened := len(shown - keys):  # such as those of replies that an earlier run has
+            if unopened := len(all_keys - keys):  # such as those of replies from an earlier run
                 counts["not opened in this run"] = unopened
             config["metadata"] = {**metadata, "data": {"image_rule": " and ".join(rules), "image_conversions": counts}}
 
 
-def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
-    """Let the keys of rows of a run's results sort by the place of their metric in the task's list, not by alphabet.
-
-    The harness sorts the table that it prints. Only a key's order changes: what is written, and what finds a value, is
-    the same text.
-    """
-    for column in ("results", "groups"):
-        if column in results:
-            results[column] = {task: _placed(task, row) for task, row in results[column].items()}
-
-
 class _Key(str):
-    __slots__ = ("place",)
-    place: int
+    """A key that sorts by its metric's position; its text stays the same."""
+
+    __slots__ = ("position",)
+    position: int
 
     def __lt__(self, other: str) -> bool:
-        mine, theirs = self.place, getattr(other, "place", self.place)
-        return mine < theirs if mine != theirs else str(self) < str(other)
+        position, other_position = self.position, getattr(other, "position", self.position)
+        return position < other_position if position != other_position else str(self) < str(other)
 
 
-def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    metrics = sorted({key.partition(",")[0] for key in row})
-    places = {metric: place for place, metric in enumerate(main_metrics_first(task, metrics))}
-    placed: dict[str, Any] = {}
+def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
+    """Make the keys of result rows sort by the order of the task's metrics; the harness sorts the table it prints."""
+    for column in ("results", "groups"):
+        if column in results:
+            results[column] = {task: _sortable(task, row) for task, row in results[column].items()}
+
+
+def _sortable(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
+    sortable: dict[str, Any] = {}
     for name, value in row.items():
         key = _Key(name)
-        key.place = places[name.partition(",")[0]]
-        placed[key] = value
-    return placed
+        key.position = metrics.index(name.partition(",")[0])
+        sortable[key] = value
+    return sortable
+
+
+# ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----
+#
+# The harness's own --offset and --limit are one value for all tasks. Its loop over documents skips those without a
+# request, so that rows keep their numbers, on every rank.
+
+
+@contextlib.contextmanager
+def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """Let the harness's tasks ask only the rows of a shard within the block; yield the number of rows by task."""
+    chosen: dict[str, frozenset[int]] = {}
+    for name, task in tasks.items():
+        if shard is None:
+            break
+        documents = task.eval_docs_no_media
+        has_clusters = _dataset_in_path(task) is not None or _has_our_hook(task)  # those of others are unknown
+        chosen[name] = frozenset(shard.rows(clusters_of(documents) if has_clusters else range(len(documents))))
+        task.build_all_requests = partial(_build, task, task.build_all_requests, chosen[name])
+    try:
+        yield {name: len(rows) for name, rows in chosen.items()}
+    finally:
+        for name in chosen:
+            del tasks[name].build_all_requests
+
+
+def refuse_other_parts(shard: Shard | None, evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Refuse other options that choose rows in runs without ``medtasks run``, which refuses them earlier.
+
+    Raises MedTasksError also for lm-eval's evaluation, which has no shards.
+    """
+    if shard is None:
+        return
+    if not evaluate.__module__.startswith("lmms_eval."):
+        raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
+    if arguments.get("limit") not in (None, -1) or arguments.get("offset") or arguments.get("cache_requests"):
+        raise MedTasksError(
+            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
+        )
+
+
+def _build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:
+    """Build the requests of this rank's rows in the shard; a rank without any pads, as in the harness.
+
+    A task without any on all ranks has no requests: the harness's own function would raise.
+    """
+    task._instances = []
+    if not rows:
+        return
+    build_all(**options)
+    requests = [each for each in task._instances if each.doc_id in rows and not (each.metadata or {}).get(_PADDING)]
+    if not requests:
+        first = task._instances[0].doc_id
+        requests = [each for each in task._instances if each.doc_id == first]
+        for request in requests:
+            request.metadata, request.doc_id = {**(request.metadata or {}), _PADDING: True}, _NO_ROW
+    task._instances = requests

@@ -1,9 +1,8 @@
-"""Harness filters that say which rule reads the replies, and let a labeler read all of them at once.
+"""Harness filters that attach an extractor to replies, and let a labeler label all of them at once.
 
-A labeler such as CheXbert is many times slower on single texts, and is loaded for every call. The harness's filters are
-the place: they see all replies of their rank, after the evaluated model is gone and before anything is scored, so that
-scores and samples hold what was read, on every rank. Use them by dotted name: the harness does not look up registered
-filters for YAML.
+A labeler such as CheXbert is much slower on single texts, and is loaded for every call. Filters see all replies of a
+rank, after the evaluated model is gone and before scoring, so that scores and samples on every rank hold the labels.
+Use them by dotted name: the harness does not look up registered filters for YAML.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
-    """Attach the name of a rule to every reply, and the form in which the rule compares it with the options.
+    """Attach an extractor to every reply, and the form in which it compares the reply with the options.
 
     The arguments are those of :class:`~medtasks.families.family.Row`.
     """
@@ -28,23 +27,23 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     def __init__(
         self, rule: str | None = None, option: str | None = None, *, fenced: bool = False, reasoned: bool = False
     ) -> None:
-        of_replies = [name for name, one in extractors().items() if one.kind is not AnswerKind.LIKELIHOODS]
-        if rule is not None and rule not in of_replies:
-            raise unknown_name("answer rule", rule, of_replies, "medtasks parse --help")
+        names = [name for name, each in extractors().items() if each.kind is not AnswerKind.LIKELIHOODS]
+        if rule is not None and rule not in names:
+            raise unknown_name("answer rule", rule, names, "medtasks parse --help")
         self._row = Row(rule, option, fenced, reasoned)
-        written_options(option, [""])  # a form with a typing error shall stop the task before any model runs
+        written_options(option, [""])  # a malformed form stops the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
-        """Return one reply per sample in its envelope; of repeated replies the first is read."""
+        """Return one reply per sample in its envelope: the first of repeated replies."""
         first = [replies[0] for replies in resps]
         if not needs_labeler(self._row):
             return [enveloped(reply, self._row) for reply in first]
         labels = label_replies([opened(reply)[0].text for reply in first])
-        return [enveloped(reply, self._row, labels=found) for reply, found in zip(first, labels, strict=True)]
+        return [enveloped(reply, self._row, labels=of_reply) for reply, of_reply in zip(first, labels, strict=True)]
 
 
 class ChooseWith(Filter):  # type: ignore[misc]  # the harness is untyped
-    """Repair log-likelihoods that the harness turned into text, and attach the name of a likelihood rule."""
+    """Parse log-likelihoods that the harness turned into text, and attach the name of a likelihood rule."""
 
     def __init__(self, rule: str) -> None:
         self._rule = extractor_of(rule, AnswerKind.LIKELIHOODS).name

@@ -1,4 +1,4 @@
-"""The process of the harness that ``medtasks run`` starts (``python -m``): an error ends it with code 1.
+"""The harness's process as ``medtasks run`` starts it (``python -m``): an error ends it with code 1.
 
 lmms-eval itself prints the error of an evaluation and ends with 0.
 """
@@ -7,14 +7,13 @@ import contextlib
 import os
 import sys
 import traceback
-from types import TracebackType
 from typing import Any, NoReturn
 
 from medtasks.errors import MedTasksError
 from medtasks.runs.redaction import redacted, without_home
 
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
-"""Environment variable by which ``medtasks run`` names a new file for the error that ends the harness."""
+"""Environment variable with the path of a new file for the error that ends the harness."""
 _LONGEST = 500
 
 
@@ -35,7 +34,7 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
 
 
 def say(sentence: str) -> None:
-    """Print a sentence; of several processes of a run only the first one does."""
+    """Print a sentence, in the first of several processes of a run only."""
     if os.environ.get("RANK", "0") == "0":
         _print(sentence)
 
@@ -46,7 +45,11 @@ def _print(sentence: str) -> None:
 
 
 def main() -> None:
-    """Evaluate as the command line says."""
+    """Evaluate as the command line says; Ctrl-C shows no traceback."""
+    show = sys.excepthook
+    sys.excepthook = lambda kind, error, trace: (
+        None if issubclass(kind, KeyboardInterrupt) else show(kind, error, trace)
+    )
     from lmms_eval import __main__ as harness  # takes seconds, in which Ctrl-C may come
 
     evaluate = harness.cli_evaluate_single
@@ -54,18 +57,12 @@ def main() -> None:
     def evaluate_or_end(args: Any) -> Any:
         try:
             return evaluate(args)
-        except Exception as error:  # noqa: BLE001 - what the harness would only print
+        except Exception as error:  # noqa: BLE001 - the harness would only print it
             end_after(error, debug=args.verbosity == "DEBUG")
 
     harness.cli_evaluate_single = evaluate_or_end
     harness.cli_evaluate()
 
 
-def _show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if not issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
-
-
 if __name__ == "__main__":
-    sys.excepthook = _show_uncaught
     main()

@@ -1,8 +1,8 @@
-"""What a task family is to the harness: ``process_results``, and a metric list of plain functions."""
+"""A task family for the harness: ``process_results``, and a metric list of plain functions."""
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import Sample
@@ -20,12 +20,13 @@ from medtasks.runs.logged_samples import (
 from medtasks.runs.reply_envelope import opened_all
 
 Aggregation = Callable[[Scores], float]
+Number = float | int
 
 
 def process_results(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], LoggedSample]:
-    """Return the hook that makes a score of what the harness has for one document.
+    """Return the hook that scores the harness's results for one document.
 
-    It puts a reply on disk first where the family's metrics may fail later, or where the samples file may not hold it.
+    It first saves a reply if the family's metrics may fail later, or if the samples file may not hold it.
     """
     names = [entry["metric"] for entry in metric_list(family.metrics)]
 
@@ -47,7 +48,7 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
     return [entry for metric in metrics for entry in _entries(metric)]
 
 
-def _entries(metric: AnyMetric) -> Iterator[dict[str, Any]]:
+def _entries(metric: AnyMetric) -> list[dict[str, Any]]:
     def value(scores: Scores) -> float:
         if metric.warning and (sentence := metric.warning(scores)):
             warn_once(sentence)
@@ -56,29 +57,32 @@ def _entries(metric: AnyMetric) -> Iterator[dict[str, Any]]:
     def error(scores: Scores) -> float:
         return _estimate(metric, scores).error
 
-    yield _entry(value, metric.name, higher_is_better=metric.higher_is_better)
+    aggregations: dict[str, tuple[Aggregation, bool | None]] = {metric.name: (value, metric.higher_is_better)}
     if metric.has_error:
-        yield _entry(error, f"{metric.name}{STDERR}", higher_is_better=False)
-
-
-def _entry(aggregation: Aggregation, name: str, *, higher_is_better: bool | None) -> dict[str, Any]:
-    aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
-    return {"metric": name, "aggregation": aggregation, "higher_is_better": higher_is_better}
+        aggregations[f"{metric.name}{STDERR}"] = (error, False)
+    for name, (aggregation, _) in aggregations.items():
+        aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
+    return [
+        {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
+        for name, (aggregation, direction) in aggregations.items()
+    ]
 
 
 def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
-    """Return the estimate of a metric; what its panel could not compute is said once, with the command for later."""
+    """Return the estimate of a metric; warn once of failures of its panel, with the command to compute them later."""
     if not isinstance(metric, CorpusMetric) or metric.panel is None:
         return metric.estimate(scores)
-    found = metric.panel.of(metric.selection(scores))
-    for name, settings in found.settings.items():
+    panel = metric.panel.of(metric.selection(scores))
+    for name, settings in panel.settings.items():
         if settings:
             warn_once(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO")
-    named = {why: [name for name, cause in found.failures.items() if cause == why] for why in found.failures.values()}
-    sentences = [f"{', '.join(names)} could not be computed: {why}" for why, names in named.items()]
-    if sentences or found.warnings:
+    by_cause = {
+        why: [name for name, cause in panel.failures.items() if cause == why] for why in panel.failures.values()
+    }
+    sentences = [f"{', '.join(names)} could not be computed: {why}" for why, names in by_cause.items()]
+    if sentences or panel.warnings:
         again = score_command(score.get("saved") for score in scores)
-        for sentence in (*sentences, *found.warnings):
+        for sentence in (*sentences, *panel.warnings):
             warn_once(f"{sentence}. {again}")
     return metric.estimate(scores)
 
@@ -86,19 +90,16 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
 # ---- groups, for ``aggregate_metric_list`` ----
 
 
-Number = float | int
-
-
 def best_highest(values: list[Number], sizes: list[Number], weight_by_size: bool) -> Number:
     """Return the largest of the members' values: the paper's "Best" column takes each metric's best mode."""
     _forbid_pooled_error(sizes)
-    return max(values, key=_nan_last(1))
+    return max(values, key=lambda value: -math.inf if math.isnan(value) else value)
 
 
 def best_lowest(values: list[Number], sizes: list[Number], weight_by_size: bool) -> Number:
     """Return the smallest of the members' values."""
     _forbid_pooled_error(sizes)
-    return min(values, key=_nan_last(-1))
+    return min(values, key=lambda value: math.inf if math.isnan(value) else value)
 
 
 def mean_of_settings(values: list[Number], sizes: list[Number], weight_by_size: bool) -> Number:
@@ -107,12 +108,7 @@ def mean_of_settings(values: list[Number], sizes: list[Number], weight_by_size: 
     return statistics.fmean(values)
 
 
-def _nan_last(sign: int) -> Callable[[Number], float]:
-    return lambda value: -sign * math.inf if math.isnan(value) else value
-
-
 def _forbid_pooled_error(sizes: list[Number]) -> None:
     # After this call the harness computes a standard error from the same list, with the formula for the mean of
-    # independent samples. For several modes on the same images that number would be far too small; sizes of NaN make
-    # the column say nan.
+    # independent samples. For several modes on the same images it would be far too small; sizes of NaN make it NaN.
     sizes[:] = [math.nan] * len(sizes)

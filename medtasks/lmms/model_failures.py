@@ -1,16 +1,16 @@
-"""What the harness's models give in place of replies, marked as failed samples before anything reads it.
+"""Failures of the harness's models, marked as failed samples before anything reads them as replies.
 
-The models of lmms-eval 0.7.3 turn a failure into text: one of the harness's own, an empty one, or the words of a Python
-exception. Only while a model runs can be told which; so its methods are watched for the requests of our tasks, and the
-client of one that asks a server by the openai SDK is watched, too, because the harness drops what the server says
-beside the text. Requests of other tasks are left as they are.
+The models of lmms-eval 0.7.3 turn a failure into text: a fixed one, an empty one, or the message of a Python exception.
+They can be told from replies only while a model runs, so its methods are watched for the requests of our tasks; so is
+the client of a model that uses the openai SDK, because the harness drops everything but the text of a server's answer.
+Requests of other tasks stay as they are.
 """
 
 import contextlib
 import dataclasses
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -30,37 +30,32 @@ from medtasks.home import packaged_facts
 from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
-from medtasks.tasks.thinking_variants import THINKING
+from medtasks.tasks.task_variants import THINKING
 
 _MODELS = "lmms_eval.models."
 _FACTS = packaged_facts(__package__, "harness_models")
 EMPTY_AFTER_ERRORS = frozenset(
     f"{kind}.{name}" for kind, names in _FACTS["empty_after_errors"].items() for name in names
 )
-"""Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply says nothing."""
+"""Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply is ambiguous."""
 
 ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {module: re.compile(text, re.DOTALL) for module, text in _FACTS["error_texts"].items()}
 )
 """Texts that a model gives after an exception and another could give as a reply, by module."""
 
-_BROKEN_OFF = ("abort", "error")  # what vLLM and others call a request that ended for a reason of the server's
+_BROKEN_OFF = ("abort", "error")  # finish reasons of vLLM and others for a failure of the server
 
 
 @contextlib.contextmanager
 def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
-    """Mark the failures of a model in its replies to some tasks within the block; for kept replies it is not asked."""
-    module = replies_module(lm)
-    calls = {
-        "generate_until": _reply_checker(module),
-        "loglikelihood": _checked_likelihood,
-    }
+    """Mark the failures of a model in its replies to some tasks within the block; kept replies are not asked again."""
+    checks = {"generate_until": _reply_checker(replies_module(lm)), "loglikelihood": _checked_likelihood}
     with contextlib.ExitStack() as stack:
-        for name, check in calls.items():
-            original = getattr(lm, name)
-            stack.enter_context(replaced(lm, name, _marking(original, check, tasks, kept)))
+        for name, check in checks.items():
+            stack.enter_context(replaced(lm, name, _marking(getattr(lm, name), check, tasks, kept)))
         if (completions := chat_completions(lm)) is not None:
-            stack.enter_context(replaced(completions, "create", _noting(completions.create)))
+            stack.enter_context(replaced(completions, "create", _annotating(completions.create)))
         yield
 
 
@@ -70,23 +65,23 @@ def replies_module(lm: Any) -> str:
 
 
 def chat_completions(lm: Any) -> Any:
-    """Return what has the ``create`` by which a model asks a server; None for a model without an openai client."""
+    """Return the object with the ``create`` that asks a server; None for a model without an openai client."""
     completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
     return completions if callable(getattr(completions, "create", None)) else None
 
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an object another attribute within the block."""
-    own = vars(owner).get(name)
+    """Replace an attribute of an object within the block."""
+    original = vars(owner).get(name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        if own is None:
+        if original is None:
             vars(owner).pop(name, None)
         else:
-            setattr(owner, name, own)
+            setattr(owner, name, original)
 
 
 # ---- replies ----
@@ -99,18 +94,22 @@ def _marking(
     kept: KeptReplies,
 ) -> Callable[[Sequence[Instance]], list[Any]]:
     def call(requests: Sequence[Instance]) -> list[Any]:
-        known = [kept.of(request) for request in requests]
-        asked = [request for request, reply in zip(requests, known, strict=True) if reply is None]
-        replies = iter(_one_each(original(asked) if asked else (), len(asked)))
+        earlier = [kept.of(request) for request in requests]
+        asked = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
+        replies = list(original(asked) if asked else ())
+        if len(replies) != len(asked):
+            # simple.claude adds one too many after an error, and every later reply belongs to another question.
+            replies = [failed_reply(f"the model gave {len(replies)} replies to {len(asked)} requests")] * len(asked)
+        new = iter(replies)
         return [
-            earlier if earlier is not None else checked(next(replies), request)
-            for earlier, request in zip(known, requests, strict=True)
+            reply if reply is not None else checked(next(new), request)
+            for reply, request in zip(earlier, requests, strict=True)
         ]
 
     def checked(reply: Any, request: Instance) -> Any:
         if request.task_name not in tasks:
-            return _without_marks(reply)
-        return check(_cut_at_limit(reply, request) if _reasons(request.task_name) else reply)
+            return _with_text(reply, _without_marks)
+        return check(_cut_at_limit(reply, request))
 
     return call
 
@@ -121,16 +120,19 @@ def _reasons(task: str) -> bool:
 
 
 def _cut_at_limit(reply: Any, request: Instance) -> Any:
-    """Mark a reply whose tokens reach the limit: a model in this process says nothing else of reasoning without end."""
-    counted = reply.token_counts if isinstance(reply, GenerationResult) else reply
-    how = next((one for one in request.args if isinstance(one, Mapping)), {})  # its place is another for chat models
-    tokens, limit = getattr(counted, "output_tokens", None), how.get("max_new_tokens")
+    """Mark a reply of a thinking task with as many tokens as allowed: nothing else shows unfinished reasoning."""
+    if not _reasons(request.task_name):
+        return reply
+    counts = reply.token_counts if isinstance(reply, GenerationResult) else reply
+    # The position of the settings differs for chat models.
+    settings = next((argument for argument in request.args if isinstance(argument, Mapping)), {})
+    tokens, limit = getattr(counts, "output_tokens", None), settings.get("max_new_tokens")
     if not tokens or not limit or tokens < int(limit):
         return reply
 
     def mark(text: Any) -> Any:
-        known = not isinstance(text, str) or failure_cause(text) is not None or without_cut_mark(text)[1]
-        return text if known else cut_reply(text)
+        is_marked = not isinstance(text, str) or failure_cause(text) is not None or without_cut_mark(text)[1]
+        return text if is_marked else cut_reply(text)
 
     return _with_text(reply, mark)
 
@@ -138,14 +140,6 @@ def _cut_at_limit(reply: Any, request: Instance) -> Any:
 def _checked_likelihood(result: Any) -> Any:
     with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
     return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
-
-
-def _one_each(replies: Iterable[Any], requests: int) -> list[Any]:
-    found = list(replies)
-    if len(found) == requests:
-        return found
-    # simple.claude adds one too many after an error, and every later reply stands at another question.
-    return [failed_reply(f"the model gave {len(found)} replies to {requests} requests")] * requests
 
 
 def _reply_checker(module: str) -> Callable[[Any], Any]:
@@ -163,12 +157,12 @@ def _reply_checker(module: str) -> Callable[[Any], Any]:
     return lambda reply: _with_text(reply, mark)
 
 
-def _without_marks(reply: Any) -> Any:
-    def unmarked(text: Any) -> Any:
-        own = without_reasoning(without_cut_mark(text)[0])[0] if isinstance(text, str) else text
-        return "" if isinstance(own, str) and own.startswith(failed_reply("")) else own
-
-    return _with_text(reply, unmarked)
+def _without_marks(text: Any) -> Any:
+    """Return a text without our marks, for tasks of others."""
+    if not isinstance(text, str):
+        return text
+    unmarked = without_reasoning(without_cut_mark(text)[0])[0]
+    return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
@@ -177,34 +171,32 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str):
         return change(reply[0]), reply[1]
     changed = change(reply)
-    return reply if changed == reply else changed  # a reply of our own adapters is a str that carries counts of tokens
+    return reply if changed == reply else changed  # a reply of our own adapters is a str that carries token counts
 
 
 # ---- answers of a server ----
 
 
-def _noting(create: Callable[..., Any]) -> Callable[..., Any]:
-    def noting(*args: Any, **kwargs: Any) -> Any:
+def _annotating(create: Callable[..., Any]) -> Callable[..., Any]:
+    async def later(answer: Awaitable[Any], uses_tools: bool) -> Any:
+        return _annotated(await answer, uses_tools)
+
+    def annotating(*args: Any, **kwargs: Any) -> Any:
         answer = create(*args, **kwargs)
-        tools = "tools" in kwargs
-        return _noted_later(answer, tools) if inspect.isawaitable(answer) else _noted(answer, tools)
+        return (later if inspect.isawaitable(answer) else _annotated)(answer, "tools" in kwargs)
 
-    return noting
-
-
-async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
-    return _noted(await answer, tools)
+    return annotating
 
 
-def _noted(completion: Any, tools: bool) -> Any:
-    """Return a completion whose text tells a failed and a cut reply, and what the server's parser took for reasoning.
+def _annotated(completion: Any, uses_tools: bool) -> Any:
+    """Mark a failed or cut reply in a completion's text, and add the reasoning that the server split off.
 
-    Without a single choice the harness tries again. Where the model may call tools, replies are parts of a conversation
-    and are left as they are.
+    Without a single choice the harness tries again. Replies of a model that may call tools are parts of a conversation
+    and stay as they are.
     """
     message = _only_choice(completion).message
     content = message.content
-    if tools:
+    if uses_tools:
         message.content = "" if content is None else content
     elif cause := failure_of(completion):
         message.content = failed_reply(cause)
@@ -216,15 +208,17 @@ def _noted(completion: Any, tools: bool) -> Any:
 
 
 def _with_reasoning(message: Any, content: str) -> str:
-    told = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
-    reasoning = next((one for one in told if isinstance(one, str) and one), "")
-    return reasoned_reply(reasoning, content) if reasoning else content
+    for name in ("reasoning", "reasoning_content"):
+        reasoning = getattr(message, name, None)
+        if isinstance(reasoning, str) and reasoning:
+            return reasoned_reply(reasoning, content)
+    return content
 
 
 def failure_of(completion: Any) -> str:
-    """Return why an answer of a server holds no reply, empty if it holds one.
+    """Return why a server's answer holds no reply; empty if it holds one, even one cut to nothing.
 
-    A reply may be cut, even to nothing. Raises ValueError without a single choice.
+    Raises ValueError without a single choice.
     """
     choice = _only_choice(completion)
     end = choice.finish_reason

@@ -1,7 +1,7 @@
 """Entry point of the harness's model discovery, which also makes our tasks visible.
 
-The harness has no entry point for tasks, so the callable it loads for models wraps the builder of the task index, which
-then looks into our folder, too. Everything here is light: the index is touched only once others have imported it.
+The harness has no entry point for tasks, so the callable that it loads for models wraps the builder of the task index.
+Everything here is light: the index is touched only once others have imported it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.lmms import AUTOLOAD_VARIABLE
-from medtasks.lmms.wrapped_functions import AnyFunction, or_warn, warn_of, wrap_once
+from medtasks.lmms.wrapped_functions import AnyFunction, or_warn, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _EVALUATOR = "lmms_eval.evaluator"
@@ -73,17 +73,25 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def extend_task_search(module: ModuleType) -> None:
-    """Wrap the index builder: our folder comes after the harness's and the user's, and only where defaults do."""
+    """Wrap the index builder: our folder comes after the harness's and the user's, and only with the defaults.
+
+    Loading of documents is wrapped, too, so that a user's own are checked for the columns that our hooks need before
+    the harness builds a prompt of the first one: a missing column would be a ``KeyError`` of some hook.
+    """
     with or_warn():
         manager = module.TaskManager
         signature = inspect.signature(manager.initialize_tasks)
         missing = {"include_path", "include_defaults"} - signature.parameters.keys()
         if missing:
             raise TypeError(f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}")
-        if not wrap_once(manager, "match_tasks", _matching_as_meant):
+        if not wrap_once(manager, "match_tasks", _matching_without_variants):
             return
         wrap_once(manager, "initialize_tasks", _indexing_ours)
-        _check_own_documents(module)
+        with or_warn(
+            "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
+        ):
+            if hasattr(module, "ConfigurableTask"):
+                wrap_once(module.ConfigurableTask, "download", _checking_documents)
 
 
 def _indexing_ours(build: AnyFunction) -> AnyFunction:
@@ -96,72 +104,17 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
         _guard_evaluation()
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
-        if not call.arguments["include_defaults"]:  # who wants these gets what the files say, twins included
+        if not call.arguments["include_defaults"]:  # then the files alone count, twins included
             return _with_generated(build(*args, **kwargs), sanity=False)
         chosen = call.arguments["include_path"]
-        own = [chosen] if isinstance(chosen, str) else list(chosen or [])
-        try:
-            call.arguments["include_path"] = [*own, str(tasks_folder()), *map(str, own_tasks_folders())]
+        folders = [chosen] if isinstance(chosen, str) else list(chosen or [])
+        index = None
+        with or_warn():
+            call.arguments["include_path"] = [*folders, str(tasks_folder()), *map(str, own_tasks_folders())]
             index = build(*call.args, **call.kwargs)
-        except Exception as error:  # noqa: BLE001
-            index = build(*args, **kwargs)
-            warn_of(error)
-            return index
-        return _with_generated(index, own)
+        return build(*args, **kwargs) if index is None else _with_generated(index, folders)
 
     return initialize_tasks
-
-
-def _matching_as_meant(match: AnyFunction) -> AnyFunction:
-    def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
-        found = match(self, task_list, *args, **kwargs)
-        wanted = [task_list] if isinstance(task_list, str) else task_list
-        with contextlib.suppress(Exception):  # a pattern is not worth a failed run
-            found = _as_meant(self, wanted, found)
-        return found
-
-    return match_tasks
-
-
-def _check_own_documents(module: ModuleType) -> None:
-    """Wrap the loading of documents: a user's own are checked for the columns that our hooks need.
-
-    At once, because the harness builds a prompt of the first document while it makes the task, so that a missing column
-    would be a ``KeyError`` of some hook.
-    """
-
-    def checking(download: AnyFunction) -> AnyFunction:
-        def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
-            _guard_evaluation()  # again, for who makes the index before the evaluator is imported
-            from medtasks.tasks.documents import check_loadable
-            from medtasks.tasks.own_documents import complete_documents
-
-            check_loadable(str(self.config.task), self.config.dataset_path)
-            made = download(self, *args, **kwargs)
-            complete_documents(self)
-            return made
-
-        return download_and_check
-
-    with or_warn(
-        "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
-    ):
-        if hasattr(module, "ConfigurableTask"):
-            wrap_once(module.ConfigurableTask, "download", checking)
-
-
-def _guard_evaluation() -> None:
-    """Wrap the evaluation of our tasks; by now the evaluator, if there is one, has been imported whole."""
-    module = sys.modules.get(_EVALUATOR)
-    if module is None:
-        return
-    with or_warn(
-        "watch over",
-        "replies that failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
-    ):
-        from medtasks.lmms.evaluation import guard_evaluation
-
-        guard_evaluation(module)
 
 
 def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
@@ -174,24 +127,60 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
     entries = {}
     variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
-        from medtasks.tasks.task_files import include
-        from medtasks.tasks.variant_files import index_entries
+        from medtasks.tasks.task_files import include, index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
         entries = index_entries(index, sanity=sanity)
     return {**index, **entries} if entries else index
 
 
-def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> list[str]:
+def _matching_without_variants(match: AnyFunction) -> AnyFunction:
     """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
-    from medtasks.tasks.variant_files import VARIANT_OF
 
-    bases = {name: manager.task_index[name].get(VARIANT_OF) for name in found}
-    return [
-        name
-        for name in found
-        if bases[name] is None
-        or any(
-            fnmatch.fnmatch(name, pattern) and not fnmatch.fnmatch(f"{bases[name]}_\0", pattern) for pattern in patterns
-        )
-    ]
+    def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
+        names = match(self, task_list, *args, **kwargs)
+        patterns = [task_list] if isinstance(task_list, str) else task_list
+        with contextlib.suppress(Exception):  # a pattern is not worth a failed run
+            from medtasks.tasks.task_files import VARIANT_OF
+
+            bases = {name: self.task_index[name].get(VARIANT_OF) for name in names}
+            names = [
+                name
+                for name in names
+                if bases[name] is None
+                or any(
+                    fnmatch.fnmatch(name, pattern) and not fnmatch.fnmatch(f"{bases[name]}_\0", pattern)
+                    for pattern in patterns
+                )
+            ]
+        return names
+
+    return match_tasks
+
+
+def _checking_documents(download: AnyFunction) -> AnyFunction:
+    def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _guard_evaluation()  # again, for an index made before the evaluator is imported
+        from medtasks.tasks.documents import check_loadable
+        from medtasks.tasks.own_documents import complete_documents
+
+        check_loadable(str(self.config.task), self.config.dataset_path)
+        made = download(self, *args, **kwargs)
+        complete_documents(self)
+        return made
+
+    return download_and_check
+
+
+def _guard_evaluation() -> None:
+    """Wrap the evaluation of our tasks; by now the evaluator, if there is one, has been imported completely."""
+    module = sys.modules.get(_EVALUATOR)
+    if module is None:
+        return
+    with or_warn(
+        "watch over",
+        "replies that failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
+    ):
+        from medtasks.lmms.evaluation import guard_evaluation
+
+        guard_evaluation(module)

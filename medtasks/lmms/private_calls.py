@@ -1,7 +1,7 @@
-"""Runs on credentialed data: no log repeats what a model prints, logs or raises, and no request is redirected.
+"""Guards of runs on credentialed data: a model's output, logs and errors are withheld, and redirects refused.
 
-The models of lmms-eval log prompts, replies and error bodies of servers, and some print them, so nothing that is not
-from medtasks is shown while a model is asked.
+The models of lmms-eval log prompts, replies and error bodies of servers, and some print them, so only medtasks' output
+is shown while a model is asked.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _CALLS = ("generate_until", "loglikelihood", "generate_until_multi_round")
 _OURS = "medtasks."
-_FOLLOWING = (  # httpx2 is what newer versions of openai use
+_FOLLOWING = (  # newer versions of openai use httpx2
     *((name, client, "follow_redirects") for name in ("httpx", "httpx2") for client in ("Client", "AsyncClient")),
     ("requests", "Session", "allow_redirects"),
 )
@@ -49,7 +49,7 @@ def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
         except BaseException as error:
             if not silent:
                 raise
-            raise _without_text(error) from None  # a traceback would show the text of what led to the error
+            raise _without_text(error) from None  # a traceback would show the text that led to the error
 
 
 def _guarded(call: Callable[[Any], Any], *, silent: bool) -> Callable[[Any], Any]:
@@ -62,27 +62,35 @@ def _guarded(call: Callable[[Any], Any], *, silent: bool) -> Callable[[Any], Any
 
 @contextlib.contextmanager
 def _without_redirects() -> Iterator[None]:
-    """Answer a redirect with the client's error: it would carry the request to an address that nobody has checked."""
+    """Make a redirect an error of the client: it would carry the request to an unchecked address."""
+
+    def not_following(send: Callable[..., Any], argument: str) -> Callable[..., Any]:
+        def send_directly(self: Any, request: Any, **options: Any) -> Any:
+            return send(self, request, **{**options, argument: False})
+
+        return functools.wraps(send)(send_directly)
+
     with contextlib.ExitStack() as stack:
         for package, client, argument in _FOLLOWING:
             with contextlib.suppress(ImportError):
                 owner = getattr(importlib.import_module(package), client)
-                stack.enter_context(replaced(owner, "send", _not_following(owner.send, argument)))
+                stack.enter_context(replaced(owner, "send", not_following(owner.send, argument)))
         yield
-
-
-def _not_following(send: Callable[..., Any], argument: str) -> Callable[..., Any]:
-    return functools.wraps(send)(lambda self, request, **options: send(self, request, **{**options, argument: False}))
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Show only progress bars and our own log within the block."""
+
+    def redact(record: "Record") -> None:
+        if not (record["name"] or "").startswith(_OURS):
+            record["message"], record["exception"], record["extra"] = "message withheld", None, {}
+
     warn_once("what the model prints and logs is withheld: it may repeat credentialed text", "INFO")
     disabled = logging.root.manager.disable
     bars = functools.partialmethod(tqdm.__init__, file=sys.stderr)
     try:
-        logger.configure(patcher=_withhold)
+        logger.configure(patcher=redact)
         logging.disable(sys.maxsize)
         with (
             replaced(tqdm, "__init__", bars),
@@ -96,22 +104,17 @@ def _silence() -> Iterator[None]:
         logger.configure(patcher=lambda record: None)
 
 
-def _withhold(record: "Record") -> None:
-    if not (record["name"] or "").startswith(_OURS):
-        record["message"], record["exception"], record["extra"] = "message withheld", None, {}
-
-
 def _without_text(error: BaseException) -> BaseException:
-    """Return an error of the same meaning that repeats no text: its kind and place."""
+    """Return an error of the same meaning without its text: type and location."""
     if isinstance(error, MedTasksError):
         return error
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     if isinstance(error, SystemExit):
         return SystemExit(1 if isinstance(error.code, str) else error.code)
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    location = traceback.extract_tb(error.__traceback__)[-1]
     cause = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
     return RuntimeError(
-        f"{type(error).__name__}{cause} at {Path(place.filename).name}:{place.lineno} in {place.name}; its message is "
-        f"withheld, as it may repeat credentialed text"
+        f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in {location.name}; its "
+        f"message is withheld, as it may repeat credentialed text"
     ).with_traceback(error.__traceback__)

@@ -1,6 +1,6 @@
-"""Credentialed data go to models that are known to answer on this machine, or to the one that the user named.
+"""Models that may see credentialed data: those known to answer on this machine, or the one that the user named.
 
-Nothing else is asked about them: neither a server elsewhere nor a model whose class this module does not know.
+All others are refused, servers elsewhere as well as unknown model classes.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ LOCAL_MODELS = frozenset(
         "phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_vl qwen_vl sglang vllm vllm_generate"
     ).split()
 )
-"""Files of lmms-eval's models that answer in their own process; tests look for anything that sends in their source."""
+"""Files of lmms-eval's models that answer in their own process; tests search their source for anything that sends."""
 LM_EVAL_LOCAL = frozenset(
     f"lm_eval.models.{name}" for name in ("huggingface", "hf_vlms", "vllm_causallms", "vllm_vlms")
 )
 """Modules of lm-eval's models that answer in their own process."""
 CLIENT_MODELS = frozenset({"openai", "async_openai"})
-"""Files of lmms-eval's models that send questions by the openai client in their attribute ``client`` alone."""
+"""Files of lmms-eval's models that send questions only with the openai client in their attribute ``client``."""
 
 _OURS = "medtasks."
 _HOME = "https://api.openai.com/v1"  # of the openai client
@@ -41,18 +41,18 @@ _KINDS = re.compile(r"lmms_eval\.models\.(?:chat|simple)\.(\w+)")
 
 @dataclass(frozen=True)
 class Destination:
-    """A server to which a model sends questions, or a model of which that is unknown."""
+    """Destination of a model's questions, possibly unknown."""
 
-    url: str  # ``http(s)://host[:port]/path``; empty for an address that cannot be told or read
-    source: str = ""  # the argument that named it; empty where none did
+    url: str  # ``http(s)://host[:port]/path``; empty for an unknown or malformed address
+    source: str = ""  # the argument or variable that named it; empty if none did
     names: tuple[str, ...] = ()  # the arguments that could have named it
-    obeys_proxies: bool = True  # whether the model's client goes by way of a proxy that the environment names
+    obeys_proxies: bool = True  # whether the model's client uses a proxy from the environment
 
 
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
     """Refuse to ask a model about credentialed datasets if it may send the questions to another machine.
 
-    The model is built: its client tells its address better than how it was started. ``MEDTASKS_LOG_TEXT`` makes no
+    The model is built: its client knows its address better than the command line. ``MEDTASKS_LOG_TEXT`` makes no
     difference. Errors are those of :func:`check_model`.
     """
     private = credentialed(datasets)
@@ -61,7 +61,7 @@ def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
 
 
 def credentialed(datasets: Iterable[str]) -> list[str]:
-    """Return which datasets are credentialed, including unknown ones and those whose text logs may show."""
+    """Return the credentialed datasets, including unknown ones and those whose text logs may show."""
     return sorted({name for name in datasets if access_of(name) is Access.CREDENTIALED})
 
 
@@ -70,9 +70,9 @@ def check_model(
 ) -> None:
     """Refuse to send text of credentialed datasets with a model, given by its class, to these destinations.
 
-    ``MEDTASKS_TRUSTED_MODEL`` opens this for users whose data use agreement covers it: for the server with the same
-    scheme, host and port, or for one model class, wherever it sends. Raises ModelRefused where a destination is remote
-    or unknown and not the trusted one, or where a proxy of the environment stands between.
+    ``MEDTASKS_TRUSTED_MODEL`` permits it for users whose data use agreement covers it: for the server with the same
+    scheme, host and port, or for one model class with any destination. Raises ModelRefused for a remote or unknown
+    destination that is not trusted, and for one that is reached through a proxy of the environment.
     """
     if not datasets or environment.get(TRUSTED, "").strip() == _CLASS + name:
         return
@@ -88,7 +88,7 @@ def check_model(
 def trusted_model(environment: Mapping[str, str]) -> str | None:
     """Return scheme, host and port of the trusted server, or ``class:`` and a model class; None if there is neither.
 
-    Raises ModelRefused where the variable holds something else.
+    Raises ModelRefused if the variable holds something else.
     """
     text = environment.get(TRUSTED, "").strip()
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
@@ -100,7 +100,7 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
 
 
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
-    """Return why nothing goes to a server and how to fix it, after the words "is not sent"; empty if it may go."""
+    """Return reason and fix for a refused destination, to follow "is not sent"; empty for a permitted one."""
     fix = (
         "give base_url=http://127.0.0.1:8000/v1 of a server on this machine"
         if "base_url" in destination.names
@@ -129,25 +129,24 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
 def planned_destinations(
     class_path: str, arguments: Mapping[str, object], environment: Mapping[str, str]
 ) -> list[Destination]:
-    """Return where a model that is not built yet would send questions, as far as ``--model_args`` and variables tell.
+    """Return the destinations of a model before it is built, as far as ``--model_args`` and variables name them.
 
-    What is not seen here, such as Azure's own addresses, :func:`live_destinations` sees.
+    Others, such as Azure's own addresses, are left to :func:`live_destinations`.
     """
     module = class_path.rpartition(".")[0]
     if module.startswith(_OURS):
         return _named(arguments.get("base_url"), obeys_proxies=False)
     if file_of(module) in CLIENT_MODELS:
         sources = {name: environment.get(name) for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL")}
-        named = {"base_url": arguments.get("base_url"), **sources}
-        source = next((name for name, address in named.items() if address), "")
+        addresses = {"base_url": arguments.get("base_url"), **sources}
+        source = next((name for name, address in addresses.items() if address), "")
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
-        found = _named(named[source] if source else _HOME, source, obeys_proxies=obeys_proxies)
-        return found or [Destination("")]
+        return _named(addresses[source] if source else _HOME, source, obeys_proxies=obeys_proxies) or [Destination("")]
     return [] if file_of(module) in LOCAL_MODELS else [Destination("")]
 
 
 def live_destinations(lm: Any) -> list[Destination]:
-    """Return where a model that is built sends questions; none for one that answers in its own process."""
+    """Return the destinations of a built model; none for one that answers in its own process."""
     module = type(lm).__module__
     if module.startswith(_OURS):  # our client of servers takes no proxy for addresses on this machine
         return _named(getattr(getattr(lm, "arguments", None), "base_url", ""), obeys_proxies=False)
@@ -156,7 +155,7 @@ def live_destinations(lm: Any) -> list[Destination]:
     address = client_address(getattr(lm, "client", None)) if file_of(module) in CLIENT_MODELS else ""
     if not address or getattr(lm, "mcp_client", None) is not None:  # whose tools may send replies anywhere
         return [Destination("")]
-    http = getattr(lm.client, "_client", None)  # of httpx
+    http = getattr(lm.client, "_client", None)  # an httpx client
     return _named(address, obeys_proxies=bool(getattr(http, "trust_env", True)))
 
 
@@ -173,7 +172,7 @@ def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) 
 
 
 def class_path_of(model: str, *, force_simple: bool = False) -> str:
-    """Return the dotted name of the class behind a model's name or alias, empty if it cannot be told."""
+    """Return the dotted name of a model's class by its name or alias; empty if unknown."""
     with contextlib.suppress(Exception):  # a plug-in that cannot be imported is reported by the harness
         from lmms_eval.models import MODEL_REGISTRY_V2
 
@@ -187,19 +186,19 @@ def class_name(kind: type) -> str:
 
 
 def file_of(module: str) -> str:
-    """Return the name of the file of one of lmms-eval's models, empty for a module of others."""
+    """Return the file name of one of lmms-eval's models; empty for other modules."""
     match = _KINDS.fullmatch(module)
     return match[1] if match else ""
 
 
 def _proxy(url: str, environment: Mapping[str, str]) -> str:
-    """Return the variable that names a proxy for an address, empty if there is none.
+    """Return the variable that names a proxy for an address; empty if there is none.
 
-    Libraries read NO_PROXY in different ways; an entry counts here if all of them would see it.
+    Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
     """
     exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
     if {endpoints.host(url), "*"} & {entry.strip() for entry in exempt}:
         return ""
     scheme = url.partition(":")[0]
-    names = [spelled for name in (f"{scheme}_proxy", "all_proxy") for spelled in (name, name.upper())]
+    names = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
     return next((name for name in names if environment.get(name, "").strip()), "")

@@ -1,7 +1,6 @@
-"""The harness's functions, with ours around them: it has no hooks for most of what our tasks need.
+"""Wrappers around the harness's functions, which has no hooks for most of what our tasks need.
 
-A function that does not fit a version of the harness says in one sentence what that costs, and hides no other plug-in
-or task.
+A function that does not fit a version of the harness causes one warning, and hides no other plug-in or task.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ AnyFunction = Callable[..., Any]
 
 
 def wrap_once(owner: Any, name: str, around: Callable[[AnyFunction], AnyFunction]) -> bool:
-    """Put a function around one of the harness's and return True, or False where it is there already.
+    """Wrap one of the harness's functions and return True, or False if it is wrapped already.
 
     Raises AttributeError where this version of the harness has no such function.
     """
@@ -30,18 +29,13 @@ def wrap_once(owner: Any, name: str, around: Callable[[AnyFunction], AnyFunction
     return True
 
 
-def warn_of(error: Exception, lost: str = "register itself with", instead: str = _BY_PATH) -> None:
-    """Warn that something could not be done with this version of the harness, and say what mends it."""
-    warnings.warn(
-        f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
-        stacklevel=2,
-    )
-
-
 @contextlib.contextmanager
-def or_warn(*lost_and_instead: str) -> Iterator[None]:
-    """Run a block and go on if it fails, with the warning of :func:`warn_of`."""
+def or_warn(lost: str = "register itself with", instead: str = _BY_PATH) -> Iterator[None]:
+    """Run a block; an error becomes a warning that medtasks could not do ``lost``, and what to do ``instead``."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        warn_of(error, *lost_and_instead)
+        warnings.warn(
+            f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
+            stacklevel=2,
+        )

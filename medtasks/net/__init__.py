@@ -1,1 +1,1 @@
-"""Servers of models: where they are, what goes wrong there, and the one client that asks them."""
+"""Servers of models: addresses, errors, the client, the on-disk cache and the journal."""

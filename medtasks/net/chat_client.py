@@ -1,4 +1,4 @@
-"""The client of one OpenAI-compatible server: requests at once, tries, pauses, and the server that is gone."""
+"""Client of one OpenAI-compatible server: concurrency, retries, pauses, and giving up."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from medtasks.net.servers import RemoteTrouble, Server, trouble_of
 T = TypeVar("T")
 CHAT = "chat/completions"
 _LONGEST_BACKOFF_S = 30.0
-_CONNECTIONS = 32  # of one HTTP client: with each request it looks at all of them
+_CONNECTIONS = 32  # per HTTP client, which searches all of them for each request
 
 
 class NotSent(RemoteTrouble):
@@ -29,7 +29,7 @@ class NotSent(RemoteTrouble):
 
 
 class AdaptiveLimit:
-    """Number of requests under way: halved where a server has too many, one more with each full round of answers."""
+    """Limit on requests under way: halved when a server has too many, raised by one with each full round of answers."""
 
     def __init__(self, most: int) -> None:
         self.most, self.allowed, self.busy = most, float(most), 0
@@ -53,7 +53,7 @@ class AdaptiveLimit:
         self.allowed = min(self.allowed + 1 / self.allowed, self.most)
 
     def overloaded(self, begun: float) -> None:
-        """Note that a request which was sent at ``begun`` was one too many; those sent together count as one."""
+        """Note that a request sent at ``begun`` was one too many; requests sent together count once."""
         if begun > self._halved:
             self._halved, self.allowed = time.monotonic(), max(self.allowed / 2, 1.0)
 
@@ -63,13 +63,13 @@ class ChatClient:
 
     Args:
         server: The server.
-        limit: Requests under way at once; several clients may share it.
-        attempts: Most tries of a request that meets a passing trouble.
+        limit: Limit on requests under way; several clients may share it.
+        attempts: Maximum number of tries of a request after temporary errors.
         backoff_s: Pause before the second try, which doubles with each further one, plus as much jitter.
-        patience: Requests in a row that failed for the server's sake, after which it counts as gone. It stays gone:
-            what is asked later fails at once.
-        trouble: From an error, the address as messages name it and the path to the exception to raise. A RemoteTrouble
-            may be tried again.
+        patience: Number of requests in a row that failed because of the server, after which it counts as gone for good:
+            later requests fail at once.
+        trouble: Maps an error, the server as messages name it and the path to the exception to raise. A RemoteTrouble
+            may be retried.
         before_each: Called before each try; may raise.
     """
 
@@ -87,7 +87,7 @@ class ChatClient:
         # Imported here because it takes a second that a run without a server should not pay.
         from openai import DEFAULT_CONNECTION_LIMITS, AsyncOpenAI, DefaultAsyncHttpxClient
 
-        limits = type(DEFAULT_CONNECTION_LIMITS)  # of whichever HTTP library the SDK stands on
+        limits = type(DEFAULT_CONNECTION_LIMITS)  # of the SDK's HTTP library
         connections = limits(max_connections=None, max_keepalive_connections=limit.most)
         self.clients = [
             AsyncOpenAI(
@@ -97,19 +97,19 @@ class ChatClient:
             for _ in range(math.ceil(limit.most / _CONNECTIONS))
         ]
         self.server, self.patience = server, patience
-        self.gone: str | None = None  # why the server is asked no more
+        self.gone: str | None = None  # why no more requests are sent
         self.answered_paths: set[str] = set()
         self._limit, self._attempts, self._backoff_s = limit, attempts, backoff_s
         self._trouble, self._before_each = trouble, before_each
         self._opened = asyncio.Event()
-        self._lost: set[str] = set()  # what failed since the last answer
+        self._lost: set[str] = set()  # failed requests since the last answer
         self._in_a_row = self._sent = 0
-        self._waiting = self._retries = 0  # requests that wait for another try; tries of the run after a first one
+        self._waiting = self._retries = 0  # requests waiting for another try; number of retries so far
 
     async def get(self, path: str) -> Any:
-        """Return the JSON at an address, asked for once, apart from all limits.
+        """Return the JSON at an address, asked for once, outside all limits.
 
-        Raises a RemoteTrouble where there is no answer, and a ValueError where it is announced as JSON and is none.
+        Raises RemoteTrouble if there is no answer, and ValueError for malformed JSON.
         """
         from openai import OpenAIError
 
@@ -119,14 +119,14 @@ class ChatClient:
             raise trouble_of(error, self.named(path)) from None
 
     async def post(self, path: str, body: Mapping[str, Any], take: Callable[[dict[str, Any]], Awaitable[T]]) -> T:
-        """Return what ``take`` makes of the answer, for which the request keeps its place among those under way.
+        """Return the result of ``take`` on the answer, during which the request still counts as under way.
 
-        Raises the RemoteTrouble of the last try, a NotSent where there was none, and what else ``take`` raises.
-        An answer in which ``take`` meets a RemoteTrouble is none.
+        Raises the RemoteTrouble of the last try, NotSent if there was none, and other errors of ``take``. If ``take``
+        raises RemoteTrouble, there was no answer.
         """
         for tries in itertools.count(1):
             try:
-                # The place is free during a pause, so that others can be asked.
+                # Other requests may be sent during a pause.
                 async with self._limit:
                     return await self._send(path, body, take)
             except RemoteTrouble as trouble:
@@ -140,7 +140,8 @@ class ChatClient:
             if self._retries & (self._retries - 1) == 0:  # the 1st, 2nd, 4th, 8th ... of the run
                 logger.info("retrying {} request{}: {}", self._waiting, "s" * (self._waiting > 1), cause)
             try:
-                await self._pause(pause_s)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._opened.wait(), pause_s)  # a server that is gone ends the pause
             finally:
                 self._waiting -= 1
         raise AssertionError
@@ -157,7 +158,7 @@ class ChatClient:
             answer = await client.post(self._address(path), cast_to=object, body=body)
             if not isinstance(answer, dict) or answer.get("error"):
                 raise ValueError("no completion")
-        # ValueError: also a body announced as JSON that is none, which escapes the SDK unwrapped.
+        # ValueError: also malformed JSON, which escapes the SDK unwrapped.
         except (OpenAIError, ValueError) as error:
             if isinstance(error, APIStatusError) and error.status_code in (429, 503):
                 self._limit.overloaded(begun)
@@ -174,27 +175,22 @@ class ChatClient:
                 self.answered_paths.add(path)
                 self.answered()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait; a server that goes ends the pause."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._opened.wait(), seconds)
-
     def answered(self) -> None:
-        """Note that the server gave an answer: the failures before it were no outage."""
+        """Note an answer of the server: the failures before it were no outage."""
         self._lost.clear()
         self._in_a_row = 0
 
-    def lose(self, cause: str, place: str) -> bool:
-        """Note a request that failed at last for the server's sake, each ``place`` once; true if it is gone by this."""
-        self._in_a_row += place not in self._lost
-        self._lost.add(place)
+    def lose(self, cause: str, sample: str) -> bool:
+        """Note a request that failed because of the server, each ``sample`` once; return whether it is gone now."""
+        self._in_a_row += sample not in self._lost
+        self._lost.add(sample)
         if self.gone is not None or self._in_a_row < self.patience:
             return False
         self.give_up(cause)
         return True
 
     def give_up(self, cause: str) -> None:
-        """Count the server as gone for a cause that would meet every request."""
+        """Count the server as gone for a cause that would affect every request."""
         self.gone = self.gone or cause
         self._opened.set()
 
@@ -204,7 +200,7 @@ class ChatClient:
             await client.close()
 
     def named(self, path: str) -> Server:
-        """Return the server as sentences about one of its paths name it."""
+        """Return the server with the address of one of its paths, for messages."""
         return replace(self.server, base_url=self._address(path))
 
     def _address(self, path: str) -> str:
@@ -216,7 +212,7 @@ class ChatClient:
 
 @functools.cache
 def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of a thread of its own, by which threads that wait share a client."""
+    """Return an event loop in a thread of its own, through which waiting threads share a client."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="net", daemon=True).start()
     return loop

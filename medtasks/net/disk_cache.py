@@ -13,10 +13,10 @@ _KEYS = 500  # below SQLite's limit of variables in one statement
 
 
 class SqliteCache:
-    """Safe for several threads and processes; one that fails costs only the time it would have saved, and one warning.
+    """A cache for several threads and processes; a failure costs one warning and the time that it would have saved.
 
     The file is created at the first write; without a path nothing is kept. ``table`` is its table and the column of the
-    values. ``warning`` has places for ``{path}`` and ``{error}``. A damaged file that is ``disposable`` is begun anew.
+    values. ``warning`` has fields ``{path}`` and ``{error}``. A damaged file that is ``disposable`` is replaced.
     """
 
     def __init__(self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False) -> None:
@@ -24,7 +24,7 @@ class SqliteCache:
         self._table, self._column = table
 
     def get(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """Return the values of those keys that have one."""
+        """Return the values of the keys that have one."""
         values: dict[bytes, bytes] = {}
         if self.path is None or not self.path.is_file():
             return values
@@ -35,7 +35,7 @@ class SqliteCache:
                     marks = ",".join("?" * len(part))
                     values.update(connection.execute(f"SELECT * FROM {self._table} WHERE key IN ({marks})", part))
         except sqlite3.Error as error:
-            # An OperationalError says that the file is locked or cannot be opened, any other that it is damaged.
+            # An OperationalError means that the file is locked or cannot be opened, others that it is damaged.
             if not isinstance(error, sqlite3.OperationalError) and self._disposable:
                 with suppress(OSError):
                     self.path.unlink(missing_ok=True)
@@ -65,5 +65,5 @@ class SqliteCache:
             yield connection
 
     def failed(self, error: Exception) -> None:
-        """Warn that something is not kept; a cache whose values must be kept raises instead."""
+        """Warn that values are not kept; a cache whose values must be kept raises instead."""
         warn_once(self._warning.format(path=self.path, error=error))

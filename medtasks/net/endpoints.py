@@ -1,4 +1,4 @@
-"""Where a server's address leads: to this machine or away from it, and whether two addresses are one place."""
+"""Addresses of servers: their syntax, their origin, and whether they are on this machine."""
 
 import ipaddress
 import re
@@ -10,7 +10,7 @@ _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is ``http(s)://host[:port]/path``, without user, query and anything else."""
+    """Return whether a text is ``http(s)://host[:port]/path`` and nothing else."""
     if _URL.fullmatch(text) is None:
         return False
     try:
@@ -26,7 +26,7 @@ def host(url: str) -> str:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port: what a user who trusts an endpoint has named.
+    """Return scheme, host and port, by which users trust an endpoint.
 
     Example:
         >>> origin("https://API.openai.com/v1")
@@ -40,7 +40,7 @@ def origin(url: str) -> str:
 def is_loopback(name: str) -> bool:
     """Return whether a host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``.
 
-    A loopback address is taken at its word: a tunnel behind it is the user's own responsibility.
+    A tunnel from a loopback address is the user's own responsibility.
     """
     if name == "localhost":
         return True
@@ -51,14 +51,14 @@ def is_loopback(name: str) -> bool:
 
 
 def readable(address: str) -> str:
-    """Return an address as a URL, ``http`` where it has no scheme; empty if not every library would read it alike.
+    """Return an address as a URL, ``http`` without a scheme; empty if libraries would read it differently.
 
-    Some decode percent signs before they look for the host and some do not, so an address that holds one is empty.
+    Only some of them decode percent signs before they look for the host, so an address with one is refused.
 
     Example:
         >>> [readable(text) for text in ("HTTP://127.0.0.1:8000/v1", "localhost:80", "http://127.0.0.1%2eevil.com")]
         ['http://127.0.0.1:8000/v1', 'http://localhost:80', '']
     """
-    scheme, mark, rest = address.strip().partition("://")
-    url = f"{scheme.lower()}://{rest}" if mark else f"http://{scheme}"
+    scheme, mark, path = address.strip().partition("://")
+    url = f"{scheme.lower()}://{path}" if mark else f"http://{scheme}"
     return url if "%" not in url and is_url(url) else ""

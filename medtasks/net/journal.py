@@ -1,7 +1,7 @@
-"""Answers on disk as soon as they exist, so that a run that was killed goes on where it stopped.
+"""Append-only journal of answers, from which a killed run goes on where it stopped.
 
-One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer": {...}}``. Answers are replayed where
-all that decides about them beside the request is the same: weights, code, libraries, arguments.
+One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer": {...}}``. Answers are replayed if
+request, weights, code, libraries and arguments are the same.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ class Entry:
     """One answer."""
 
     answer: Mapping[str, Any]  # the fields of the answer
-    tokens: int  # length of the model input, so that batches are cut alike whether or not an answer was replayed
+    tokens: int  # length of the model input, so that batches stay the same when answers are replayed
 
 
 def digest_of(*parts: object) -> str:
-    """Return 64 hexadecimal digits that change with every part (what JSON does not know goes by its ``repr``).
+    """Return a SHA-256 digest of the parts as JSON, in hexadecimal; other types count by their ``repr``.
 
     Example:
         >>> digest_of("a", 1) == digest_of("a1")
@@ -52,10 +52,10 @@ def journal_folder(argument: str, model_id: str) -> Path | None:
 class Journal:
     """The answers of one model with one set of arguments.
 
-    Answers of earlier runs, of all their ranks, are replayed, whatever the number of processes was. This object's go to
-    a file of its own, readable by its owner only, because replies are in it in clear: shards on several machines that
-    share the folder, or a worker that outlived the agent that started it, may all be the same rank of as many. What
-    this object wrote it does not replay: asking twice in one run computes twice.
+    Answers of earlier runs are replayed from all their ranks, for any number of processes. New ones go to a file of
+    this object alone: shards that share the folder, or a worker that outlived its agent, may have the same rank. Only
+    its owner can read it, because it holds replies in clear. Answers of this object are not replayed: asking twice in
+    one run computes twice.
     """
 
     def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
@@ -80,8 +80,7 @@ class Journal:
     def add(self, entries: Mapping[str, Entry]) -> None:
         """Append answers and wait until they are on the disk.
 
-        A disk that is full or read-only costs the journal, not the run: one warning, and the lines are tried again with
-        the next batch.
+        A disk that is full or read-only causes one warning, and the lines are tried again with the next batch.
         """
         new = {key: entry for key, entry in entries.items() if key not in self._written}
         self._written.update(new)
@@ -89,18 +88,15 @@ class Journal:
             record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
             self._pending += json.dumps(record).encode("ascii") + b"\n"
         try:
-            self._write()
+            if self._pending:
+                append_whole(self.path, self._pending, durable=True)
+                self._pending = b""
         except OSError as error:
             warn_once(
                 f"answers cannot be kept in {self.path} ({error.strerror or type(error).__name__}); the run goes on "
                 f"and loses nothing, but a killed run starts anew. Free some space, or name another folder with "
                 f"--model_args journal=FOLDER (for run --journal: with MEDTASKS_HOME)."
             )
-
-    def _write(self) -> None:
-        if self._pending:
-            append_whole(self.path, self._pending, durable=True)
-            self._pending = b""
 
     def _entries(self, file: Path) -> Iterator[tuple[str, Entry]]:
         try:
@@ -123,10 +119,10 @@ class Journal:
 
 
 class AsyncJournal:
-    """A journal to which many requests under way add their answers: what comes while others are written goes together.
+    """A journal for concurrent requests: answers that arrive during a write go into the next one together.
 
-    One thread writes, so that neither an event loop nor another request stands still while the disk does. For requests
-    in threads and in event loops, also in one after the other. Nothing else may add to the journal.
+    One thread writes, so that the disk blocks neither an event loop nor another request. Requests may come from threads
+    and from several event loops. Nothing else may add to the journal.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -141,17 +137,17 @@ class AsyncJournal:
         return self.journal.replay(key)
 
     async def add(self, entries: Mapping[str, Entry]) -> None:
-        """Append answers and wait until they are on the disk as in :meth:`Journal.add`; to give up stops no write."""
+        """Append answers and wait until they are on the disk as in :meth:`Journal.add`; cancelling stops no write."""
         await asyncio.wrap_future(self.submit(entries))
 
     def submit(self, entries: Mapping[str, Entry]) -> "Future[None]":
-        """Append answers; what is returned is done once they are on the disk."""
+        """Append answers; the future is done once they are on the disk."""
         with self._lock:
             for key, entry in entries.items():
                 self._waiting.setdefault(key, entry)
             if self._next is None:
                 self._next = Future()
-                self._next.set_running_or_notify_cancel()  # others wait for it, too, so none of them may cancel it
+                self._next.set_running_or_notify_cancel()  # several requests wait for it, so none of them may cancel it
                 self._writer.submit(self._write, self._next)
             return self._next
 
@@ -160,7 +156,7 @@ class AsyncJournal:
             entries, self._waiting, self._next = self._waiting, {}, None
         try:
             self.journal.add(entries)
-        except BaseException as error:  # noqa: BLE001  # goes to those who wait
+        except BaseException as error:  # noqa: BLE001  # passed on to the waiting requests
             written.set_exception(error)
         else:
             written.set_result(None)

@@ -1,6 +1,6 @@
-"""Servers with OpenAI's interface: their address, what went wrong there, and whether another try can help.
+"""OpenAI-compatible servers: their address, their errors, and whether a retry can help.
 
-Every cause of trouble is one sentence without prompt text and without the key: a server's own words may repeat both.
+Every cause is one sentence without prompt text and without the key: a server's own message may repeat both.
 """
 
 import email.utils
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from openai import APIStatusError
 
 _LONGEST_WAIT_S = 120.0
-"""A server that asks for a longer pause than this is not waited for."""
+"""Longest pause that a server may ask for."""
 _LONGEST_CONNECTING_S = 15.0
 _CLOSED = ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")  # of the HTTP library
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
@@ -27,23 +27,23 @@ _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 
 @dataclass(frozen=True)
 class Server:
-    """A server as its users' sentences name it, and what mends a refusal."""
+    """A server, with the words that messages need about it."""
 
     base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
-    role: str  # what it is to the user, such as ``judge``
-    timeout_s: float  # seconds without a byte from the server before one try is given up
-    mend_address: str  # what to check where something else answers
+    role: str  # its role for the user, such as ``judge``
+    timeout_s: float  # seconds to wait for a byte from the server
+    mend_address: str  # what to check if something else answers
     refusals: Mapping[int, str]  # what to check, by the HTTP status of a refusal
     api_key: str = field(default="", repr=False)  # secret; empty for a server that needs none
 
     @property
     def name(self) -> str:
-        """What sentences call it."""
+        """Its name in messages."""
         return f"the {self.role} at {self.base_url}"
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Options of the openai SDK's clients for it; retries are ours."""
+        """Options of the openai SDK's clients; retries are ours."""
         # Imported here because it takes a second that a run without a server should not pay.
         from openai import Timeout
 
@@ -54,10 +54,10 @@ class Server:
 
     @property
     def transport_options(self) -> dict[str, Any]:
-        """Options of the SDK's HTTP clients for it.
+        """Options of the SDK's HTTP clients.
 
-        Text bound for this machine, or for one the user trusts, must go nowhere else by way of a proxy variable or a
-        redirect; a proxy cannot read what goes through it to an https server.
+        Text for this machine, or for one that the user trusts, must not be diverted by a proxy variable or a redirect;
+        a proxy cannot read requests to an https server.
         """
         is_local = endpoints.is_loopback(endpoints.host(self.base_url))
         return {"trust_env": not is_local and self.base_url.startswith("https:"), "follow_redirects": False}
@@ -65,12 +65,12 @@ class Server:
 
 @dataclass(eq=False)
 class RemoteTrouble(Exception):
-    """One try at a server gave no reply."""
+    """A request that got no reply."""
 
-    cause: str  # one sentence for the user, the same for every sample that meets this trouble
+    cause: str  # one sentence for the user, the same for every sample
     _: KW_ONLY
     retry: bool  # whether another try can help
-    outage: bool  # whether it says something about the endpoint, so that it would meet the next sample as well
+    outage: bool  # whether the cause is the endpoint, so that it would affect the next sample, too
     wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
     status: int | None = None  # of HTTP; None without an answer
     reached: bool = True  # whether there was a connection
@@ -79,11 +79,10 @@ class RemoteTrouble(Exception):
 def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTrouble:
     """Classify an exception of the ``openai`` SDK.
 
-    The server's own message may repeat the prompt or the key: only its short error code is quoted, and ``words`` that a
-    caller has found fit.
-    Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried, and is no outage because
-    waiting mends it, unless the quota is used up; 401, 403, 404 and redirects are outages that no retry mends; every
-    other status is a fault of this one request.
+    The server's own message may repeat the prompt or the key: only its short error code is quoted, and ``words`` that
+    the caller has checked. Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried and no
+    outage, because waiting helps, unless the quota is used up; 401, 403, 404 and redirects are outages without a retry;
+    every other status concerns this request alone.
     """
     import openai
 
@@ -102,26 +101,26 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
 
 
 def unreadable(server: Server) -> RemoteTrouble:
-    """Return the trouble of an answer that is no chat completion, such as a proxy's HTML page."""
+    """Build the error for an answer that is no chat completion, such as a proxy's HTML page."""
     cause = f"{server.name} answered with something that is no chat completion; {server.mend_address}"
     return RemoteTrouble(cause, retry=True, outage=True)
 
 
 def build_of(system_fingerprint: object) -> str | None:
-    """Return what a server says of its build with each completion, if it tells which model answers.
+    """Return a completion's ``system_fingerprint`` if it identifies the model, as vLLM's does; else None.
 
-    vLLM's is a digest of version, weights' name, precision, quantisation and backend; others' change from day to day.
+    vLLM's is a digest of version, weights' name, precision, quantisation and backend; others change from day to day.
     """
-    told = isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-")
-    return str(system_fingerprint) if told else None
+    if isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-"):
+        return system_fingerprint
+    return None
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the pause an endpoint asks for, in seconds, or ``None`` when that is missing or malformed.
+    """Return the pause that an endpoint asks for, in seconds and never negative; None if missing or malformed.
 
-    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3), which is
-    read against ``now``, in seconds since the epoch; never negative. Headers have case-insensitive lookup or lower-case
-    names.
+    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3) relative
+    to ``now``, in seconds since the epoch. Header names are in lower case, or looked up without regard to case.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -158,11 +157,11 @@ def _status_trouble(error: "APIStatusError", server: Server, words: str) -> Remo
 
 
 def _system_reason(error: BaseException) -> str:
-    # Only the operating system's words: the HTTP library's may quote a header, and with it the key.
+    # Only the operating system's message: the HTTP library's may quote a header, and with it the key.
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, OSError) and link.strerror:
-            # asyncio puts the address where the system's words would stand
+            # asyncio puts the address in place of the system's message
             is_refused = link.errno == errno.ECONNREFUSED
             return f" ({os.strerror(errno.ECONNREFUSED) if is_refused else link.strerror})"
         link = link.__cause__ or link.__context__

@@ -10,8 +10,8 @@ from PIL import Image
 
 from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.dataset_manifest import manifest_of
+from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
-from medtasks.data.images.embedded_images import embedded_path
 from medtasks.data.images.strict_pillow import UnclearRange
 from medtasks.data.images.volume_files import blank_image, blank_volume
 from medtasks.data.privacy import hidden_id, is_private

@@ -1,4 +1,4 @@
-"""Running the harness so that one task's failure costs that task alone."""
+"""Running the harness so that a failing task does not affect the others."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from medtasks.tasks.task_files import tasks_of
 from medtasks.tasks.task_index import mapping_in
 
 _HARNESS = "medtasks.lmms.harness_process"
-_ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
+_ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; the harness's default is Singapore's
 _PATIENCE = 10
 _STEP = 0.05
 _BY_SIGNAL = 128
@@ -34,17 +34,16 @@ _BY_SIGNAL = 128
 
 @dataclass
 class Outcome:
-    """What became of the tasks."""
+    """Outcome of the tasks so far."""
 
-    done: list[str] = field(default_factory=list)  # those whose results are on disk
-    # those that ran, on their own where there are several, and left no results
-    failed: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)  # tasks whose results are on disk
+    failed: list[str] = field(default_factory=list)  # tasks that ran, alone if there are several, and left no results
     results: list[Path] = field(default_factory=list)  # in the order they were written
-    files: dict[str, Path] = field(default_factory=dict)  # the results file, by task
+    files: dict[str, Path] = field(default_factory=dict)  # results file, by task
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
-    reasons: dict[str, str] = field(default_factory=dict)  # why a task has no results, or not all of its samples
-    asked: dict[str, int] = field(default_factory=dict)  # how many rows of its data were asked, by task
-    processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, the one that runs included
+    reasons: dict[str, str] = field(default_factory=dict)  # why results or samples are missing, by task
+    asked: dict[str, int] = field(default_factory=dict)  # number of rows that were asked, by task
+    processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, including a running one
 
 
 def run_tasks(
@@ -55,12 +54,11 @@ def run_tasks(
     watch: Callable[[Outcome], None] = lambda outcome: None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
-    """Run tasks in one process of the harness, and those that left no results once more, each on its own.
+    """Run tasks in one process of the harness, then each one without results in a process of its own.
 
-    The harness writes results only after the last task and may exit with code 0 after an error, so what it has done is
-    read from its results files. In the second round a model with a journal answers from it; there is none after files
-    that could not be written. What is behind a name that is not ours only the harness knows: it counts as done when its
-    run left results.
+    The harness writes results only after the last task and may exit with code 0 after an error, so its results files
+    decide. In the second round a model with a journal answers from it; there is none after files that could not be
+    written. A name that is not ours counts as done when its run left results: only the harness knows its tasks.
 
     Args:
         names: Tasks, groups and tags.
@@ -68,39 +66,39 @@ def run_tasks(
         output: Folder for results.
         launcher: Command in front of ``-m`` and the harness's module, for several processes; empty for this Python.
         watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
-            Ctrl-C or a signal, which then goes on to the caller.
-        variables: Environment variables of the harness, besides those of this process.
+            Ctrl-C or a signal, which is then passed on to the caller.
+        variables: Additional environment variables of the harness.
     """
     outcome = Outcome()
-    wanted = wanted_tasks(names)
+    tasks = wanted_tasks(names)
     zone = [] if read_options(arguments).text("timezone") else _ZONE
     command = [*(launcher or [sys.executable]), "-m", _HARNESS, *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
-    if len(wanted) > 1:
-        for task in [task for task in wanted if task not in (*outcome.done, *outcome.failed)]:
+    if len(tasks) > 1:
+        for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
             _run([task], command, output, outcome, watch, variables)
     return outcome
 
 
 def wanted_tasks(names: Sequence[str]) -> list[str]:
-    """Return the tasks behind names in their order; a name that is not ours stands for itself."""
+    """Return the tasks that names stand for, in order; names of others stay as they are."""
     return list(dict.fromkeys(task for name in names for task in tasks_of(name) or [name]))
 
 
 @contextlib.contextmanager
 def stopping_by_signal() -> Iterator[None]:
-    """Let a request to end (SIGTERM, or SIGHUP where it is not ignored) raise ``SystemExit`` with 128 + its number."""
+    """Turn SIGTERM, and SIGHUP unless ignored, into ``SystemExit`` with 128 + the signal's number."""
 
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(_BY_SIGNAL + number)
 
-    usual = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in usual:
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number in usual:
+        for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
 
@@ -116,20 +114,21 @@ def _run(
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    # Of a folder whose name is a number, such as a shard's, the harness would make that number, and lose the results.
-    # A single task with the name of a folder here is taken for a folder of task files, but not if it is named twice.
-    asked = [*names, *names] if len(names) == 1 and tasks_of(names[0]) and os.path.isdir(names[0]) else names
-    place = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
-    with tempfile.TemporaryDirectory() as folder:
-        error = Path(folder, "error")
-        told = {**variables, ERROR_VARIABLE: str(error)}
-        process = _start([*command, "--tasks", ",".join(asked), "--output_path", place], told)
+    # The harness takes a single task with the name of a folder here for a folder of task files, unless it is named
+    # twice. It reads a folder name that is a number, such as a shard's, as that number, and loses the results.
+    twice = len(names) == 1 and tasks_of(names[0]) and os.path.isdir(names[0])
+    tasks = ",".join([*names, *names] if twice else names)
+    folder = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
+    with tempfile.TemporaryDirectory() as temporary:
+        error = Path(temporary, "error")
+        arguments = [*command, "--tasks", tasks, "--output_path", folder]
+        process = _start(arguments, {**variables, ERROR_VARIABLE: str(error)})
         try:
-            # Without taking the exit code, which Ctrl-C would lose if it came just then.
+            # Wait without taking the exit code, which a Ctrl-C at that moment would lose.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             process.wait()
         except BaseException as interruption:
-            _end(process, told=isinstance(interruption, KeyboardInterrupt))
+            _end(process, is_notified=isinstance(interruption, KeyboardInterrupt))
             raise
         finally:
             facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
@@ -138,11 +137,11 @@ def _run(
             cut = _add_results(names, new, outcome)
             watch(outcome)
         cause = error.read_text(encoding="utf-8") if error.is_file() else ""
-    wanted = wanted_tasks(names)
+    expected = wanted_tasks(names)
     is_unwritten = bool(cut) and process.returncode == 0
-    if is_unwritten or len(wanted) == 1:
+    if is_unwritten or len(expected) == 1:
         reason = _unwritten(cut[0], "is cut off") if is_unwritten else cause or _reason(process.returncode)
-        failed = [task for task in wanted if task not in outcome.done]
+        failed = [task for task in expected if task not in outcome.done]
         outcome.failed += failed
         outcome.reasons |= dict.fromkeys(failed, reason)
         watch(outcome)
@@ -157,29 +156,29 @@ def _start(command: Sequence[str], variables: Mapping[str, str]) -> "subprocess.
         ) from error
 
 
-def _end(process: "subprocess.Popen[bytes]", *, told: bool) -> None:
-    """End a process and what it has started with growing force; a launcher may leave its own processes behind.
+def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
+    """End a process and its descendants with growing force; a launcher may leave its own processes running.
 
-    Ctrl-C in a terminal has told all of them already. A second one spares them no time.
+    Ctrl-C in a terminal has notified all of them already; a second one gives them no more time.
     """
-    below = descendants(process.pid)
+    children = descendants(process.pid)
     with contextlib.suppress(KeyboardInterrupt, SystemExit):
-        if told and _have_ended(process, below):
+        if is_notified and _have_ended(process, children):
             return
         process.terminate()
-        for one in below:
-            send(one, signal.SIGTERM)
-        if _have_ended(process, below):
+        for child in children:
+            send(child, signal.SIGTERM)
+        if _have_ended(process, children):
             return
     process.kill()
-    for one in below:
-        send(one, signal.SIGKILL)
+    for child in children:
+        send(child, signal.SIGKILL)
     process.wait()
 
 
-def _have_ended(process: "subprocess.Popen[bytes]", below: Sequence[RunProcess]) -> bool:
+def _have_ended(process: "subprocess.Popen[bytes]", children: Sequence[RunProcess]) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    while process.poll() is None or any(map(is_running, below)):
+    while process.poll() is None or any(map(is_running, children)):
         if time.monotonic() > deadline:
             return False
         time.sleep(_STEP)
@@ -200,9 +199,11 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
             continue
         offset = mapping_in(results.content, "config").get("offset") or 0
         for task, count in mapping_in(results.content, "n-samples").items():
-            samples, wanted = results.samples(task), min(count["effective"], count["original"] - offset)
-            if (kept := _count_samples(samples)) < wanted:
-                outcome.reasons[task] = _unwritten(samples, f"holds {kept} of {wanted} samples")
+            samples, expected = results.samples(task), min(count["effective"], count["original"] - offset)
+            lines = read_lines(samples, note=lambda damage: None) if samples.is_file() else ()
+            whole = len({line.row for line in lines})  # each has a line for every filter
+            if whole < expected:
+                outcome.reasons[task] = _unwritten(samples, f"holds {whole} of {expected} samples")
             outcome.asked[task] = count["effective"]
         outcome.results.append(path)
         tasks = results.content["results"]
@@ -210,13 +211,6 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
         outcome.rows |= tasks
     outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
     return cut
-
-
-def _count_samples(path: Path) -> int:
-    """Return the number of samples that a samples file holds whole; each has a line for every filter."""
-    if not path.is_file():
-        return 0
-    return len({line.row for line in read_lines(path, note=lambda damage: None)})
 
 
 def _unwritten(path: Path, state: str) -> str:
@@ -236,7 +230,7 @@ def _reason(code: int) -> str:
 
 
 def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
-    """Return time and size of each results file, to tell new ones from those of earlier runs."""
+    """Return time and size of each results file, to recognise new ones."""
     states = {}
     for path in results_files(output):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
+"""Problems with a run that its arguments and task files show before it begins, among them traps of the harness."""
 
 import contextlib
 import importlib.util
@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -38,143 +38,119 @@ from medtasks.tasks.task_index import DottedName, TaskIndex, harness_folder, ind
 
 _PLUGINS = "LMMS_EVAL_PLUGINS"
 _OURS = "medtasks."
-_NO = ("", "0", "false", "none")
-
-
+_OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
-_WILD = re.compile(r"[*?\[\]]+")
+_WILDCARDS = re.compile(r"[*?\[\]]+")
 
 
 @dataclass(frozen=True)
-class GuardedRun:
-    """What is about to be run: tasks, groups and tags as given, with the harness's options."""
+class PlannedRun:
+    """A run before it starts: names of tasks, groups and tags, with the harness's options."""
 
     names: Sequence[str]
     options: HarnessOptions
-    shard: Shard | None = None  # which part of the rows is asked; None for all
+    shard: Shard | None = None  # the part of the rows to ask; None for all
 
     @cached_property
     def ours(self) -> list[str]:
-        """Names of our tasks, those of the user's own datasets and of ``--include_path`` among them."""
+        """Names of our tasks, including those of the user's own datasets and of ``--include_path``."""
         return list(dict.fromkeys(task for name in self.names for task in tasks_of(name)))
 
-    @property
-    def published(self) -> list[str]:
-        """Those of :attr:`ours` that ask with a published prompt."""
-        return [name for name in self.ours if not included_option(name)]
+    @cached_property
+    def foreign(self) -> list[str]:
+        """Names that are not ours: of the harness's tasks, or of task files."""
+        return [name for name in self.names if not tasks_of(name)]
 
     @cached_property
     def configs(self) -> dict[str, Mapping[str, Any]]:
-        """What the task files that users write say, by task: ``--include_path``, named files, own datasets."""
-        own = [name for name in self.ours if not task_file(name).is_shipped]
-        files = [path for path in map(Path, self._foreign) if path.is_file()]
+        """Contents of the user's task files, by task: ``--include_path``, named files, own datasets."""
+        files = [path for path in map(Path, self.foreign) if path.is_file()]
         named = {task: config for path in files for task, config in index_tasks([path]).configs.items()}
-        return {**{name: task_config(name) for name in own}, **named}
+        return {**{name: task_config(name) for name in self.ours if not task_file(name).is_shipped}, **named}
 
     @cached_property
     def datasets(self) -> dict[str, str]:
-        """Dataset by task, where its files say so."""
-        ours = {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
+        """Dataset by task, where its files name one."""
         paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
-        theirs = {
+        named = {
             task: path.removeprefix(_PREPARED)
             for task, path in paths.items()
             if isinstance(path, DottedName) and path.startswith(_PREPARED)
         }
-        return {**theirs, **ours}
+        return {**named, **{name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}}
 
     def count(self) -> int:
-        """Return how many tasks the harness will run, members of its own groups and tags included."""
-        known = {*self.ours, *self.configs}
-        rest = [name for name in self._foreign if not Path(name).is_file()]
-        pieces = [max(_WILD.split(name), key=len) for name in rest]
-        folder = harness_folder() if rest else None
+        """Return the number of tasks that the harness will run, including members of its own groups and tags."""
+        names = [name for name in self.foreign if not Path(name).is_file()]
+        pieces = [max(_WILDCARDS.split(name), key=len) for name in names]
+        folder = harness_folder() if names else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
-        return len(known.union(*(index.tasks_of(name) or [name] for name in rest)))
-
-    @property
-    def _foreign(self) -> list[str]:
-        return [name for name in self.names if not tasks_of(name)]
+        return len({*self.ours, *self.configs}.union(*(index.tasks_of(name) or [name] for name in names)))
 
 
 def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None) -> list[Notice]:
-    """Return what a user has to know before tasks are run; nothing is printed, changed or downloaded.
+    """Return the problems of a run before it starts; nothing is printed, changed or downloaded.
 
-    The names are those for ``--tasks``, ours or not; the harness's other arguments come in every spelling it takes, and
-    a ``--config`` file among them is read.
+    Args:
+        tasks: Names for ``--tasks``, ours or not.
+        arguments: The harness's other arguments, in any spelling it accepts; a ``--config`` file is read.
+        shard: The part of the rows to ask.
     """
+    # Names come last, so that a suggested spelling is the last thing on the screen.
+    rules = (_options, _rows, _private_data, _task_files, _unknown_names)
     try:
         options = read_options(arguments)
         seeds(options)
         with including(options.folders()):
-            return list(_notices(GuardedRun(tasks, options, shard)))
+            run = PlannedRun(tasks, options, shard)
+            return [notice for rule in rules for notice in rule(run)]
     except MedTasksError as error:
         return [refuse(str(error))]
 
 
-def _notices(run: GuardedRun) -> Iterator[Notice]:
-    rules = (
-        _config_file,
-        row_limit,
-        row_offset,
-        row_shard,
-        _not_merged,
-        _leaking_options,
-        _remote_model,
-        cut_rows,
-        _until,
-    )
-    others = (_few_shot, _system_instruction, _stale_caches)
-    names = (_unknown_tasks, _unknown_model)  # last, so that the other spelling is the last that is read
-    for rule in (*rules, *others, *names):
-        yield from rule(run)
-
-
-def _config_file(run: GuardedRun) -> Iterator[Notice]:
-    if run.options.evaluations > 1:
+def _options(run: PlannedRun) -> Iterator[Notice]:
+    """Check ``--config``, ``--system_instruction`` and the harness's caches, which miss changed images and datasets."""
+    options = run.options
+    if options.evaluations > 1:
         yield refuse(
-            f"--config asks for {run.options.evaluations} evaluations, and a manifest describes one; put each into "
-            f"a file of its own and run them one by one"
+            f"--config asks for {options.evaluations} evaluations, and a manifest describes one; put each into a file "
+            f"of its own and run them one by one"
         )
-    ours = sorted(name for name in run.options.environment if name.startswith("MEDTASKS_"))
+    ours = sorted(name for name in options.environment if name.startswith("MEDTASKS_"))
     if ours:
         yield refuse(
             f"--config sets {listed(ours)} under 'env', too late for what medtasks looks up before the harness starts; "
             f"set it in the environment of this command"
         )
+    published = [name for name in run.ours if not included_option(name)]  # with a published prompt
+    if options.text("system_instruction") and published:
+        yield warn(
+            f"--system_instruction goes in front of every prompt of {listed(published)}, but not with chat models, "
+            f"which ignore it; leave it out to compare with published scores"
+        )
+    if options.text("use_cache"):
+        yield warn(
+            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
+            "and it keeps failed replies; leave it out (our models keep a journal that tells images apart), or use a "
+            "new folder for each dataset"
+        )
+    if options.text("cache_requests") in ("true", "True"):
+        yield warn(
+            "--cache_requests true finds prompts by the name of the task, so after a change of data it gives "
+            "the old ones; leave it out, or give --cache_requests refresh"
+        )
 
 
-def _until(run: GuardedRun) -> Iterator[Notice]:
-    if "until" in run.options.pairs("gen_kwargs"):
-        return
+def _task_files(run: PlannedRun) -> Iterator[Notice]:
+    """Check settings of task files that end replies early, or contradict ``--num_fewshot``."""
     model = run.options.text("model") or "hf"
     cut = [task for task, config in run.configs.items() if is_cut_at_blank_lines(config, model)]
-    if cut:
+    if cut and "until" not in run.options.pairs("gen_kwargs"):
         yield warn(
             f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
             f"of a report; write 'until: []' under generation_kwargs in the task's file"
         )
-
-
-def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
-    """Return whether the harness ends this task's replies at the first blank line, because its file sets no ``until``.
-
-    A task may have settings for one model alone. Tasks with hooks of others are as their authors want them.
-    """
-    if not str(config.get("process_results", _OURS)).startswith(_OURS):
-        return False
-    if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
-        return False
-    if config.get("fewshot_delimiter", "\n\n") != "\n\n":
-        return False
-    by_model = mapping_in(config, "model_specific_generation_kwargs")
-    own = mapping_in(by_model, model if model in by_model else "default")
-    return "until" not in {**mapping_in(config, "generation_kwargs"), **own}
-
-
-def _few_shot(run: GuardedRun) -> Iterator[Notice]:
-    examples = run.options.number("num_fewshot")
-    if not examples or examples < 0:
+    if (run.options.number("num_fewshot") or 0) <= 0:
         return
     configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
     ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
@@ -189,55 +165,60 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
-def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
-    if run.options.text("system_instruction") and run.published:
-        yield warn(
-            f"--system_instruction goes in front of every prompt of {listed(run.published)}, but not with chat models, "
-            f"which ignore it; leave it out to compare with published scores"
-        )
+def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
+    """Return whether the harness ends a task's replies at the first blank line, because its file sets no ``until``.
+
+    A task may have settings for a single model. Tasks with hooks of others are left as they are.
+    """
+    if not str(config.get("process_results", _OURS)).startswith(_OURS):
+        return False
+    if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
+        return False
+    if config.get("fewshot_delimiter", "\n\n") != "\n\n":
+        return False
+    by_model = mapping_in(config, "model_specific_generation_kwargs")
+    of_model = mapping_in(by_model, model if model in by_model else "default")
+    return "until" not in {**mapping_in(config, "generation_kwargs"), **of_model}
 
 
-# ---- names, looked up before anything starts: the harness takes half a minute to refuse one ----
-
-
-def _not_merged(run: GuardedRun) -> Iterator[Notice]:
-    tasks = [*_foreign_names(run), *(name for name in run.ours if task_file(name).only_harness)] if run.shard else []
-    if foreign := [name for name in tasks if "*" not in name]:
+def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
+    """Look up tasks and model: the harness takes half a minute to refuse a name."""
+    names = [name for name in run.foreign if not os.path.exists(name)]
+    unmerged = [*names, *(name for name in run.ours if task_file(name).only_harness)] if run.shard else []
+    if foreign := [name for name in unmerged if "*" not in name]:
         yield warn(
             f"'medtasks merge' cannot join shards of {listed(foreign)}, which 'medtasks score' does not score either; "
             f"run such tasks without --shard"
         )
-
-
-def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
-    foreign = _foreign_names(run)
-    if not foreign:
-        return
-    index = _harness_index()
-    known = {*our_names(), *index.configs, *index.members}
-    for name in foreign:
-        if name not in known and not any(fnmatchcase(one, name) for one in known):
+    index = _harness_index() if names else TaskIndex()
+    tasks = {*our_names(), *index.configs, *index.members} if names else set()
+    folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
+    for name in names:
+        if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
+            hint = near_match(name, tasks) or "; no other name is like it"
             where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
-            folder = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
-            yield refuse(f"there is no task '{name}', {where}{_hint(name, known)}{folder}")
-
-
-def _foreign_names(run: GuardedRun) -> list[str]:
-    return [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
-
-
-def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
+            yield refuse(f"there is no task '{name}', {where}{hint}{folder_hint}")
     name = run.options.text("model")
-    known = [name]
+    models = [name]
     with contextlib.suppress(Exception):  # a model's plug-in can fail in any way, which the harness reports
         from lmms_eval.models import MODEL_REGISTRY_V2  # in a tenth of a second
 
-        known = MODEL_REGISTRY_V2.list_model_names()
+        models = MODEL_REGISTRY_V2.list_model_names()
     if not name:
         yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
-    elif name not in known:
-        where = "neither here nor in lmms-eval ('lmms-eval models' lists all)"
-        yield refuse(f"there is no model '{name}', {where}{_hint(name, known)}")
+    elif name not in models:
+        hint = near_match(name, models) or "; no other name is like it"
+        yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
+
+
+def _harness_index() -> TaskIndex:
+    """Return the tasks of the harness itself and of plug-ins named in ``LMMS_EVAL_PLUGINS``."""
+    folders = [folder] if (folder := harness_folder()) else []
+    for plugin in filter(None, os.environ.get(_PLUGINS, "").split(",")):
+        with contextlib.suppress(ImportError, ValueError):  # the harness reports these
+            spec = importlib.util.find_spec(f"{plugin}.tasks")
+            folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
+    return index_tasks(folders)
 
 
 def our_names() -> Iterator[str]:
@@ -248,146 +229,96 @@ def our_names() -> Iterator[str]:
             yield name + TAG_ENDING
 
 
-def _harness_index() -> TaskIndex:
-    """Return the tasks of the harness itself and of plug-ins named in ``LMMS_EVAL_PLUGINS``, as it lists them."""
-    folders = [folder] if (folder := harness_folder()) else []
-    for plugin in filter(None, os.environ.get(_PLUGINS, "").split(",")):
-        with contextlib.suppress(ImportError, ValueError):  # which the harness reports
-            found = importlib.util.find_spec(f"{plugin}.tasks")
-            folders += [Path(root) for root in (found and found.submodule_search_locations) or ()]
-    return index_tasks(folders)
+def _private_data(run: PlannedRun) -> Iterator[Notice]:
+    """Refuse to print, cache, upload or send text of credentialed datasets.
 
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    return near_match(name, known) or "; no other name is like it"
-
-
-# ---- text of patients' records ----
-
-
-def _leaking_options(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse options that print, cache or upload text of credentialed datasets.
-
-    The harness's samples file is safe: there our hooks overwrite the text (:mod:`medtasks.runs.logged_samples`).
+    The harness's samples file is safe: our hooks overwrite its text (:mod:`medtasks.runs.logged_samples`).
     """
+    options = run.options
+    leaks = {
+        "--use_cache": (options.text("use_cache"), "writes replies into a database"),
+        "--cache_requests": (
+            options.text("cache_requests").lower() not in (*_OFF, "delete"),
+            "writes documents and prompts into a folder of the harness's installation",
+        ),
+        "--write_out": (options.flag("write_out"), "prints prompts and targets"),
+        "--wandb_log_samples": (options.flag("wandb_log_samples"), "uploads samples to Weights & Biases"),
+        "--swanlab_log_samples": (options.flag("swanlab_log_samples"), "uploads samples to SwanLab"),
+        "--hf_hub_log_args push_samples_to_hub": (
+            options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower() not in _OFF,
+            "uploads the results folder with its samples to the Hub",
+        ),
+    }
     private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
-    for option, does in _leaks(run) if private else ():
-        yield refuse(
-            f"{option} {does}, and text of credentialed data ({listed(private)}) must not leave what this package "
-            f"controls; leave the option out, or allow it by name with {LOG_TEXT_VARIABLE}={','.join(private)}"
-        )
-
-
-def _remote_model(run: GuardedRun) -> Iterator[Notice]:
-    private = credentialed(run.datasets.values())
-    if not private:
+    for option, (is_set, effect) in leaks.items() if private else ():
+        if is_set:
+            yield refuse(
+                f"{option} {effect}, and text of credentialed data ({listed(private)}) must not leave what this "
+                f"package controls; leave the option out, or allow it by name with "
+                f"{LOG_TEXT_VARIABLE}={','.join(private)}"
+            )
+    guarded = credentialed(run.datasets.values())
+    if not guarded:
         return
     environment = dict(os.environ)
-    for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
+    for name, value in options.environment.items():  # the harness replaces variables in the file's values, too
         environment[name] = Template(value).safe_substitute(environment)
-    path = class_path_of(run.options.text("model"), force_simple=run.options.flag("force_simple"))
-    goes_to = planned_destinations(path, run.options.model_arguments(), environment) if path else []
+    path = class_path_of(options.text("model"), force_simple=options.flag("force_simple"))
+    goes_to = planned_destinations(path, options.model_arguments(), environment) if path else []
     try:
-        check_model(path, goes_to, private, environment)
+        check_model(path, goes_to, guarded, environment)
     except ModelRefused as error:
         yield refuse(str(error))
 
 
-def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
-    """Warn of the harness's caches, which do not see that an image or a dataset has changed."""
-    if run.options.text("use_cache"):
-        yield warn(
-            "--use_cache finds a reply by the text of its request, so after a change of images it gives an old one, "
-            "and it keeps failed replies; leave it out (our models keep a journal that tells images apart), or use a "
-            "new folder for each dataset"
-        )
-    if run.options.text("cache_requests") in ("true", "True"):
-        yield warn(
-            "--cache_requests true finds prompts by the name of the task, so after a change of data it gives "
-            "the old ones; leave it out, or give --cache_requests refresh"
-        )
+# ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard chooses them itself ----
 
 
-def _leaks(run: GuardedRun) -> Iterator[tuple[str, str]]:
-    options = run.options
-    if options.text("use_cache"):
-        yield "--use_cache", "writes replies into a database"
-    if options.text("cache_requests").lower() not in (*_NO, "delete"):
-        yield "--cache_requests", "writes documents and prompts into a folder of the harness's installation"
-    if options.flag("write_out"):
-        yield "--write_out", "prints prompts and keys"
-    if options.flag("wandb_log_samples"):
-        yield "--wandb_log_samples", "uploads samples to Weights & Biases"
-    if options.flag("swanlab_log_samples"):
-        yield "--swanlab_log_samples", "uploads samples to SwanLab"
-    if options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower() not in _NO:
-        yield "--hf_hub_log_args push_samples_to_hub", "uploads the results folder with its samples to the Hub"
-
-
-# ---- rows: ``--limit`` and ``--offset`` count them, and an image pair is two; a shard takes their place ----
-
-
-def row_limit(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse a limit that asks nothing, or a share of which the harness makes something else."""
-    limit = run.options.number("limit")
-    if limit is None or limit == -1:
-        return
-    if not 0 < limit < math.inf:
+def _rows(run: PlannedRun) -> Iterator[Notice]:
+    """Check the choice of rows; warn of pairs and rotated questions that are cut."""
+    limit, offset = run.options.number("limit"), run.options.number("offset") or 0
+    limit = None if limit == -1 else limit
+    is_empty = limit is not None and not 0 < limit < math.inf
+    if is_empty:
         yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
-    elif limit < 1:
-        count = run.count()
-        if count > 1:
-            yield refuse(
-                f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
-                f"tasks; run them one by one, or give a number of rows such as --limit 8"
-            )
-    elif "." in run.options.text("limit"):
+    elif limit is not None and limit < 1 and (count := run.count()) > 1:
+        yield refuse(
+            f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
+            f"tasks; run them one by one, or give a number of rows such as --limit 8"
+        )
+    elif limit is not None and limit >= 1 and "." in run.options.text("limit"):
         yield warn(
             f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
         )
-
-
-def row_offset(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse an offset before the first row."""
-    offset = run.options.number("offset")
-    if offset is not None and offset < 0:
+    if offset < 0:
         yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
-
-
-def row_shard(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse what chooses rows beside a shard, or finds the requests of another one."""
-    limit = run.options.number("limit")
-    given = {"--limit": limit not in (None, -1), "--offset": bool(run.options.number("offset"))}
-    given["--cache_requests"] = bool(run.options.text("cache_requests"))
-    if run.shard is not None and any(given.values()):
-        names = listed([name for name, is_given in given.items() if is_given])
+    choosing = {
+        "--limit": limit is not None,
+        "--offset": offset,
+        "--cache_requests": run.options.text("cache_requests"),
+    }
+    if run.shard is not None and any(choosing.values()):
+        names = listed([name for name, is_set in choosing.items() if is_set])
         yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
-
-
-def cut_rows(run: GuardedRun) -> Iterator[Notice]:
-    """Name pairs and rotated questions that are cut; rows are counted as the harness counts them."""
-    limit, offset = run.options.number("limit"), int(run.options.number("offset") or 0)
-    if offset < 0 or (limit is not None and limit != -1 and not 0 < limit < math.inf):
-        return
-    given = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
-    for task, dataset in run.datasets.items() if given else ():
-        rows = rows_of(task, dataset)
-        count = None if limit is None or limit == -1 else math.ceil(rows.count * limit) if limit < 1 else int(limit)
-        if rows.count and offset >= rows.count:
-            yield warn(f"--offset {offset} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
-        elif rows.units and (found := cut_units(rows.units, offset, count)).cut:
+    setting = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
+    for task, dataset in run.datasets.items() if setting and offset >= 0 and not is_empty else ():
+        rows, start = rows_of(task, dataset), int(offset)  # counted as the harness counts them
+        stop = None if limit is None else math.ceil(rows.count * limit) if limit < 1 else int(limit)
+        if rows.count and start >= rows.count:
+            yield warn(f"--offset {start} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
+        elif rows.units and (units := cut_units(rows.units, start, stop)).cut:
             yield warn(
-                f"{given} cuts {found.cut} of {found.units} {rows.kind} of {task}, which {rows.loss}: it counts "
-                f"consecutive rows of the data, {rows.parts}; give {' or '.join(found.better)}"
+                f"{setting} cuts {units.cut} of {units.units} {rows.kind} of {task}, which {rows.loss}: it counts "
+                f"consecutive rows of the data, {rows.parts}; give {' or '.join(units.better)}"
             )
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What the harness counts of a task, and the words for it."""
+    """Rows of a task as the harness counts them, with words for messages."""
 
-    count: int = 0  # 0 for a dataset that is not there or damaged: why, is said elsewhere
-    units: Sequence[str] = ()  # what belongs together, for each row; empty where each row is a question of its own
+    count: int = 0  # 0 for a missing or damaged dataset, which is reported elsewhere
+    units: Sequence[str] = ()  # the pair or question of each row; empty where each row is a question of its own
     kind: str = "pairs"
     parts: str = "each image of a pair is one"
     loss: str = "are then in no score of pairs"
@@ -400,8 +331,8 @@ def rows_of(task: str, dataset: str) -> Rows:
     except MedTasksError:
         return Rows()
     if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
-        asked = zip(table["doc_id"], table["options"], strict=True)
-        units = [question for question, options in asked for _ in options]
+        questions = zip(table["doc_id"], table["options"], strict=True)
+        units = [question for question, options in questions for _ in options]
         rotation, loss = "each rotation of a question is one", "have then no worst case and no flips"
         return Rows(len(units), units, "questions", rotation, loss)
     return Rows(len(table), list(table["pair_id"]) if "pair_id" in table.column_names else ())
@@ -409,34 +340,33 @@ def rows_of(task: str, dataset: str) -> Rows:
 
 @dataclass(frozen=True)
 class CutUnits:
-    """What ``--offset`` and ``--limit`` do to units, such as image pairs."""
+    """Effect of ``--offset`` and ``--limit`` on units, such as image pairs."""
 
-    units: int  # those of which at least one row is asked
-    cut: int  # those of which not all rows are
-    better: tuple[str, ...]  # nearest settings that cut none, such as ``--limit 4``; empty where every setting does
+    units: int  # number of units with at least one asked row
+    cut: int  # number of these without all their rows
+    better: tuple[str, ...]  # nearest settings that cut none, such as ``--limit 4``; empty if none is cut
 
 
 def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
-    """Count the units that are cut when only a number of rows from an offset on are asked, or all that follow.
+    """Count the units that are cut when ``limit`` rows from an offset on are asked, or all that follow.
 
     Example:
         >>> cut_units(["a", "a", "b", "b"], 0, 3)
         CutUnits(units=2, cut=1, better=('--limit 2', '--limit 4'))
     """
-    rows = len(units)
-    stop = rows if limit is None else min(rows, offset + limit)
+    stop = len(units) if limit is None else min(len(units), offset + limit)
     asked, whole = Counter(units[offset:stop]), Counter(units)
     cut = sum(count < whole[unit] for unit, count in asked.items())
-    return CutUnits(len(asked), cut, _better(units, offset, limit, stop) if cut else ())
-
-
-def _better(units: Sequence[str], offset: int, limit: int | None, stop: int) -> tuple[str, ...]:
+    if not cut:
+        return CutUnits(len(asked), 0, ())
     ends = cut_places(units)
     start = max(end for end in ends if end <= offset)
     if limit is None:
-        after = min(end for end in ends if end >= offset)
-        return tuple(f"--offset {place}" for place in (start, after) if place < len(units))
-    below = [end for end in ends if start < end <= stop][-1:]
-    above = [end for end in ends if end >= stop][:1]
-    moved = "" if start == offset else f"--offset {start} "
-    return tuple(f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above]))
+        following = min(end for end in ends if end >= offset)
+        better = [f"--offset {end}" for end in (start, following) if end < len(units)]
+    else:
+        below = [end for end in ends if start < end <= stop][-1:]
+        above = [end for end in ends if end >= stop][:1]
+        moved = "" if start == offset else f"--offset {start} "
+        better = [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]
+    return CutUnits(len(asked), cut, tuple(better))

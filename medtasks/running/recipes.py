@@ -1,14 +1,14 @@
 """Recipes: how a published model is run, as data, each fact with its source.
 
-One YAML file per model, ours in ``medtasks.model_adapters.recipes``, the user's own in folders of ``--include_path``:
-files with the key ``recipe``, which is the model's name here. ``extends`` names a file beside it, or one of ours, whose
-facts and lists come first; its other keys are replaced. Of another recipe only how it is run is taken, not what is
-known about its weights. What is not known is left out, and said under ``unknown``.
+One YAML file per model: ours in ``medtasks.model_adapters.recipes``, the user's in folders of ``--include_path``. The
+key ``recipe`` gives the model's name. ``extends`` names a file in the same folder, or one of ours, whose facts and
+lists come first; other keys are replaced. Another recipe passes on only the way to run it, not the facts about its
+weights. Unknown facts are left out and listed under ``unknown``.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +26,9 @@ SERVER_MODEL = "vlm_server"
 _HF_VLM = "hf_vlm"
 _KEY = "recipe"
 _EXTENDS = "extends"
-_OF_WEIGHTS = ("hub id", "revision", "parameters", "licence", "gated")
+_WEIGHTS_FACTS = ("hub id", "revision", "parameters", "licence", "gated")
 _JOINED = ("traps", "unknown", "scores")
-# What of a recipe's arguments a server is told per request; the rest it is told when it starts.
-_PER_REQUEST = ("system_prompt", "chat_template_kwargs")
+_PER_REQUEST = ("system_prompt", "chat_template_kwargs")  # arguments sent to a server per request, not at its start
 
 
 class _Data(BaseModel):
@@ -37,7 +36,7 @@ class _Data(BaseModel):
 
 
 class Fact(_Data):
-    """One thing that is known about a model."""
+    """A fact about a model."""
 
     value: str | bool
     source: str = Field(min_length=1)  # public code with its commit, a page, a paper
@@ -45,24 +44,24 @@ class Fact(_Data):
 
 
 class RecipeScores(_Data):
-    """Published scores that stand in no table of the report, because no task here has their protocol."""
+    """Published scores under a protocol that no task here has, so that no table of the report shows them."""
 
     source: str = Field(min_length=1)
-    values: Mapping[str, float]  # as printed, by what they are on
+    values: Mapping[str, float]  # as printed, by benchmark
     remark: str = ""
 
 
 class Way(_Data):
-    """How one backend runs a model; with ``without`` a reason why it does not."""
+    """Settings of one backend, or the reason why it cannot run the model."""
 
     model: str = _HF_VLM  # of the harness
-    args: Mapping[str, JsonValue] = {}  # beside those that the facts name
-    serve: tuple[str, ...] = ()  # options of ``vllm serve`` beside those that the facts and ``args`` name
-    without: str = ""
+    args: Mapping[str, JsonValue] = {}  # in addition to those that follow from the facts
+    serve: tuple[str, ...] = ()  # options of ``vllm serve`` in addition to those from facts and ``args``
+    without: str = ""  # why the backend cannot run the model; empty if it can
 
 
 class Recipe(_Data):
-    """How one model is run, and what is known about it."""
+    """Settings to run one model, and facts about it."""
 
     recipe: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     title: str
@@ -83,7 +82,7 @@ class Recipe(_Data):
 
     @property
     def digest(self) -> str:
-        """Digest of all that the recipe says, that of its ``extends`` included."""
+        """Digest of the whole recipe, including the extended one."""
         content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
@@ -95,16 +94,16 @@ class Recipe(_Data):
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the model in this process."""
-        named = {"pretrained": "hub id", "dtype": "dtype"}
+        fact_names = {"pretrained": "hub id", "dtype": "dtype"}
         if self.hf.model == _HF_VLM:
-            named["revision"] = "revision"
-        facts = {argument: self.fact(fact) for argument, fact in named.items() if fact in self.facts}
+            fact_names["revision"] = "revision"
+        facts = {argument: self.fact(fact) for argument, fact in fact_names.items() if fact in self.facts}
         return {**facts, **self.hf.args}
 
     def expanded(self, backend: Backend, given: Mapping[str, str]) -> tuple[str, str]:
-        """Return the harness's ``--model`` and ``--model_args``; what the user has ``given`` wins, as it is written.
+        """Return the harness's ``--model`` and ``--model_args``; ``given`` are the user's arguments, which win.
 
-        MedTasksError: the backend does not run the model, or needs an argument that only the user knows.
+        Raises MedTasksError if the backend cannot run the model, or needs an argument that only the user knows.
         """
         if not self.backends:
             raise MedTasksError(f"the recipe {self.recipe} has no backend: {self.hf.without}; {self.server.without}")
@@ -112,20 +111,22 @@ class Recipe(_Data):
         if way.without:
             raise MedTasksError(f"the recipe {self.recipe} does not run with --backend {backend}: {way.without}")
         if backend == "hf":
-            known = self.arguments()
+            model, arguments = way.model, self.arguments()
             if "pretrained" in given:  # other weights have other revisions
-                known.pop("revision", None)
-            return way.model, _joined(known, given)
-        if not given.get("base_url"):
+                arguments.pop("revision", None)
+        elif given.get("base_url"):
+            per_request = {name: value for name, value in self.hf.args.items() if name in _PER_REQUEST}
+            model, arguments = SERVER_MODEL, {**per_request, **way.args}
+        else:
             raise MedTasksError(
                 f"--backend server needs the server's address: give --model_args base_url=http://127.0.0.1:8000/v1; it "
                 f"is started with: {self.serve_command()}"
             )
-        told = {name: value for name, value in self.hf.args.items() if name in _PER_REQUEST}
-        return SERVER_MODEL, _joined({**told, **way.args}, given)
+        values = {name: written(value) for name, value in arguments.items()} | dict(given)
+        return model, ",".join(f"{name}={value}" for name, value in values.items())
 
     def serve_command(self) -> str:
-        """Return the command of vLLM by which a server runs the model, with the same settings."""
+        """Return the vLLM command that serves the model with the same settings."""
         words = ["vllm serve", self.fact("hub id")]
         words += [f"--{name} {self.fact(name)}" for name in ("revision", "dtype") if name in self.facts]
         if settings := self.hf.args.get("processor_kwargs"):
@@ -133,60 +134,58 @@ class Recipe(_Data):
         return " ".join([*words, *self.server.serve])
 
     def command(self, backend: Backend) -> str:
-        """Return a command by which the harness itself runs the model, without the recipe."""
+        """Return the equivalent command of the harness itself."""
         model, arguments = self.expanded(backend, {"base_url": "URL"} if backend == "server" else {})
         quoted = "'" + arguments.replace("'", "'\\''") + "'"
         return f"lmms_eval --model {model} --model_args {quoted} --tasks TASKS"
 
 
-def _joined(known: Mapping[str, Any], given: Mapping[str, str]) -> str:
-    """Return ``--model_args``; of what is in both, the given."""
-    said = {name: written(value) for name, value in known.items()} | dict(given)
-    return ",".join(f"{name}={value}" for name, value in said.items())
-
-
 def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[str], RecipeFacts | None]:
-    """Return the harness's arguments that a recipe stands for, and what a manifest says of it; nothing without a name.
+    """Return the harness's arguments from a recipe, with its facts for the manifest; nothing without a name.
 
-    MedTasksError: the recipe or the backend is not known, does not fit, or the options name a model of their own.
+    Raises MedTasksError if the recipe or the backend is unknown or does not fit, or the options name a model.
     """
     if not name:
         if backend:
             raise MedTasksError("--backend says where the model of a recipe runs; give --recipe NAME, too")
         return [], None
-    found = recipe(name, options.folders())
+    chosen = recipe(name, options.folders())
     if backend not in ("", "hf", "server"):
         raise unknown_name("backend", backend, ("hf", "server"))
     if options.text("model"):
         raise MedTasksError(f"the recipe {name} names the model; leave --model out, or --recipe")
     given = options.written_model_arguments()
-    chosen: Backend = "server" if backend == "server" else "hf" if backend else (*found.backends, "hf")[0]
-    model, arguments = found.expanded(chosen, given)
-    same = {} if "pretrained" in given else found.published_as
-    told = redacted_options(given)
-    facts = RecipeFacts(name=name, backend=chosen, digest=found.digest, given=told, published_as=same)
+    way: Backend = "server" if backend == "server" else "hf" if backend else (*chosen.backends, "hf")[0]
+    model, arguments = chosen.expanded(way, given)
+    facts = RecipeFacts(
+        name=name,
+        backend=way,
+        digest=chosen.digest,
+        given=redacted_options(given),
+        published_as={} if "pretrained" in given else chosen.published_as,
+    )
     return ["--model", model, "--model_args", arguments], facts
 
 
 def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
-    """Return all recipes by name, sorted: ours, and those in folders of the user's, which count before ours.
+    """Return all recipes by name, sorted; those in the user's folders override ours.
 
-    A file that is damaged, or says what no recipe says, is a MedTasksError.
+    Raises MedTasksError for a damaged or malformed file.
     """
-    found: dict[str, Recipe] = {}
+    by_name: dict[str, Recipe] = {}
     for folder in [_ours(), *reversed(folders)]:
         for path in sorted(folder.rglob("*.yaml")):
             if (made := _recipe(path)) is not None:
-                found[made.recipe] = made
-    return {name: found[name] for name in sorted(found)}
+                by_name[made.recipe] = made
+    return {name: by_name[name] for name in sorted(by_name)}
 
 
 def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
-    """Return one recipe; an unknown name is an ``UnknownName`` that tells the nearest."""
-    known = recipes(folders)
-    if name not in known:
-        raise unknown_name(_KEY, name, known, "medtasks models list")
-    return known[name]
+    """Return one recipe. Raises UnknownName with the nearest name."""
+    by_name = recipes(folders)
+    if name not in by_name:
+        raise unknown_name(_KEY, name, by_name, "medtasks models list")
+    return by_name[name]
 
 
 def _ours() -> Path:
@@ -196,11 +195,11 @@ def _ours() -> Path:
 
 
 def _recipe(path: Path) -> Recipe | None:
-    """Return the recipe in a file; None for another file, such as one with a task, or what recipes extend."""
+    """Return the recipe in a file; None for another file, such as a task's, or a base of recipes."""
     try:
         if not any(line.startswith(f"{_KEY}:") for line in path.read_text(encoding="utf-8").splitlines()):
             return None
-    except (OSError, ValueError):  # no text; if it is to be a task, the harness says so
+    except (OSError, ValueError):  # no text; if it is meant as a task, the harness reports it
         return None
     try:
         return Recipe.model_validate(_extended(path, _read(path), ()))
@@ -210,47 +209,38 @@ def _recipe(path: Path) -> Recipe | None:
         raise MedTasksError(f"the recipe {path} is wrong at '{where}': {first['msg']}; correct it") from error
 
 
-def _extended(path: Path, said: Mapping[str, Any], above: Sequence[Path]) -> dict[str, Any]:
-    own = dict(said)
-    name = own.pop(_EXTENDS, None)
+def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> dict[str, Any]:
+    keys = dict(content)
+    name = keys.pop(_EXTENDS, None)
     if name is None:
-        return own
-    places = [path.parent / str(name), _ours() / str(name)]
-    # One of the user's may have the name of ours that it extends.
-    base = next((place for place in places if place.is_file() and place not in (path, *above)), None)
+        return keys
+    candidates = [path.parent / str(name), _ours() / str(name)]
+    # A user's recipe may have the name of ours that it extends.
+    base = next((file for file in candidates if file.is_file() and file not in (path, *above)), None)
     if base is None:
         raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct '{_EXTENDS}'")
     below = _extended(base, _read(base), (*above, path))
-    if _KEY in below:  # other weights: how they are run is the same, what they are is not
-        facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in _OF_WEIGHTS}
+    if _KEY in below:  # a recipe for other weights: they are run in the same way, but have other facts
+        facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in _WEIGHTS_FACTS}
         below = {"facts": facts, **{key: below[key] for key in ("hf", "server", "traps") if key in below}}
-    merged = {**below, **own}
-    if isinstance(facts := own.get("facts") or {}, dict):  # anything else is said to be wrong when all is checked
+    merged = {**below, **keys}
+    if isinstance(facts := keys.get("facts") or {}, dict):  # validation reports anything else
         merged["facts"] = {**(below.get("facts") or {}), **facts}
     for key in _JOINED:
-        if isinstance(more := own.get(key) or [], list):
+        if isinstance(more := keys.get(key) or [], list):
             merged[key] = [*(below.get(key) or ()), *more]
     return merged
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        said = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = parse_yaml(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, ValueError, yaml.YAMLError) as error:
         where = getattr(error, "problem_mark", None)
         raise MedTasksError(
             f"the recipe {path} cannot be read as YAML{f' in line {where.line + 1}' if where else ''}; correct it or "
             f"move it away"
         ) from error
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise MedTasksError(f"the recipe {path} holds no mapping of keys to values; correct it or move it away")
-    return said
-
-
-def listed(known: Mapping[str, Recipe]) -> Iterator[tuple[str, ...]]:
-    """Yield a row of texts per recipe, headings first."""
-    yield "name", "parameters", "licence", "gate", "backends", "thinking"
-    for one in known.values():
-        licence = one.fact("licence").partition(" (")[0]  # without where that is said
-        facts = (one.fact("parameters"), licence, one.fact("gated"))
-        yield one.recipe, *facts, ", ".join(one.backends) or "none", one.fact("thinking")
+    return content

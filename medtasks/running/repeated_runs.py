@@ -1,13 +1,12 @@
-"""The same run several times with other seeds (``medtasks run --repeats``): what is told to the harness each time.
+"""Arguments of the harness for repeats of a run with other seeds (``medtasks run --repeats``).
 
-The harness has repeats of its own (``--num_samples``), which ask one model with one seed and hand over all replies to
-one question together; servers with a seed would answer alike, and the samples file keeps them as one reply. Here each
-repeat is a run of its own, with its own manifest, samples and failures, in the folder ``repeat_<number>``.
+The harness's own repeats (``--num_samples``) ask one model with one seed: servers with a seed would answer alike, and
+the samples file keeps all replies to one question as one. Here each repeat is a run of its own, with its own manifest,
+samples and failures, in the folder ``repeat_<number>``.
 """
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from medtasks.errors import MedTasksError, listed
 from medtasks.lmms.remote_models import class_path_of
@@ -23,27 +22,27 @@ _SENDING_SEEDS = ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm"
 
 
 def repeat_seed(arguments: Sequence[str], number: int) -> int:
-    """Return the seed of PyTorch in a repeat: as ``--seed`` says, and one more for each repeat behind the first."""
+    """Return PyTorch's seed in a repeat, counted from 1: that of ``--seed`` in the first, then one more each time."""
     return (seeds(read_options(arguments))[2] or 0) + number - 1
 
 
 def seeded(arguments: Sequence[str], number: int) -> list[str]:
-    """Return the arguments of the harness for a repeat, counted from 1: the first has the seeds that were given.
+    """Return the arguments of the harness for a repeat, counted from 1; the first has the original seeds.
 
-    Seeds go up by one: those of Python, NumPy and PyTorch, by ``seed`` in ``--model_args`` that of our models, and by
-    ``seed`` in ``--gen_kwargs`` that of the harness's models that send it to a server. Examples are chosen as before.
+    Seeds go up by one: those of Python, NumPy and PyTorch, ``seed`` in ``--model_args`` for our models, and ``seed`` in
+    ``--gen_kwargs`` for the harness's models that send it to a server. Few-shot examples stay the same.
     """
     options, added = read_options(arguments), number - 1
     *others, examples = seeds(options)
-    given = [str((one or 0) + added) for one in others]
-    changed = [*arguments, "--seed", ",".join([*given, str(examples)])]
+    raised = [str((seed or 0) + added) for seed in others]
+    changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
     module = class_path_of(options.text("model"), force_simple=options.flag("force_simple")).rpartition(".")[0]
     if module.startswith(_OUR_MODELS):
-        model = options.written_model_arguments()
-        changed += ["--model_args", _joined({**model, "seed": str(_number(model.get("seed"), 0) + added)})]
+        pairs = options.written_model_arguments()
+        changed += ["--model_args", _joined({**pairs, "seed": str(_number(pairs.get("seed"), 0) + added)})]
     elif module in _SENDING_SEEDS:
-        how = options.pairs("gen_kwargs")
-        changed += ["--gen_kwargs", _joined({**how, "seed": str(_number(how.get("seed"), others[2] or 0) + added)})]
+        pairs = options.pairs("gen_kwargs")
+        changed += ["--gen_kwargs", _joined({**pairs, "seed": str(_number(pairs.get("seed"), others[2] or 0) + added)})]
     return changed
 
 
@@ -51,18 +50,15 @@ def _joined(pairs: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in pairs.items())
 
 
-def _number(text: str | None, otherwise: int) -> int:
+def _number(text: str | None, default: int) -> int:
     try:
-        return otherwise if text is None else int(text)
+        return default if text is None else int(text)
     except ValueError as error:
         raise MedTasksError(f"seed={text} is no whole number; give one, or leave it out") from error
 
 
-# ---- before it begins ----
-
-
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
-    """Yield what a user has to know who asks for repeats of tasks, groups and tags."""
+    """Yield the problems of repeats of tasks, groups and tags before they begin."""
     if (options.number("repeats") or 1) > 1:
         yield refuse(
             "--num_samples asks the harness for repeats, of which our tasks read the first alone; give --repeats "
@@ -72,8 +68,7 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
         return
     if options.text("use_cache"):
         yield refuse("--use_cache may answer every repeat with the replies of the first; leave it out")
-    ours = [task for task in wanted_tasks(names) if tasks_of(task)]
-    alike = [task for task in ours if not _is_sampled(task, options)]
+    alike = [task for task in wanted_tasks(names) if tasks_of(task) and not _is_sampled(task, options)]
     if alike:
         sampling = _joined({**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"})
         yield refuse(
@@ -86,20 +81,19 @@ def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) 
 def _is_sampled(name: str, options: HarnessOptions) -> bool:
     if task_file(name).compares_likelihoods:
         return False
-    config: Mapping[str, Any] = task_config(name)
-    how = {**mapping_in(config, "generation_kwargs"), **options.pairs("gen_kwargs")}
+    settings = {**mapping_in(task_config(name), "generation_kwargs"), **options.pairs("gen_kwargs")}
     try:
-        warm = float(how.get("temperature", 0)) > 0
+        is_warm = float(settings.get("temperature", 0)) > 0
     except (TypeError, ValueError):
-        warm = False
-    return warm and str(how.get("do_sample", True)).lower() not in ("false", "0", "none")
+        is_warm = False
+    return is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")
 
 
 def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], number: int) -> dict[str, str]:
-    """Return the harness's environment variables for a repeat: its journal must not answer with another one's."""
+    """Return the harness's environment variables for a repeat, with a journal of its own."""
     if not variables:
         return {}
-    # Imported here because it leans on the harness, which runs without a journal do not need.
+    # Imported here because it imports the harness, which runs without a journal do not need.
     from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 
     folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")

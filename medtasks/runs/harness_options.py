@@ -34,15 +34,14 @@ _PARTING = frozenset(",'\"\\{}[]\n")
 
 @dataclass(frozen=True)
 class HarnessOptions:
-    """What the harness is told."""
+    """Options of one call of the harness."""
 
-    # Values by name with underscores, without those that keep the default; a flag is True. From the command line they
-    # are text, from a ``--config`` file what YAML makes of them.
+    # Values by name with underscores, without defaults; a flag is True. The command line gives text, a ``--config``
+    # file what YAML makes of it.
     given: Mapping[str, Any] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()  # arguments that the harness does not know
-    # Variables that a ``--config`` file sets, which may ask for several evaluations.
-    environment: Mapping[str, str] = field(default_factory=dict)
-    evaluations: int = 1
+    unknown: tuple[str, ...] = ()  # arguments that the harness does not have
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables set by a ``--config`` file
+    evaluations: int = 1  # number of evaluations in a ``--config`` file
 
     def text(self, name: str) -> str:
         """Return an option's value as text, empty if it is not given."""
@@ -54,7 +53,7 @@ class HarnessOptions:
         return bool(self.given.get(name))
 
     def number(self, name: str) -> float | None:
-        """Return an option's value as a number; None if it is not given or is none, which the harness refuses."""
+        """Return an option's value as a number; None if it is missing or malformed (the harness refuses it)."""
         try:
             return float(self.text(name))
         except ValueError:
@@ -62,31 +61,31 @@ class HarnessOptions:
 
     def folders(self) -> list[Path]:
         """Return the folders of ``--include_path``."""
-        given = self.given.get("include_path") or []
-        return [Path(folder) for folder in ([given] if isinstance(given, str) else given)]
+        folders = self.given.get("include_path") or []
+        return [Path(folder) for folder in ([folders] if isinstance(folders, str) else folders)]
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Return ``key=value,...`` as a mapping; commas in quotes and brackets do not part."""
+        """Return ``key=value,...`` as a mapping; commas in quotes and brackets do not separate."""
         parts = [part.partition("=") for part in _split(self.text(name))]
         return {key.strip(): value for key, mark, value in parts if mark}
 
     def model_arguments(self) -> dict[str, Any]:
-        """Return ``--model_args``, names as the harness reads them, also where a file has them as a mapping."""
-        given = self.given.get("model_args")
-        if isinstance(given, Mapping):
-            return dict(given)
+        """Return ``--model_args`` as the harness reads them, or the mapping of a ``--config`` file."""
+        arguments = self.given.get("model_args")
+        if isinstance(arguments, Mapping):
+            return dict(arguments)
         parts = [part.strip().partition("=") for part in _split(self.text("model_args"))]
         return {name: value for name, mark, value in parts if mark}
 
     def written_model_arguments(self) -> dict[str, str]:
-        """Return the same as they stand on a command line."""
+        """Return ``--model_args`` with values as on a command line."""
         from_file = isinstance(self.given.get("model_args"), Mapping)
-        known = self.model_arguments()
-        return {str(name): written(value) if from_file else str(value) for name, value in known.items()}
+        arguments = self.model_arguments().items()
+        return {str(name): written(value) if from_file else str(value) for name, value in arguments}
 
 
 def written(value: Any) -> str:
-    """Return a value as it stands in ``--model_args``, read back unchanged by the harness and our adapters.
+    """Write a value for ``--model_args`` so that the harness and our adapters read it back unchanged.
 
     Example:
         >>> print(written("Think, then answer."), written(True), written("bfloat16"))
@@ -94,18 +93,27 @@ def written(value: Any) -> str:
     """
     if isinstance(value, str) and not set(value) & _PARTING and value == value.strip() and value[:1] != "@":
         return value
-    # The harness takes a quote behind a backslash for a part of the text, also behind two.
+    # The harness takes a quote after one or two backslashes for a part of the text.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("\\\\", "\\u005c")
 
 
 def read_options(arguments: Sequence[str]) -> HarnessOptions:
-    """Read arguments as lmms-eval does; where a ``--config`` file says something too, the command line counts.
+    """Read arguments as lmms-eval does; the command line overrides a ``--config`` file.
 
     Raises MedTasksError where the harness would not accept them, or the file cannot be read.
     """
-    found, unknown = _parser().parse_known_args(list(arguments))
-    given = {name: value for name, value in vars(found).items() if value is not None}
-    configs = _configs(Path(str(given["config"]))) if given.get("config") else [{}]
+    namespace, unknown = _parser().parse_known_args(list(arguments))
+    given = {name: value for name, value in vars(namespace).items() if value is not None}
+    if not given.get("config"):
+        return HarnessOptions(given, tuple(unknown))
+    path = Path(str(given["config"]))
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
+    configs = content if isinstance(content, list) else [content]
+    if not configs or not all(isinstance(each, dict) and isinstance(each.get("env"), dict | None) for each in configs):
+        raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
     environment: dict[str, str] = {}
     for config in configs:
         environment |= {str(name): str(value) for name, value in (config.pop("env", None) or {}).items()}
@@ -118,24 +126,24 @@ def option_names() -> list[str]:
 
 
 def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
-    """Return the four seeds of the harness: of Python, NumPy, PyTorch and the choice of examples; else MedTasksError.
+    """Return the harness's seeds of Python, NumPy, PyTorch and the choice of few-shot examples.
 
-    One value stands for all, a fourth that lacks has its default, and ``None`` sets no seed.
+    One value sets all, a missing fourth has its default, and ``None`` sets no seed. Raises MedTasksError for others.
 
     Example:
         >>> seeds(HarnessOptions({"seed": "7"}))
         (7, 7, 7, 7)
     """
-    given = options.given.get("seed")
-    if given is None:
+    seed = options.given.get("seed")
+    if seed is None:
         return DEFAULT_SEEDS
-    items = given if isinstance(given, list) else str(given).split(",")
+    items = seed if isinstance(seed, list) else str(seed).split(",")
     try:
         values = tuple(None if str(item).strip().lower() == "none" else int(item) for item in items)
     except (TypeError, ValueError):
         values = ()
     if len(values) not in (1, 3, 4):
-        raise MedTasksError(f"--seed {given} is neither one whole number (or None) nor four of them; give --seed 1234")
+        raise MedTasksError(f"--seed {seed} is neither one whole number (or None) nor four of them; give --seed 1234")
     return values * 4 if len(values) == 1 else values + DEFAULT_SEEDS[len(values) :]
 
 
@@ -146,7 +154,7 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.cache
 def _parser() -> _Parser:
-    """Return a parser of all the harness's options, because it accepts every unique beginning of one."""
+    """Return a parser of all the harness's options: it accepts every unambiguous abbreviation."""
     parser = _Parser(add_help=False)
     for names in VALUED:
         parser.add_argument(*names.split(","))
@@ -155,23 +163,10 @@ def _parser() -> _Parser:
     return parser
 
 
-def _configs(path: Path) -> list[dict[str, Any]]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
-    configs = content if isinstance(content, list) else [content]
-    if not configs or not all(
-        isinstance(config, dict) and isinstance(config.get("env"), dict | None) for config in configs
-    ):
-        raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
-    return configs
-
-
 def _split(text: str) -> list[str]:
     parts, depth, quote, start = [], 0, "", 0
-    for place, character in enumerate(text):
-        if character in "\"'" and text[max(place - 1, 0) : place] != "\\":
+    for position, character in enumerate(text):
+        if character in "\"'" and text[max(position - 1, 0) : position] != "\\":
             quote = character if not quote else "" if character == quote else quote
         elif quote:
             continue
@@ -180,8 +175,8 @@ def _split(text: str) -> list[str]:
         elif character in "}]":
             depth -= 1
         elif character == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:position])
+            start = position + 1
     return [*parts, text[start:]]
 
 
@@ -192,11 +187,11 @@ TRANSPORT = frozenset(
         *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
     }
 )
-"""Arguments of models that say how requests are sent, so that they change no answer."""
+"""Model arguments that control how requests are sent and change no answer."""
 _FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
 SERVER = "vlm_server"
 """Name of our adapter for models on servers."""
-_SERVED = (  # lmms-eval's models that are known by the name of what a server runs
+_SERVED = (  # lmms-eval's models whose identity is the name of the served model
     *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
     *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
 )
@@ -206,7 +201,7 @@ _WEIGHTS = ("pretrained=", "model=", "model_path=")
 def model_label(name: object, arguments: object, served: object = None) -> str:
     """Return the identity of a model: its name and the arguments that can change an answer, without secrets.
 
-    A model on a server is known by its ``served`` name, or the one in its arguments, wherever the server listens.
+    A model on a server is identified by its ``served`` name, or the one in its arguments, at any address.
 
     Example:
         >>> model_label("qwen", "pretrained=q,batch_size=8")
@@ -214,12 +209,12 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
         >>> model_label("vlm_server", "base_url=http://127.0.0.1:8000/v1,concurrency=8", "org/m")
         'org/m (vlm_server)'
     """
-    given = HarnessOptions({"model_args": arguments}).model_arguments()
+    arguments_by_name = HarnessOptions({"model_args": arguments}).model_arguments()
     if str(name).removesuffix("_compatible") in (SERVER, *_SERVED):
-        named = [given.pop(key, None) for key in ("model", "model_version")]
-        served = served or named[0] or named[1]
-    rest = ",".join(f"{key}={value}" for key, value in given.items() if key not in TRANSPORT)
-    label = f"{served} ({name}) {rest}" if served else f"{name or ''} {rest}"
+        names = [arguments_by_name.pop(key, None) for key in ("model", "model_version")]
+        served = served or names[0] or names[1]
+    others = ",".join(f"{key}={value}" for key, value in arguments_by_name.items() if key not in TRANSPORT)
+    label = f"{served} ({name}) {others}" if served else f"{name or ''} {others}"
     return without_home(redacted(label.replace("[REDACTED]", HIDDEN))).strip()
 
 
@@ -243,7 +238,7 @@ def model_title(model: str) -> str:
 
 
 def what_is_asked(options: HarnessOptions) -> dict[str, str]:
-    """Return the options by name that say what a model is asked, and not how; its own begin with ``model_args``."""
+    """Return the options that decide what a model is asked, by name; model arguments as ``model_args <name>``."""
     arguments = options.pairs("model_args").items()
     model = {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}
     return {**{name: str(value) for name, value in options.given.items() if name not in _FREE}, **model}

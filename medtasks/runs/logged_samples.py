@@ -1,13 +1,13 @@
-"""What the harness's samples file holds of a sample of ours: one score, and no text of a patient's record.
+"""Content of the harness's samples file for a sample of ours: one score, and no text of a patient's record.
 
-The harness writes each sample with its document, prompt, target and reply in clear, and then lets the keys that
-``process_results`` returned overwrite its own. It also takes the metrics from there: one entry per metric. A
-:class:`LoggedSample` gives it the score under each metric's name, and lets it write the score once, under
-:data:`SCORE`; of a credentialed dataset it overwrites the text.
+The harness writes each sample with its document, prompt, target and reply in clear, then lets the keys that
+``process_results`` returned overwrite its own, and takes the metrics from there: one entry per metric. A
+:class:`LoggedSample` hands it the score under each metric's name but has it written once, under :data:`SCORE`; for a
+credentialed dataset it overwrites the text.
 
-Replies are on disk before anything is computed from them, so that a failing metric loses nothing: each process of a run
+Replies are saved before anything is computed from them, so that a failing metric loses nothing: each process of a run
 appends to a file of its own, ``$MEDTASKS_HOME/replies/<task>/<time>-<process>.jsonl``, in the form that ``medtasks
-score`` reads. They may quote a patient's record, so the files are readable by their owner only.
+score`` reads. They may quote a patient's record, so only their owner can read the files.
 """
 
 import datetime
@@ -30,10 +30,13 @@ from medtasks.tasks.task_files import included_option
 SCORE = "score"
 """Key of a sample's score in a samples file."""
 SCHEMA_VERSION = 2
-"""Of a score in a samples file."""
+"""Schema version of a score in a samples file."""
+FOLDER_NAME = "replies"
+SCORED_TASK: ContextVar[str] = ContextVar("SCORED_TASK", default="")
+"""Name of the task whose replies are scored in this thread."""
 
 _NOTE = "[[medtasks:withheld]] "
-_IDS = {
+_ID_KINDS = {
     "sample": "doc",
     "doc_id": "doc",
     "rotation_of": "doc",
@@ -44,10 +47,10 @@ _IDS = {
 
 
 class LoggedSample(dict[str, Any]):
-    """Scores by metric, and what the harness writes of a sample in their place.
+    """Scores by metric for the harness's metrics, and the keys that it writes.
 
-    The harness takes the metrics from ``items()``, and would list every key there as one of the task; it updates the
-    sample with the whole, which ``dict.update`` reads past ``items()`` and ``[]``.
+    The harness takes the metrics from ``items()`` and would list every key there as a metric of the task; it updates
+    the sample with the whole, and ``dict.update`` bypasses ``items()`` and ``[]``.
     """
 
     def __init__(self, metrics: Iterable[str], score: Any, written: Mapping[str, Any]) -> None:
@@ -63,7 +66,7 @@ class LoggedSample(dict[str, Any]):
 
 
 def is_private_document(doc: Mapping[str, Any]) -> bool:
-    """Return whether text of a document must stay out of logs; one that names no dataset is not ours."""
+    """Return whether text of a document must stay out of logs; a document without a dataset is not ours."""
     dataset = doc.get("dataset")
     return dataset is not None and is_private(str(dataset))
 
@@ -71,58 +74,53 @@ def is_private_document(doc: Mapping[str, Any]) -> bool:
 def logged(
     doc: Mapping[str, Any], results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]
 ) -> LoggedSample:
-    """Return what ``process_results`` hands to the harness for one document.
+    """Build the return value of ``process_results`` for one document.
 
-    For a credentialed dataset ids in the score are hashed and clear text of the sample is overwritten. The score holds
-    no text of the document or the reply, but as :class:`~medtasks.data.privacy.PrivateText`.
+    For a credentialed dataset, ids in the score are hashed and clear text of the sample is overwritten. The score holds
+    text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
     """
-    private = is_private_document(doc)
-    kept = dict(score)
-    if private:
-        kept |= {name: hidden_id(kind, kept[name]) for name, kind in _IDS.items() if kept.get(name) is not None}
-    shown = {name: str(value) if isinstance(value, PrivateText) else value for name, value in kept.items()}
-    overwritten = _overwriting(doc, words=may_hold_words(results)) if private else {}
-    return LoggedSample(metrics, kept, {SCORE: {"schema_version": SCHEMA_VERSION, **shown}, **overwritten})
+    by_metric, overwritten = dict(score), {}
+    if is_private_document(doc):
+        ids = {name: kind for name, kind in _ID_KINDS.items() if score.get(name) is not None}
+        by_metric |= {name: hidden_id(kind, score[name]) for name, kind in ids.items()}
+        overwritten = _redacted_keys(doc, has_words=may_hold_words(results))
+    record = {name: str(value) if isinstance(value, PrivateText) else value for name, value in by_metric.items()}
+    return LoggedSample(metrics, by_metric, {SCORE: {"schema_version": SCHEMA_VERSION, **record}, **overwritten})
 
 
 def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
-    """Return what a task gives to the harness that only collects replies (``--predict_only``).
+    """Replace ``process_results`` where only replies are collected (``--predict_only``).
 
     Replies to a credentialed dataset are saved under ``MEDTASKS_HOME``, where ``medtasks score`` finds them.
     """
     if not is_private_document(doc):
         return {"bypass": 0}
-    words = may_hold_words(results)
-    if words:
+    has_words = may_hold_words(results)
+    if has_words:
         save_reply(doc, results[0])
-    return LoggedSample(["bypass"], 0, {"bypass": 0, **_overwriting(doc, words=words)})
+    return LoggedSample(["bypass"], 0, {"bypass": 0, **_redacted_keys(doc, has_words=has_words)})
 
 
 def is_withheld(text: str) -> bool:
-    """Return whether a text of a samples file is the note that stands for the text of a credentialed dataset."""
+    """Return whether a text of a samples file is the note that replaces the text of a credentialed dataset."""
     return text.startswith(_NOTE)
 
 
 def may_hold_words(results: Sequence[Any]) -> bool:
-    """Return whether results may be text, which likelihoods that can be read are not."""
+    """Return whether results may be text; likelihoods that can be parsed are not."""
     return in_words(results) or any(
         not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results
     )
 
 
-def _overwriting(doc: Mapping[str, Any], *, words: bool) -> dict[str, Any]:
+def _redacted_keys(doc: Mapping[str, Any], *, has_words: bool) -> dict[str, Any]:
     """Return the sample's own keys without text, in the shapes that the harness's writers expect.
 
-    Numbers say no word of a patient, so the likelihoods of options remain.
+    Likelihoods of options are numbers and reveal nothing about a patient, so they remain.
     """
     note = f"{_NOTE}'{doc['dataset']}' is credentialed"
-    replies = {"resps": [[note]], "filtered_resps": [note]} if words else {}
+    replies = {"resps": [[note]], "filtered_resps": [note]} if has_words else {}
     return {"doc": note, "target": note, "arguments": [note], "input": note, "input_media": [], **replies}
-
-
-FOLDER_NAME = "replies"
-SCORED_TASK: ContextVar[str] = ContextVar("SCORED_TASK", default="")
-"""Name of the task whose replies are scored in this thread."""
 
 
 def replies_folder(task: str) -> Path:
@@ -133,29 +131,28 @@ def replies_folder(task: str) -> Path:
 def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
     """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
 
-    A reply that was read with the same rule before belongs to another run, which gets a file of its own; under another
-    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run. A
-    document without ``doc_id`` cannot be found again, so that nothing is saved.
+    A second reply to a document under the same rule belongs to another run, which gets a file of its own; under another
+    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run. Nothing
+    is saved for a document without ``doc_id``.
     """
     if doc.get("doc_id") is None:
         return None
     reply, row = opened(result)
-    task = SCORED_TASK.get() or str(doc.get("dataset") or "unknown")
+    folder = replies_folder(SCORED_TASK.get() or str(doc.get("dataset") or "unknown"))
     with _lock:
-        place = (replies_folder(task), os.getpid())
-        run = _runs.get(place)
+        run = _runs.get((folder, os.getpid()))
         if run is None or (doc["doc_id"], row.extractor) in run.read:
-            run = _runs[place] = _Run(place[0])
+            run = _runs[folder, os.getpid()] = _Run(folder)
         run.add(doc["doc_id"], row.extractor, reply.recorded)
-        return f"{run.path.parent.name}/{run.path.name}"
+        return f"{folder.name}/{run.path.name}"
 
 
 def score_command(saved: Iterable[str | None]) -> str:
-    """Return the sentence that says how to score what :func:`save_reply` saved, on all ranks, again."""
+    """Return the sentence on how to score replies again that :func:`save_reply` saved on all ranks."""
     files = [home() / FOLDER_NAME / name for name in sorted({name for name in saved if name})]
     unsaved = {run.path for run in _runs.values() if run.pending}
     if not files or not all(file.is_file() and file not in unsaved for file in files):
-        return "Its replies could not be saved; run the task again once that is mended."
+        return "Its replies could not be saved; run the task again once that is fixed."
     task = files[0].parent.name
     return (
         f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
@@ -170,9 +167,9 @@ class _Run:
         of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
         now = datetime.datetime.now(datetime.UTC)
         self.path = folder / f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
-        self.read: set[tuple[str, str | None]] = set()  # documents with the rule that read them
+        self.read: set[tuple[str, str | None]] = set()  # document ids with the rule that read the reply
+        self.pending = b""  # lines that could not be written yet
         self._replies: dict[str, str] = {}
-        self.pending = b""  # lines that the disk has not taken
 
     def add(self, doc_id: str, rule: str | None, reply: str) -> None:
         """Write one reply unless it is there."""

@@ -1,4 +1,4 @@
-"""Whether the process that made a run still runs."""
+"""Identity of a process: whether the one that made a run is still running."""
 
 import contextlib
 import hashlib
@@ -13,52 +13,57 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class RunProcess(BaseModel):
-    """A process, told apart from later ones with the same number; only Linux says enough for that, else it is None."""
+    """A process, told apart from later ones with the same number; the other fields are None outside Linux."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pid: int
-    began: int | None  # in clock ticks since the start of the machine, which no setting of the clock changes
-    # Digest of the machine's start and of the process namespace: numbers of processes can be compared only where it is
-    # the same.
-    place: str | None
+    began: int | None  # in clock ticks since the machine started, independent of the clock's setting
+    place: str | None  # digest of the machine's start and the process namespace, within which numbers are comparable
 
 
 def this_process() -> RunProcess:
-    """Return the facts about the process that calls."""
-    return _facts(os.getpid())
+    """Return the identity of the calling process."""
+    return _identity(os.getpid())
 
 
 def is_running(process: RunProcess) -> bool | None:
-    """Return whether a process still runs; None if that cannot be seen from here."""
-    if process.place is None or process.began is None or process.place != _place():
+    """Return whether a process is still running; None if that cannot be seen from here."""
+    if process.place is None or process.began is None or process.place != _namespace():
         return None
     began = _began(process.pid)
-    return None if began is None and _is_hidden(process.pid) else began == process.began
+    if began is None:
+        try:
+            os.kill(process.pid, 0)
+        except PermissionError:  # another user's process, which a machine may hide
+            return None
+        except OSError:
+            pass
+    return began == process.began
 
 
 def descendants(pid: int) -> list[RunProcess]:
-    """Return the processes that a process has started and those that these have, as far as they still run."""
+    """List the running children of a process, their children and so on."""
     try:
-        found = [_facts(child.pid) for child in psutil.Process(pid).children(recursive=True)]
+        processes = [_identity(child.pid) for child in psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
         return []
-    return [process for process in found if process.began is not None]
+    return [process for process in processes if process.began is not None]
 
 
 def send(process: RunProcess, number: int) -> None:
-    """Send a signal to a process if it still runs and may be signalled."""
+    """Send a signal to a process if it is still running and may be signalled."""
     if is_running(process):
         with contextlib.suppress(OSError):
             os.kill(process.pid, number)
 
 
-def _facts(pid: int) -> RunProcess:
-    return RunProcess(pid=pid, began=_began(pid), place=_place())
+def _identity(pid: int) -> RunProcess:
+    return RunProcess(pid=pid, began=_began(pid), place=_namespace())
 
 
 def _began(pid: int) -> int | None:
-    """Return when a process started; None if there is none, or only what its parent has not collected yet."""
+    """Return the start of a process; None if there is none, or only a zombie."""
     try:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
@@ -68,16 +73,7 @@ def _began(pid: int) -> int | None:
         return None
 
 
-def _is_hidden(pid: int) -> bool:
-    """Return whether there is such a process of another user, which a machine may keep out of sight."""
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return isinstance(error, PermissionError)
-    return False
-
-
-def _place() -> str | None:
+def _namespace() -> str | None:
     try:
         start, namespace = _START_OF_MACHINE.read_text(), os.readlink(_NAMESPACE)
     except OSError:

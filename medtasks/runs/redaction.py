@@ -1,4 +1,4 @@
-"""Secrets and the data folder do not go into what a run writes about itself."""
+"""Redaction of secrets and of the data folder in records of a run."""
 
 import os
 import re
@@ -36,44 +36,44 @@ def is_secret_name(name: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Return a text with ``***`` for what looks like a secret.
+    """Replace likely secrets in a text by ``***``.
 
-    Secrets are: values of secret names, values of such environment variables wherever they stand, keys of well-known
+    These are values assigned to secret names, values of environment variables with such names, keys of well-known
     shapes, and user names and passwords in addresses.
 
     Example:
         >>> redacted("model=gpt-4o,api_key=abcdef,max_new_tokens=8")
         'model=gpt-4o,api_key=***,max_new_tokens=8'
     """
-    named = {value for name, value in os.environ.items() if name not in _FOLDERS and is_secret_name(name)}
-    for value in sorted((value for value in named if len(value) >= _LEAST), key=len, reverse=True):
+    variables = {value for name, value in os.environ.items() if name not in _FOLDERS and is_secret_name(name)}
+    for value in sorted((value for value in variables if len(value) >= _LEAST), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _IN_ADDRESS.sub(f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)))
 
 
 def without_home(text: str) -> str:
-    """Return a text with ``$MEDTASKS_HOME`` for the data folder, which tells where patients' data lie."""
+    """Replace the data folder by ``$MEDTASKS_HOME``: its path reveals where patients' data are."""
     return text.replace(str(home()), f"${HOME_VARIABLE}")
 
 
 def redacted_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line without secrets and the data folder, also where a secret is an argument of its own."""
-    shown = []
+    """Redact a command line; a secret may also be an argument of its own."""
+    public = []
     for before, argument in zip(["", *arguments], arguments, strict=False):
         follows = before.startswith("-") and "=" not in before and is_secret_name(before)
-        shown.append(HIDDEN if follows else without_home(redacted(argument)))
-    return tuple(shown)
+        public.append(HIDDEN if follows else without_home(redacted(argument)))
+    return tuple(public)
 
 
 def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Return options by name as text, without secrets and the data folder."""
+    """Redact options, by name."""
     return {
         name: HIDDEN if is_secret_name(name) else without_home(redacted(str(value))) for name, value in options.items()
     }
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients' data."""
+    """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients."""
     ours = {name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")}
     paths = {
         name for name, value in ours.items() if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)

@@ -1,7 +1,7 @@
-"""Recorded replies to one task, from a run's samples files or from files of one's own.
+"""Recorded replies to one task, from a run's samples files or from a user's own files.
 
-lmms-eval and lm-eval write one line per sample and filter. Our own short form is ``{"doc_id", "reply"}``. A line that
-is damaged is skipped and counted in a note; with ``strict`` it raises.
+lmms-eval and lm-eval write one line per sample and filter; our short form is ``{"doc_id", "reply"}``. Damaged lines are
+skipped and counted in a note, or raise with ``strict``.
 """
 
 import re
@@ -21,24 +21,34 @@ from medtasks.runs.logged_samples import FOLDER_NAME, SCORE, is_withheld
 from medtasks.runs.reply_envelope import is_envelope, opened, parse_loglikelihood
 from medtasks.runs.result_files import Note, task_of
 
+_LONGEST_ROW_NUMBER = 12
+_FORM = '{"doc_id": "10001/1", "reply": "A"}'
+_OTHER_DATA = "use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
+
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
-    """Return recorded replies by document id, in file order, from a file or the files of one run.
+    """Read recorded replies by document id, in file order, from a file or the files of one run.
 
-    A folder stands for the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file
-    written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its row number in the dataset counted
-    from 0; an ``id`` in its place is always the document's own, and occurs once. A samples file holds each reply once
-    per filter; they must agree. Damaged lines of a run's samples file are left out with a warning.
+    A folder means the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file of
+    lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its row in the dataset counted from 0; an ``id``
+    is always the document's own, and occurs once. A samples file holds each reply once per filter; they must agree.
+    Damaged lines of a run's samples file are left out with a warning.
 
     Raises:
         RepliesError: A line of another file is malformed, or any line names an unknown document or contradicts an
             earlier file.
         WithheldReply: The file holds no replies, because its dataset is credentialed.
     """
-    given = [paths] if isinstance(paths, Path) else paths
+    paths = [paths] if isinstance(paths, Path) else paths
+    files: list[Path] = []
+    for path in paths:
+        in_path = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        if not in_path:
+            raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
+        files += in_path
     replies: dict[str, Reply] = {}
-    for path in _files(given):
-        samples = read_samples(path, documents, strict=not task_of(path))
+    for file in files:
+        samples = read_samples(file, documents, strict=not task_of(file))
         if samples.withheld:
             raise WithheldReply(
                 f"{samples.withheld} holds no reply, because its dataset is credentialed; name the files of the run in "
@@ -46,24 +56,14 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
             )
         for doc_id, reply in samples.replies.items():
             if replies.setdefault(doc_id, reply) != reply:
-                raise two_replies(samples.answered[doc_id], doc_id)
+                raise _two_replies(samples.answered[doc_id], doc_id)
     if not replies:
-        raise RepliesError(f"{', '.join(map(str, given))} holds no replies; expected lines like {FORM}")
+        raise RepliesError(f"{', '.join(map(str, paths))} holds no replies; expected lines like {_FORM}")
     return replies
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    files = []
-    for path in paths:
-        inside = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-        if not inside:
-            raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
-        files += inside
-    return files
-
-
 def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Reply]:
-    """Return replies with only the value of a field of the JSON object in each, and no text where it has none.
+    """Reduce replies that are JSON objects to one field; a reply without it becomes empty.
 
     Failed samples and likelihoods stay as they are. Raises RepliesError if no reply has the field.
     """
@@ -79,12 +79,6 @@ def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Repl
     return {**replies, **{doc_id: replace(replies[doc_id], text=value or "") for doc_id, value in values.items()}}
 
 
-_LONGEST_ROW_NUMBER = 12
-FORM = '{"doc_id": "10001/1", "reply": "A"}'
-"""A line with a recorded reply, for messages."""
-_OTHER_DATA = "use the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
-
-
 @dataclass(frozen=True)
 class SampleLine:
     """One line of a samples file."""
@@ -95,7 +89,7 @@ class SampleLine:
 
     @property
     def row(self) -> int:
-        """Row of the data, counted from 0; -1 if it is not given by number."""
+        """Row of the data, counted from 0; -1 if the line gives no row."""
         number = str(self.record.get("doc_id", ""))
         is_number = number.isascii() and number.isdecimal() and len(number) < _LONGEST_ROW_NUMBER
         return int(number) if is_number else -1
@@ -120,17 +114,17 @@ class SampleLine:
         tokens = first.get("output_tokens") if isinstance(first, dict) else None
         return tokens if isinstance(tokens, int) else None
 
-    def document_id(self, documents: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> str:
-        """Return the id of the document that the line answers, of ``known`` ids or by row of the ``documents``.
+    def document_id(self, documents: Sequence[Mapping[str, Any]], ids: Mapping[str, Any]) -> str:
+        """Return the id of the answered document: one of ``ids``, or by row of the ``documents``.
 
-        RepliesError: there is no such document, or the line says that it answers another one.
+        Raises RepliesError if there is no such document, or the line answers another one.
         """
-        given = self.record["doc_id"] if "doc_id" in self.record else str(self.record["id"])
-        if isinstance(given, str) and given in known:
-            return given
+        recorded = self.record["doc_id"] if "doc_id" in self.record else str(self.record["id"])
+        if isinstance(recorded, str) and recorded in ids:
+            return recorded
         if not 0 <= self.row < len(documents):
             raise RepliesError(
-                f"{self.place}: no document '{given}' in the prepared dataset; its ids run from "
+                f"{self.place}: no document '{recorded}' in the prepared dataset; its ids run from "
                 f"'{documents[0]['doc_id']}' to '{documents[-1]['doc_id']}'"
             )
         doc_id = str(documents[self.row]["doc_id"])
@@ -145,19 +139,17 @@ class SampleLine:
     def reply(self, *, likelihoods: bool | None = None) -> Reply | None:
         """Return the model's reply; None where the file withholds it.
 
-        There is one list around a reply in lmms-eval's files, two in lm-eval's. Several lists are one per option: with
-        ``likelihoods``; without them the first of repeated texts counts, and None tells by the looks.
+        lmms-eval puts one list around a reply, lm-eval two. Several lists are one per option with ``likelihoods``;
+        without them the first of repeated texts counts, and None decides by the content.
 
-        RepliesError: the line holds no reply, or something else in its place.
+        Raises RepliesError if the line holds no reply, or something else in its place.
         """
         if "reply" in self.record:
-            given = self.record["reply"]
-            if not (given is None or isinstance(given, str)):
+            text = self.record["reply"]
+            if not (text is None or isinstance(text, str)):
                 raise RepliesError(f"{self.place}: 'reply' must be text or null")
-            return Reply.of_text(given)
-        if not self.record.keys() & {"resps", "filtered_resps"}:
-            raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {FORM}")
-        recorded = self.record["resps"] if "resps" in self.record else self.record["filtered_resps"]
+            return Reply.of_text(text)
+        recorded = self.record.get("resps", self.record.get("filtered_resps"))
         while isinstance(recorded, list) and not likelihoods:
             if not (len(recorded) == 1 or (recorded and likelihoods is False)):
                 break
@@ -174,7 +166,7 @@ class SampleLine:
             return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
         if recorded is None and "resps" in self.record:
             return Reply.of_text(None)
-        raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {FORM}")
+        raise RepliesError(f"{self.place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")
 
 
 @dataclass
@@ -183,11 +175,11 @@ class Samples:
 
     replies: dict[str, Reply] = field(default_factory=dict)  # empty where the file withholds them
     prompts: dict[str, str] = field(default_factory=dict)  # without those that the file withholds
-    scores: dict[str, dict[str, Score]] = field(default_factory=dict)  # scores of the run by rule; only if asked for
-    tokens: dict[str, int] = field(default_factory=dict)  # of each reply, where a model counted them
+    scores: dict[str, dict[str, Score]] = field(default_factory=dict)  # scores of the run by rule; only on request
+    tokens: dict[str, int] = field(default_factory=dict)  # tokens of each reply, where a model counted them
     answered: dict[str, str] = field(default_factory=dict)  # location of the first line
     withheld: str = ""  # location of the first line without its reply; empty if there is none
-    damaged: int = 0  # lines that cannot be read
+    damaged: int = 0  # number of unreadable lines
 
 
 def read_samples(
@@ -202,10 +194,9 @@ def read_samples(
     """Read a samples file of a task with these documents.
 
     Damaged lines, and those that give a question another reply than an earlier line, are left out with a ``note``; with
-    ``strict`` they raise RepliesError. It is raised in any case where the file cannot be opened, or answers other
-    documents.
+    ``strict`` they raise RepliesError. It is always raised where the file cannot be opened, or answers other documents.
     """
-    known = {str(document["doc_id"]): None for document in documents}
+    ids = {str(document["doc_id"]): None for document in documents}
     samples, contradicting, damage = Samples(), 0, _Damage(path, note, strict=strict)
     for line in damage.lines():
         try:
@@ -213,7 +204,7 @@ def read_samples(
         except RepliesError as error:
             damage.add(error)
             continue
-        doc_id = line.document_id(documents, known)
+        doc_id = line.document_id(documents, ids)
         if doc_id in samples.answered and "doc_id" not in line.record:
             raise RepliesError(f"{line.place}: there is an earlier reply with the id '{doc_id}'; give one per question")
         samples.answered.setdefault(doc_id, line.place)
@@ -222,7 +213,7 @@ def read_samples(
         elif samples.replies.setdefault(doc_id, reply) != reply:
             contradicting += 1
             if strict:
-                raise two_replies(line.place, doc_id)
+                raise _two_replies(line.place, doc_id)
         if (tokens := line.output_tokens) is not None:
             samples.tokens[doc_id] = tokens
         if line.prompt:
@@ -237,20 +228,19 @@ def read_samples(
 
 
 def written_twice(lines: int, path: Path) -> str:
-    """Return the sentence on lines that contradict earlier ones."""
+    """Return the note on lines that contradict earlier ones."""
     return f"Lines that give a question another reply, left out: {lines} of {path}, into which two runs wrote."
 
 
 def read_lines(path: Path, *, strict: bool = False, note: Note = warn_once) -> Iterator[SampleLine]:
     """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``.
 
-    RepliesError: the file cannot be opened.
+    Raises RepliesError if the file cannot be opened.
     """
     return _Damage(path, note, strict=strict).lines()
 
 
-def two_replies(place: str, doc_id: str) -> RepliesError:
-    """Return the error of files that hold two replies to one question."""
+def _two_replies(place: str, doc_id: str) -> RepliesError:
     return RepliesError(
         f"{place}: document {doc_id} has two different replies; name the files of one run only, or the run's folder, "
         f"of which the newest replies count"
@@ -267,7 +257,8 @@ class _Damage:
         """Yield the lines that can be read, and give the note at the end of the file."""
         try:
             errors = "strict" if self.strict else "replace"
-            with self.path.open(encoding="utf-8-sig", errors=errors, newline="\n") as lines:  # replies may hold others
+            # Replies may hold other line separators.
+            with self.path.open(encoding="utf-8-sig", errors=errors, newline="\n") as lines:
                 for number, text in enumerate(lines, start=1):
                     if text.strip():
                         yield from self._parsed(f"{self.path} line {number}", text.rstrip("\n"))
@@ -287,10 +278,10 @@ class _Damage:
         try:
             record = parse_json(text)
         except ValueError as error:
-            self.add(RepliesError(f"{place} is not valid JSON ({error}); expected lines like {FORM}"))
+            self.add(RepliesError(f"{place} is not valid JSON ({error}); expected lines like {_FORM}"))
             return
         if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
             yield SampleLine(place, text, record)
         else:
-            form = f"{FORM}, or with the published 'id' in place of 'doc_id'"
+            form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
             self.add(RepliesError(f"{place} has no 'doc_id'; expected lines like {form}"))

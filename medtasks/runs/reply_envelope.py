@@ -1,13 +1,12 @@
-"""How replies come to ``process_results``: in the envelope of a filter, or as log-likelihoods.
+"""Arguments of ``process_results``: a reply in the envelope of a filter, or log-likelihoods.
 
-With a reply goes the rule that shall read it, and what is noted of it.
-A filter of the harness sees one rank's replies without their documents, and scoring is not told which filter it
-follows. So a filter only puts a reply into an envelope, which scoring opens where the document is at hand. It is JSON
-text and not an object, because the harness strips white space from generated replies; the harness also cuts ``<think>``
-blocks out of what it gets, so the JSON holds no ``<``, and a rule sees the reply as the model gave it.
+A filter of the harness sees replies without their documents, and scoring does not know which filter it follows. So a
+filter only puts each reply into an envelope with the rule that reads it; scoring opens it where the document is at
+hand. It is JSON text because the harness strips white space from generated replies, and it holds no ``<`` because the
+harness cuts out ``<think>`` blocks.
 
-Log-likelihoods went through a helper of lmms-eval 0.7.3 made for generated text, which turns ``(1.5, False)`` into the
-string ``'(1.5, False)'`` (``'[1.5, False]'`` from the response cache). A repaired harness hands over the pair.
+lmms-eval 0.7.3 passes log-likelihoods through a helper for generated text, which turns ``(1.5, False)`` into the
+string ``'(1.5, False)'`` (``'[1.5, False]'`` from the response cache). A fixed harness hands over the pair.
 """
 
 import contextlib
@@ -32,16 +31,15 @@ _BEGINS = '{"rule": '
 
 
 def enveloped(reply: Any, row: Row, **noted: Any) -> str:
-    """Return a reply with the row that shall read it, and what else is noted of it, as text without ``<``."""
-    how = {} if row.option_form is None else {"option": row.option_form}
-    fenced = {"fenced": True} if row.fenced else {}
-    reasoned = {"reasoned": True} if row.reasoned else {}
-    content = {"rule": row.extractor, **how, **fenced, **reasoned, **noted, "reply": reply}
+    """Return a reply with the row that reads it and further notes, as text without ``<``."""
+    settings = {"option": row.option_form, "fenced": row.fenced or None, "reasoned": row.reasoned or None}
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    content = {"rule": row.extractor, **chosen, **noted, "reply": reply}
     return json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def opened(result: Any) -> tuple[Reply, Row]:
-    """Return the reply and how it is read, from an envelope or from a reply without one."""
+    """Return a reply and the row that reads it, from an envelope or from a bare reply."""
     content: dict[str, Any] = {"rule": None, "reply": result}
     if isinstance(result, str) and result.startswith(_BEGINS):  # a reply of a thousand brackets is no JSON to parse
         with contextlib.suppress(ValueError):
@@ -49,14 +47,15 @@ def opened(result: Any) -> tuple[Reply, Row]:
             content = parsed if content.keys() <= parsed.keys() else content
     text = Reply.of_text(content["reply"])
     reply = Reply(text.text, None, text.cut, "labels" in content, content.get("labels"), text.reasoning)
-    how = (bool(content.get("fenced")), bool(content.get("reasoned")))
-    return reply, Row(content["rule"], content.get("option"), *how)
+    return reply, Row(
+        content["rule"], content.get("option"), bool(content.get("fenced")), bool(content.get("reasoned"))
+    )
 
 
 def is_envelope(recorded: str, filtered: Any) -> bool:
-    """Return whether a recorded reply is our envelope, as with ``--reasoning_tags``, and no model's text of that form.
+    """Return whether a recorded reply is our envelope (as with ``--reasoning_tags``), not a model's text of that form.
 
-    What the filter made of it, ``filtered``, is then an envelope of another text than ``recorded``.
+    The ``filtered`` reply is then an envelope of another text than ``recorded``.
     """
     while isinstance(filtered, list) and filtered:
         filtered = filtered[0]
@@ -66,7 +65,7 @@ def is_envelope(recorded: str, filtered: Any) -> bool:
 
 
 def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:
-    """Return what the harness hands to ``process_results``: one text, or one log-likelihood per option."""
+    """Read the results that the harness hands to ``process_results``: one text, or one log-likelihood per option."""
     if not in_words(results):
         if all(isinstance(result, dict) for result in results):
             return Reply(losses=tuple(result["loss"] for result in results)), Row(results[0]["rule"])
@@ -75,19 +74,15 @@ def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:
 
 
 def in_words(results: Sequence[Any]) -> bool:
-    """Return whether the results are one text, and no log-likelihoods."""
+    """Return whether the results are one text instead of log-likelihoods."""
     return len(results) == 1 and not isinstance(results[0], dict)
 
 
-# ---- log-likelihoods ----
-
-
 def parse_loglikelihood(result: Any) -> tuple[float, bool]:
-    """Return ``(mean negative log-likelihood, is_greedy)`` from a pair or its text, or from an adapter's JSON text.
+    """Read ``(mean negative log-likelihood, is_greedy)`` from a pair, its text, or an adapter's JSON text.
 
-    The JSON text is what the adapters of this package give with ``loglikelihood_format=json``.
-
-    Anything that is no such pair becomes ``(nan, False)``, which counts as a failed sample and never as an answer.
+    The adapters of this package give JSON text with ``loglikelihood_format=json``. Anything else becomes
+    ``(nan, False)``, which counts as a failed sample and never as an answer.
 
     Example:
         >>> parse_loglikelihood("(1.5, False)")
@@ -100,7 +95,14 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
         (1.5, True)
     """
     if isinstance(result, str) and result.lstrip().startswith("{"):
-        result = _from_json(result)
+        try:
+            record = parse_json(result)
+            mean, greedy = record["mean"], record["greedy"]
+        except (ValueError, KeyError, TypeError):
+            return FAILED
+        if isinstance(mean, bool) or not isinstance(mean, int | float) or not isinstance(greedy, bool):
+            return FAILED
+        result = mean, greedy
     if isinstance(result, list | tuple) and len(result) == 2:
         try:
             return float(result[0]), bool(result[1])
@@ -109,13 +111,3 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     is_pair = isinstance(result, str) and len(result) <= _LONGEST
     match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if is_pair else None
     return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
-
-
-def _from_json(text: str) -> tuple[Any, Any] | None:
-    try:
-        record = parse_json(text)
-        mean, greedy = record["mean"], record["greedy"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    numeric = isinstance(mean, int | float) and not isinstance(mean, bool)
-    return (mean, greedy) if numeric and isinstance(greedy, bool) else None

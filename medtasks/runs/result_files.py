@@ -1,14 +1,14 @@
-"""Names and contents of the files that the harness leaves: results files, and samples files next to them.
+"""Names and contents of the files of a run: results files, samples files next to them, and folders of repeats.
 
 lmms-eval writes ``<stamp>_results.json`` and, for each task, ``<stamp>_samples_<task>.jsonl`` into a folder named after
-the model. This is the only module that knows these names.
+the model. Only this module knows these names.
 """
 
 import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,12 +22,15 @@ from medtasks.tasks.task_index import mapping_in
 
 RESULTS = "_results.json"
 SERVED_MODEL = "served_model"
-"""Key of a results file with what a server says of its model."""
+"""Key of a results file with the server's description of its model."""
+REPEATS = "--repeats"
+"""Option of ``medtasks run`` that repeats a run into folders ``repeat_<number>``, counted from 1."""
 _SAMPLES = "_samples_"
-_OF_HARNESS = re.compile(r"(?P<stamp>.+)_samples_(?P<task>.+)\.jsonl")
+_SAMPLES_NAME = re.compile(r".+_samples_(?P<task>.+)\.jsonl")
+_REPEAT = "repeat_"
 
 Note = Callable[[str], None]
-"""Receives one sentence for each damage that was skipped."""
+"""Receives one sentence for each damaged file or line that is skipped."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class ResultsFile:
         """Time as recorded; None if it is not a time."""
         zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
         try:  # the harness writes the time in the time zone of its option --timezone
-            read = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
-            return read.replace(tzinfo=ZoneInfo(zone)) if zone else read.replace(tzinfo=UTC)
+            time = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
+            return time.replace(tzinfo=ZoneInfo(zone) if zone else UTC)
         except (ValueError, TypeError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
             return None
 
@@ -65,7 +68,7 @@ class ResultsFile:
         return self.path.name.removesuffix(RESULTS)
 
     def of_task(self, key: str, task: str) -> Any:
-        """Return the entry of a task in one of the parts, such as ``configs``; None if there is none."""
+        """Return a task's entry in one part of the file, such as ``configs``; None if there is none."""
         return mapping_in(self.content, key).get(task)
 
     def config(self, task: str) -> Mapping[str, Any]:
@@ -84,7 +87,7 @@ class ResultsFile:
         return {name: row for name, row in rows.items() if any("," in key for key in row)}
 
     def asked(self, task: str) -> tuple[int, int]:
-        """Return how many questions of a task were asked, and how many its data have; 0 where it is not recorded."""
+        """Return the number of samples that a task asked, and that its data have; 0 if not recorded."""
         counts = mapping_in(mapping_in(self.content, "n-samples"), task)
         total = _whole(counts.get("original"))
         offset = _whole(mapping_in(self.content, "config").get("offset"))
@@ -95,13 +98,13 @@ class ResultsFile:
         return samples_file(self.path, task)
 
     def write(self) -> None:
-        """Write it as the harness does, so that no reader sees half a file."""
+        """Write the file as the harness does; no reader sees half of it."""
         with written_whole(self.path) as partial:
             partial.write_text(json.dumps(self.content, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def read_results(path: Path, note: Note) -> ResultsFile | None:
-    """Read a results file; None, and a note, if it is damaged or none of the harness."""
+    """Read a results file; None with a note if it is damaged or not written by the harness."""
     try:
         content: Any = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -136,42 +139,53 @@ def holds_run(folder: Path) -> bool:
 
 def task_of(samples: Path) -> str:
     """Return the task in the name of a samples file; empty for any other file."""
-    match = _OF_HARNESS.fullmatch(samples.name)
+    match = _SAMPLES_NAME.fullmatch(samples.name)
     return match["task"] if match else ""
 
 
 def stamp_of(samples: Path) -> str:
-    """Return the beginning of a samples file's name that the results file of the same process shares."""
+    """Return the beginning of a samples file's name, shared with the results file of the same process."""
     return samples.name.partition(_SAMPLES)[0]
 
 
 def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
-    """Read the results file of the process that wrote a samples file; None if there is none, or it is damaged."""
+    """Read the results file of the process that wrote a samples file; None if it is missing or damaged."""
     path = samples.with_name(f"{stamp_of(samples)}{RESULTS}")
     return read_results(path, note) if task_of(samples) and path.is_file() else None
 
 
 def recorded_folders(runs: Iterable[Path]) -> list[str]:
-    """Return the folders of tasks that recorded runs were started with: folders of results, or samples files.
+    """Return the task folders that recorded runs were started with: folders of results, or samples files.
 
-    For messages only: whoever gives away results may have written any folder there, and task files can run code.
+    For messages only: results from others may name any folder, and task files can run code.
     """
     recorded: dict[str, None] = {}
-    for results in _of_runs(runs):
-        options = mapping_in(mapping_in(results.content, "config"), "resolved_cli_args")
-        with contextlib.suppress(KeyError, TypeError):  # not of the command line
-            folders = options["include_path"]
-            recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
-    return list(recorded)
-
-
-def _of_runs(runs: Iterable[Path]) -> Iterator[ResultsFile]:
     for run in runs:
         for path in results_files(run) if run.is_dir() else [run.with_name(f"{stamp_of(run)}{RESULTS}")]:
-            if (results := read_results(path, lambda sentence: None)) is not None:
-                yield results
+            results = read_results(path, lambda sentence: None)
+            options = mapping_in(mapping_in(results.content if results else {}, "config"), "resolved_cli_args")
+            with contextlib.suppress(KeyError, TypeError):  # not of the command line
+                folders = options["include_path"]
+                recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
+    return list(recorded)
 
 
 def _whole(value: Any) -> int:
     """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+
+
+def repeat_folder(output: Path, number: int) -> Path:
+    """Return the folder of a repeat."""
+    return output / f"{_REPEAT}{number}"
+
+
+def repeat_folders(output: Path) -> list[Path]:
+    """List the folders of all repeats in order."""
+    folders = [path for path in output.glob(f"{_REPEAT}*") if path.name.removeprefix(_REPEAT).isdecimal()]
+    return sorted((path for path in folders if path.is_dir()), key=repeat_number)
+
+
+def repeat_number(folder: Path) -> int:
+    """Return the number of a repeat."""
+    return int(folder.name.removeprefix(_REPEAT))

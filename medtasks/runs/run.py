@@ -1,4 +1,4 @@
-"""A run on disk: what its results files, samples files and manifests record, finished or not.
+"""A run on disk, finished or not: its results files, samples files, manifests and repeats.
 
 Damaged files are skipped, and a note names each of them.
 """
@@ -6,15 +6,19 @@ Damaged files are skipped, and a note names each of them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from medtasks.errors import MedTasksError, unknown_name
-from medtasks.runs.harness_options import SERVER, model_label
-from medtasks.runs.repeat_folders import repeat_folders
+from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import (
+    REPEATS,
     ResultsFile,
     read_results,
+    repeat_folder,
+    repeat_folders,
+    repeat_number,
     results_files,
     results_next_to,
     samples_files,
@@ -27,6 +31,7 @@ from medtasks.tasks.task_index import mapping_in
 RUN_AGAIN = "run it again with --log_samples"
 NO_SAMPLES = f"The run logged no samples, so that there are no single replies, no reasons and no groups; {RUN_AGAIN}."
 NO_RESULTS = "The run left samples without results, as it was stopped or failed before it wrote them."
+_SEEDS = ("seed", "model_args seed", "gen_kwargs", "output_path")  # differ between repeats
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,11 @@ class TaskRun:
     """Record of one task or group of a run."""
 
     name: str
-    # values by <metric>,<filter> as in the results file; empty where only samples are left
-    scores: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)  # by <metric>,<filter>; empty where only samples are left
     config: Mapping[str, Any] = field(default_factory=dict)  # the task's configuration as recorded
     higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)  # direction by metric, as recorded
-    documents: int = 0  # number of questions in the dataset; 0 if not recorded
-    asked: int = 0  # number of questions that were asked; 0 if not recorded
+    documents: int = 0  # number of samples in the dataset; 0 if not recorded
+    asked: int = 0  # number of samples that were asked; 0 if not recorded
     samples: Path | None = None  # its samples file; None if there is none
     version: str = ""  # version of the task; empty if not recorded
     members: tuple[str, ...] = ()  # names of the members of a group
@@ -67,7 +71,7 @@ class TaskRun:
 
     @property
     def rules(self) -> dict[str, str]:
-        """Name of the rule that each filter read with, as recorded; empty if none."""
+        """Extractor by filter, as recorded; empty if none."""
         return {
             str(pipeline.get("name")): str(step["rule"])
             for pipeline in self.config.get("filter_list") or ()
@@ -77,7 +81,7 @@ class TaskRun:
 
     @property
     def lacks(self) -> str:
-        """Sentence on samples or results that are not there; empty if both are."""
+        """Sentence on missing samples or results; empty if nothing is missing."""
         if self.samples is None:
             return "" if self.members else NO_SAMPLES
         return "" if self.scores else NO_RESULTS
@@ -109,35 +113,35 @@ class Run:
 
     @property
     def published_as(self) -> Mapping[str, str]:
-        """The model's name in tables of published results, where its recipe names it."""
+        """The model's name in tables of published results, if its recipe gives one."""
         recipe = self.manifests[-1].recipe if self.manifests else None
         return recipe.published_as if recipe else {}
 
 
 def read_run(folder: Path, model: str | None = None) -> Run:
-    """Read the results files, samples files and manifests in a folder; the harness puts some into sub-folders.
+    """Read the results files, samples files and manifests in a folder and below it.
 
-    Of several results of a task the newest count, and a note names the others.
+    The newest results of a task count, and a note names the others.
 
     Args:
         folder: The ``--output_path`` of a run.
-        model: Of runs of several models, the one with this name, or with this in its name and arguments.
+        model: Among runs of several models, the one with this name, or with this in its name and arguments.
 
     Raises:
-        MedTasksError: There is no such folder, it holds no run, repeats of one, or runs of several models and none was
+        MedTasksError: There is no such folder, or it holds no run, repeats, or runs of several models and none was
             chosen.
-        UnknownName: None is of that model.
+        UnknownName: No run is of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
-    if repeated := repeat_folders(folder):  # all together they would pass for one run, whose newest results count
+    if repeated := repeat_folders(folder):  # together they would pass for one run, whose newest results count
         raise MedTasksError(
             f"{folder} holds {len(repeated)} repeats of a run; give one of them, such as {repeated[0]} ('medtasks "
             f"report' and 'medtasks compare' take them all)"
         )
     notes: list[str] = []
     readable = (read_results(path, notes.append) for path in results_files(folder))
-    results = sorted((one for one in readable if one is not None), key=lambda one: one.order)
+    results = sorted((file for file in readable if file is not None), key=lambda file: file.order)
     manifests = read_manifests(folder, notes.append)
     samples = samples_files(folder)
     if not (results or manifests or samples):
@@ -146,10 +150,10 @@ def read_run(folder: Path, model: str | None = None) -> Run:
             f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
         )
     labels = [_model_of(manifest, results) for manifest in manifests]
-    models = {*(one.model for one in results), *labels} or {""}
+    models = {*(file.model for file in results), *labels} or {""}
     chosen = _chosen(sorted(models), model, folder)
     owners = {path: _owner(path, results, models) for path in samples}
-    results = [one for one in results if one.model == chosen]
+    results = [file for file in results if file.model == chosen]
     tasks = _newest(results, notes)
     tasks |= _unscored(owners, results, tasks, chosen, notes)
     return Run(
@@ -157,7 +161,7 @@ def read_run(folder: Path, model: str | None = None) -> Run:
         model=chosen,
         tasks=dict(sorted(tasks.items())),
         results=tuple(results),
-        manifests=tuple(one for one, label in zip(manifests, labels, strict=True) if label == chosen),
+        manifests=tuple(manifest for manifest, label in zip(manifests, labels, strict=True) if label == chosen),
         notes=tuple(notes),
     )
 
@@ -166,46 +170,45 @@ def run_of_file(samples: Path) -> Run:
     """Return the run of a single samples file, as the results file next to it records it."""
     notes: list[str] = []
     results, task = results_next_to(samples, notes.append), task_of(samples)
-    row = {} if results is None else results.rows().get(task, {})
-    record = TaskRun(task, samples=samples) if results is None else TaskRun.of(results, task, row)
-    files = () if results is None else (results,)
-    return Run(samples, files[0].model if files else "", {task: record}, files, notes=tuple(notes))
+    if results is None:
+        return Run(samples, "", {task: TaskRun(task, samples=samples)}, notes=tuple(notes))
+    record = TaskRun.of(results, task, results.rows().get(task, {}))
+    return Run(samples, results.model, {task: record}, (results,), notes=tuple(notes))
 
 
 def _model_of(manifest: RunManifest, results: Sequence[ResultsFile]) -> str:
-    """Return the model of a manifest as its own results files call it, else as it does itself.
+    """Return the model of a manifest as its own results files name it, else as the manifest does.
 
-    A run that ended before its results does not say what its server calls the model; the only one of the folder counts.
+    A run that ended before its results has no served name; the only matching one of the folder counts.
     """
-    by_path = {one.path: one.model for one in results}
+    by_path = {file.path: file.model for file in results}
     folder = manifest.path.parent if manifest.path else Path()
     written = (folder / record.results for record in manifest.tasks.values() if record.results)
-    own = model_label(manifest.model.name, manifest.model.arguments)
-    unnamed = own.replace(SERVER, f" ({SERVER})", 1) if own.startswith(SERVER) else own
-    alike = {label for label in by_path.values() if label.endswith(unnamed)}
-    return next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else own)
+    label = model_label(manifest.model.name, manifest.model.arguments)
+    unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+    alike = {model for model in by_path.values() if model.endswith(unnamed)}
+    return next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else label)
 
 
-def _chosen(models: Sequence[str], wanted: str | None, folder: Path) -> str:
-    fitting = [label for label in models if wanted in (None, label, label.split(" ")[0])]
-    fitting = fitting or [label for label in models if wanted is None or wanted in label]
-    named = "; ".join(f"'{label}'" for label in fitting)
-    if wanted is not None and not fitting:
-        raise unknown_name("model", wanted, models)
-    if len(fitting) > 1 and wanted is None:
-        raise MedTasksError(f"{folder} holds runs of several models: {named}; choose one with --model")
+def _chosen(models: Sequence[str], name: str | None, folder: Path) -> str:
+    fitting = [label for label in models if name in (None, label, label.split(" ")[0])]
+    fitting = fitting or [label for label in models if name is None or name in label]
+    labels = "; ".join(f"'{label}'" for label in fitting)
+    if name is not None and not fitting:
+        raise unknown_name("model", name, models)
+    if len(fitting) > 1 and name is None:
+        raise MedTasksError(f"{folder} holds runs of several models: {labels}; choose one with --model")
     if len(fitting) > 1:
-        raise MedTasksError(f"--model '{wanted}' fits several runs in {folder}: {named}; give more of its arguments")
+        raise MedTasksError(f"--model '{name}' fits several runs in {folder}: {labels}; give more of its arguments")
     return fitting[0]
 
 
 def _owner(samples: Path, results: Sequence[ResultsFile], models: set[str]) -> str | None:
-    """Return the model that a samples file is of; None if nothing tells."""
-    same_folder = [one for one in results if one.path.parent == samples.parent]
-    same_process = [one for one in same_folder if one.stamp == stamp_of(samples)]
-    labels = ({one.model for one in same_process}, {one.model for one in same_folder}, models)
-    (label,) = next((known for known in labels if len(known) == 1), {None})
-    return label
+    """Return the model that wrote a samples file; None if that is unknown."""
+    same_folder = [file for file in results if file.path.parent == samples.parent]
+    same_process = [file for file in same_folder if file.stamp == stamp_of(samples)]
+    labels = ({file.model for file in same_process}, {file.model for file in same_folder}, models)
+    return next((next(iter(candidates)) for candidates in labels if len(candidates) == 1), None)
 
 
 def _newest(results: Sequence[ResultsFile], notes: list[str]) -> dict[str, TaskRun]:
@@ -228,17 +231,54 @@ def _unscored(
     model: str,
     notes: list[str],
 ) -> dict[str, TaskRun]:
-    """Return the tasks of which there are samples but no results; the newest by name count."""
+    """Return the tasks with samples but without results; the newest by name count."""
     scored = {file.samples(name) for file in results for name in file.rows()}
-    alone: dict[str, TaskRun] = {}
+    unscored: dict[str, TaskRun] = {}
     for path, owner in sorted(owners.items(), key=lambda item: (stamp_of(item[0]), item[0])):
         task = task_of(path)
         if path in scored or owner not in (model, None):
             continue
         if owner is None:
-            notes.append(f"{path} has no results beside it that say which model it is of, and is left out.")
+            notes.append(f"{path} has no results next to it that say which model it is of, and is left out.")
         elif task in tasks:
-            notes.append(f"{path} has no results beside it and is left out; the results of {task} are of another run.")
+            notes.append(f"{path} has no results next to it and is left out; the results of {task} are of another run.")
         else:
-            alone[task] = TaskRun(task, samples=path)
-    return alone
+            unscored[task] = TaskRun(task, samples=path)
+    return unscored
+
+
+@dataclass(frozen=True)
+class RepeatedRun:
+    """Repeats in one folder."""
+
+    runs: Mapping[Path, Run]  # readable repeats of the newest call
+    asked: Sequence[Path]  # folders of all repeats: readable, missing, and of other calls
+
+
+def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
+    """Read the repeats of the newest call; an earlier one may have left others, or more of the same."""
+    folders = repeat_folders(output)
+    runs: dict[Path, Run] = {}
+    for folder in folders:
+        try:
+            runs[folder] = read_run(folder, model)
+        except MedTasksError:
+            continue
+    newest = {folder: run.manifests[-1] for folder, run in runs.items() if run.manifests}
+    counted, expected = folders, 0
+    if newest:
+        last = max(newest.values(), key=lambda manifest: manifest.started)
+        values = [int(value) for option, value in pairwise(last.command) if option == REPEATS]
+        number = values[-1] if values else None
+        alike = [folder for folder, manifest in newest.items() if _same_in_repeats(manifest) == _same_in_repeats(last)]
+        counted = [folder for folder in alike if number is None or repeat_number(folder) <= number]
+        expected = number or 0
+    asked = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, expected + 1))])
+    return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(asked))
+
+
+def _same_in_repeats(manifest: RunManifest) -> dict[str, str]:
+    """Return the options that all repeats of a call share: everything but seeds."""
+    options = HarnessOptions(manifest.options)
+    shared = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
+    return {**shared, **options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}

@@ -1,7 +1,7 @@
-"""What a run was: command, tasks and what became of them, versions, fingerprints, seeds, hardware and times.
+"""Manifest of a run: command, tasks and their outcomes, versions, fingerprints, seeds, hardware and times.
 
-``medtasks run`` writes ``<output_path>/<UTC time>_run.json`` before the harness starts and again after every process of
-it, so that a run that was killed leaves a file, too. Nothing in it came from a patient's record, and no path of data.
+``medtasks run`` writes ``<output_path>/<UTC time>_run.json`` before the harness starts and after each of its processes,
+so that a killed run leaves a file, too. It holds nothing from a patient's record, and no path of data.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ ENDING = "_run.json"
 
 
 class RunState(StrEnum):
-    """State as the run itself wrote it down last; what is true of it now says :attr:`RunManifest.standing`."""
+    """State that the run recorded last; for the current state see :attr:`RunManifest.standing`."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -31,12 +31,12 @@ class RunState(StrEnum):
 
 
 class TaskOutcome(StrEnum):
-    """What became of a task."""
+    """Outcome of a task."""
 
     DONE = "done"  # results are on disk
     FAILED = "failed"  # it ran and left none
     LEFT_OUT = "left out"  # it could not run
-    NOT_RUN = "not run"  # the run has not come to it, or ended before
+    NOT_RUN = "not run"  # the run has not reached it, or ended before
 
 
 class _Record(BaseModel):
@@ -44,22 +44,22 @@ class _Record(BaseModel):
 
 
 class TaskRecord(_Record):
-    """One task of a run; None is what there is not, or is not known."""
+    """One task of a run; None for a fact that does not exist or is unknown."""
 
     outcome: TaskOutcome
-    reason: str = ""  # why it has no results, or not all of its samples; empty where it has
+    reason: str = ""  # why results or samples are missing; empty if none are
     dataset: str | None = None  # prepared by us; None for a task that is not ours
-    fingerprint: str | None = None  # of the dataset when the run began, see medtasks.data.dataset_manifest.Manifest
-    results: str | None = None  # relative to the folder of the manifest, like the next
+    fingerprint: str | None = None  # of the dataset when the run began
+    results: str | None = None  # results file and samples file, relative to the manifest's folder
     samples: str | None = None
-    scored_samples: int | None = None  # as SampleCounts has them, with the next two
+    scored_samples: int | None = None  # see SampleCounts
     failed_samples: int | None = None
     unjudged_samples: int | None = None
-    rows: int | None = None  # of a shard's run, how many rows of its data it asked; 0 where the shard has none
+    rows: int | None = None  # number of rows asked in a shard's run
 
     @property
     def counts(self) -> SampleCounts | None:
-        """The three numbers, if the results have them."""
+        """Numbers of samples, if the results have them."""
         if self.scored_samples is None or self.failed_samples is None:
             return None
         return SampleCounts(self.scored_samples, self.failed_samples, self.unjudged_samples or 0)
@@ -70,12 +70,12 @@ class HarnessProcess(_Record):
 
     tasks: tuple[str, ...]  # names it was given
     started: str  # ISO 8601, UTC
-    seconds: float | None = None  # None while it runs, or if nobody saw its end, like the next
-    exit_code: int | None = None  # as the operating system has it, negative for a signal; 0 after an error, too
+    seconds: float | None = None  # None while it runs or if its end was not seen, like the exit code
+    exit_code: int | None = None  # negative for a signal; may be 0 after an error
 
 
 class Seeds(_Record):
-    """Seeds the harness sets; None where it is told to set none."""
+    """Seeds that the harness sets; None where it sets none."""
 
     python: int | None
     numpy: int | None
@@ -86,13 +86,13 @@ class Seeds(_Record):
 class ModelFacts(_Record):
     """The model."""
 
-    name: str  # what ``--model`` says
-    arguments: str  # what ``--model_args`` says, secrets replaced by ``***``
+    name: str  # ``--model``
+    arguments: str  # ``--model_args``, secrets replaced by ``***``
     weights: str = ""  # name on the Hub, or the last part of a local path; empty if the arguments name none
-    # ``sha256:<digest>`` of local files or ``commit:<hash>`` of the Hub's snapshot, of several weights one by argument;
-    # None if not known. Weights that a checkpoint names in its turn are not in it.
+    # ``sha256:<digest>`` of local files or ``commit:<hash>`` of the Hub's snapshot, by argument for several weights;
+    # None if unknown. It does not cover weights that a checkpoint refers to.
     fingerprint: str | None = None
-    unknown: str = ""  # why the fingerprint is not known; empty where it is
+    unknown: str = ""  # why the fingerprint is unknown; empty if it is known
 
 
 class RecipeFacts(_Record):
@@ -100,13 +100,13 @@ class RecipeFacts(_Record):
 
     name: str
     backend: str  # hf or server
-    digest: str  # of all that the recipe says
-    given: Mapping[str, str] = {}  # arguments of the user's, which count before the recipe's; secrets as ``***``
+    digest: str  # of the recipe's whole content
+    given: Mapping[str, str] = {}  # the user's arguments, which override the recipe's; secrets as ``***``
     published_as: Mapping[str, str] = {}  # the model's name in tables of published results; none for other weights
 
 
 class Gpu(_Record):
-    """One GPU as ``nvidia-smi`` has it; memory in MiB, None if not known."""
+    """One GPU as in ``nvidia-smi``; memory in MiB, None if unknown."""
 
     name: str
     memory: int | None
@@ -117,34 +117,34 @@ class Hardware(_Record):
     """The machine, without its name."""
 
     system: str  # operating system and architecture, such as ``Linux x86_64``
-    cpu: str  # empty if not known
-    cores: int  # logical ones that this process may use
-    memory: int | None  # in bytes; None if not known
+    cpu: str  # empty if unknown
+    cores: int  # logical cores that this process may use
+    memory: int | None  # in bytes; None if unknown
     gpus: tuple[Gpu, ...] = ()
     visible_gpus: str | None = None  # ``CUDA_VISIBLE_DEVICES``; None if it is not set, so that all could be used
 
 
 class Severity(StrEnum):
-    """Whether a run may begin nevertheless."""
+    """Effect of a notice on a run."""
 
     REFUSE = "refuse"
     WARN = "warn"
 
 
 class Notice(_Record):
-    """What is wrong with a run before it begins: what, why and how to fix it. A refused run leaves no manifest."""
+    """A problem found before a run, with its reason and fix. A refused run leaves no manifest."""
 
     kind: Severity
     sentence: str
 
 
 def refuse(sentence: str) -> Notice:
-    """Return the notice that a run may not begin."""
+    """Build a notice that stops the run."""
     return Notice(kind=Severity.REFUSE, sentence=sentence)
 
 
 def warn(sentence: str) -> Notice:
-    """Return the notice that a run will not be what it seems."""
+    """Build a notice that the user should know about."""
     return Notice(kind=Severity.WARN, sentence=sentence)
 
 
@@ -154,25 +154,25 @@ class RunManifest(_Record):
     schema_version: Literal[1] = 1
     state: RunState
     why: str = ""  # one sentence on why the run was interrupted; empty otherwise
-    started: str  # ISO 8601, UTC, like the next
-    ended: str | None = None  # None while it runs or if it was killed, like the wall time of the whole run
+    started: str  # ISO 8601, UTC, like ``ended``
+    ended: str | None = None  # None while it runs or if it was killed, like the wall time
     seconds: float | None = None
-    process: RunProcess  # that of ``medtasks run``, by which a reader can tell whether it still runs
+    process: RunProcess  # that of ``medtasks run``
     command: tuple[str, ...]
     arguments: tuple[str, ...]  # what is passed on to the harness
-    options: Mapping[str, str] = {}  # of the harness, in force by name, of the command and a ``--config`` file
+    options: Mapping[str, str] = {}  # harness options in force, by name, from command line and ``--config`` file
     asked: tuple[str, ...]  # names given to ``--tasks``
     tasks: Mapping[str, TaskRecord]  # by name, in the order asked
     processes: tuple[HarnessProcess, ...] = ()
     notices: tuple[Notice, ...] = ()  # warnings given before the run
     seeds: Seeds
-    versions: Mapping[str, str | None]  # by distribution, and ``python``; None for what is not installed
-    commit: str | None = None  # of an editable medtasks, ``-dirty`` behind it where files differ; None if not known
+    versions: Mapping[str, str | None]  # by distribution, and ``python``; None if not installed
+    commit: str | None = None  # of an editable medtasks, with ``-dirty`` where files differ; None if unknown
     model: ModelFacts
     recipe: RecipeFacts | None = None  # None for a model that was given by name
     hardware: Hardware
     settings: Mapping[str, str] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
-    shard: Shard | None = None  # which part of the rows was asked; None for all, and where shards were merged
+    shard: Shard | None = None  # part of the rows that was asked; None for all, and for merged shards
     merged: tuple[str, ...] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
 
     _path: Path | None = PrivateAttr(default=None)
@@ -184,11 +184,11 @@ class RunManifest(_Record):
 
     @property
     def standing(self) -> str:
-        """What is true of the run now.
+        """Current state.
 
-        ``finished``, ``finished with failures``, ``interrupted``, ``still running``, ``killed`` (it never wrote its end
-        and its process is gone), or ``killed or still running`` where that cannot be seen from here: the run was made
-        on another machine, in another container, or before a restart.
+        ``finished``, ``finished with failures``, ``interrupted``, ``still running``, ``killed`` (it recorded no end and
+        its process is gone), or ``killed or still running`` where that cannot be seen from here: on another machine, in
+        another container, or after a restart.
         """
         if self.state is not RunState.RUNNING:
             return self.state.replace("_", " ")
@@ -196,14 +196,14 @@ class RunManifest(_Record):
         return {True: "still running", False: "killed", None: "killed or still running"}[running]
 
     def write(self, path: Path) -> None:
-        """Write it so that no reader sees half a file."""
+        """Write the manifest; no reader sees half a file."""
         with written_whole(path) as partial:
             partial.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         self._path = path
 
     @classmethod
     def read(cls, path: Path) -> "RunManifest":
-        """Read one file; MedTasksError names one that is damaged or cannot be read."""
+        """Read a manifest. Raises MedTasksError if it is damaged or cannot be read."""
         try:
             manifest = cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:  # pydantic's ValidationError is a ValueError
@@ -216,19 +216,19 @@ class RunManifest(_Record):
 
 
 def manifest_path(output: Path, started: datetime) -> Path:
-    """Return where the manifest of a run lies that began then."""
+    """Return the path of the manifest of a run that started at this time."""
     return output / f"{started.astimezone(UTC):%Y%m%d_%H%M%S_%fZ}{ENDING}"
 
 
 def manifest_files(folder: Path) -> list[Path]:
-    """Return the manifests in a results folder, by name, which is by time."""
+    """List the manifests in a results folder, oldest first."""
     return sorted(path for path in folder.glob(f"*{ENDING}") if not path.name.startswith("."))
 
 
 def read_manifests(folder: Path, note: Callable[[str], None] | None = None) -> list[RunManifest]:
-    """Read the manifests of all runs into a folder (the ``--output_path``), oldest first.
+    """Read the manifests of all runs with this ``--output_path``, oldest first.
 
-    A damaged one is skipped and named in a ``note``; without it, MedTasksError is raised.
+    A damaged one is skipped with a ``note``; without ``note`` it raises MedTasksError.
     """
     manifests = []
     for path in manifest_files(folder):

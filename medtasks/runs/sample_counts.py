@@ -1,4 +1,4 @@
-"""How many samples of a task are in no score, and how many of them may be."""
+"""Numbers of samples in no score, and the limit on them."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ DEFAULT_LIMIT = "1%"
 
 @dataclass(frozen=True)
 class SampleCounts:
-    """Samples of one task that are behind its scores, that the model did not answer, and that nobody judged."""
+    """Numbers of samples of one task: scored, failed (without an answer), and without a judge's verdict."""
 
     scored: int
     failed: int
@@ -21,7 +21,7 @@ class SampleCounts:
 
     @property
     def lost(self) -> int:
-        """Those that are in no score."""
+        """Number of samples in no score."""
         return self.failed + self.unjudged
 
     def __str__(self) -> str:
@@ -30,36 +30,36 @@ class SampleCounts:
 
 
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
-    """Return the counts in a task's row of a results file, of several filters the one that lost most.
+    """Return the counts in a task's row of a results file; of several filters, those of the one that lost most.
 
-    None where the row has no counts: the task is not ours, or an earlier version wrote it.
+    None where the row has no counts, as for a task that is not ours.
     """
-    found: dict[str, dict[str, int]] = {}
+    by_filter: dict[str, dict[str, int]] = {}
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
         counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
         if counted and isinstance(value, int | float) and math.isfinite(value):
-            found.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
-    counts = [SampleCounts(**one) for one in found.values() if {"scored", "failed"} <= one.keys()]
-    return max(counts, key=lambda one: one.lost) if counts else None
+            by_filter.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
+    counts = [SampleCounts(**numbers) for numbers in by_filter.values() if {"scored", "failed"} <= numbers.keys()]
+    return max(counts, key=lambda each: each.lost) if counts else None
 
 
 def counts_of_reasons(reasons: Mapping[str, int]) -> SampleCounts:
-    """Return the counts that follow from why replies have, or have not, a value."""
+    """Count samples by the reasons why their replies have a value or none."""
     failed, unjudged = reasons.get(Reason.ADAPTER_FAILED, 0), reasons.get(Reason.JUDGE_FAILED, 0)
     return SampleCounts(sum(reasons.values()) - failed - unjudged, failed, unjudged)
 
 
 @dataclass(frozen=True)
 class FailureLimit:
-    """How many samples of a task may be in no score, or what percent of them."""
+    """Largest number, or percentage, of a task's samples that may be in no score."""
 
     number: float
     is_share: bool
 
     @classmethod
     def parse(cls, text: str) -> "FailureLimit":
-        """Read ``--max-failed``: a number of samples, or a share of them with a percent sign; else MedTasksError.
+        """Read ``--max-failed``: a number of samples, or a percentage of them. Raises MedTasksError for others.
 
         Example:
             >>> FailureLimit.parse("1%").allows(SampleCounts(scored=99, failed=1))
@@ -79,7 +79,7 @@ class FailureLimit:
         return cls(number, is_share)
 
     def allows(self, counts: SampleCounts) -> bool:
-        """Return whether a task with these counts has its scores."""
+        """Return whether a task with these counts is within the limit."""
         total = counts.scored + counts.lost
         return counts.lost * 100 <= self.number * total if self.is_share else counts.lost <= self.number
 

@@ -1,6 +1,6 @@
-"""Runs of shards as they lie in folders: which are complete, whether they belong together, and what is missing.
+"""Runs of shards in folders: complete, of one kind, and together covering all rows.
 
-Nothing is averaged over what is missing: everything here is refused with a sentence that names it.
+Missing or contradicting parts are refused with a message; nothing is averaged over what is missing.
 """
 
 import json
@@ -20,16 +20,15 @@ from medtasks.runs.run import NO_RESULTS, NO_SAMPLES
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, read_manifests
 from medtasks.tasks.task_index import mapping_in
 
-_PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is
-# Settings that say how something is reached, and where it lies.
-_REACHED = re.compile(
+_LOCATIONS = ("include_path", "config", "output_path")  # options that name files, not what is asked
+_ACCESS = re.compile(  # settings of where something is and how it is reached
     rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
     r"|MEDTASKS_JUDGE_(?:BASE_URL|ALLOW_REMOTE|TIMEOUT|CONCURRENCY|ATTEMPTS)"
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _IMAGE_ROOT = re.compile(r'"image_root": "(?:[^"\\]|\\.)*"')
 _SHORT = 24  # characters
-_NO_FILTER = "none"  # what the harness calls the filter of a task that names none
+_NO_FILTER = "none"  # the harness's name for the filter of a task without one
 
 
 @dataclass(frozen=True)
@@ -51,19 +50,15 @@ class TaskPart:
         return mapping_in(mapping_in(self.results.content, "results"), self.name)
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        """Configuration as recorded."""
-        return self.results.config(self.name)
-
-    @property
     def texts(self) -> dict[int, list[str]]:
         """Lines as they are in the samples file."""
         return {row: [line.text for line in by_filter] for row, by_filter in self.lines.items()}
 
     @property
     def filters(self) -> list[str]:
-        """The names of its filters, in order."""
-        return [str(entry["name"]) for entry in self.config.get("filter_list") or ()] or [_NO_FILTER]
+        """Names of its filters, in order."""
+        pipelines = self.results.config(self.name).get("filter_list") or ()
+        return [str(pipeline["name"]) for pipeline in pipelines] or [_NO_FILTER]
 
     @property
     def total(self) -> int:
@@ -72,7 +67,7 @@ class TaskPart:
 
     @property
     def asked(self) -> int:
-        """Number of these that the run asked."""
+        """Number of rows that the run asked."""
         return int(self.results.content["n-samples"][self.name]["effective"])
 
 
@@ -83,7 +78,7 @@ class ShardRun:
     folder: Path
     manifest: RunManifest
     shard: Shard
-    tasks: Mapping[str, TaskPart]  # by name, those within groups that are not ours included
+    tasks: Mapping[str, TaskPart]  # by name, including members of foreign groups
 
     def __str__(self) -> str:
         return f"shard {self.shard} in {self.folder}"
@@ -94,18 +89,24 @@ class ShardRun:
         manifest, model = self.manifest, self.manifest.model
         options = what_is_asked(HarnessOptions(manifest.options))
         facts: dict[str, Any] = {"--tasks": ",".join(manifest.asked)}
-        facts |= {f"--{name}": value for name, value in options.items() if name not in _PLACES}
+        facts |= {f"--{name}": value for name, value in options.items() if name not in _LOCATIONS}
         facts |= {"name of the weights": model.weights, "fingerprint of the model": model.fingerprint or model.unknown}
         facts |= {f"seed of {name}": value for name, value in manifest.seeds.model_dump().items()}
         facts |= {f"version of {name}": version for name, version in manifest.versions.items()}
         facts |= {"commit of medtasks": manifest.commit}
-        facts |= {name: value for name, value in manifest.settings.items() if not _REACHED.fullmatch(name)}
+        facts |= {name: value for name, value in manifest.settings.items() if not _ACCESS.fullmatch(name)}
         facts |= {f"data of {name}": record.fingerprint for name, record in manifest.tasks.items()}
         for name, part in self.tasks.items():
             facts |= {f"version of {name}": part.results.of_task("versions", name)}
             served = mapping_in(part.results.content, SERVED_MODEL)
             facts |= {f"served model's {key}": value for key, value in served.items()}
-            facts |= {f"number of rows of {name}": part.total, f"settings of {name}": _settings(part.config)}
+            # Settings without the data and without locations on one machine or in its memory.
+            config = part.results.config(name)
+            metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "data"}
+            portable = {key: value for key, value in config.items() if key not in ("dataset_path", "dataset_kwargs")}
+            settings = json.dumps({**portable, "metadata": metadata}, sort_keys=True)
+            settings = _IMAGE_ROOT.sub("", _ADDRESS.sub("", settings))
+            facts |= {f"number of rows of {name}": part.total, f"settings of {name}": settings}
         return {name: str(value) for name, value in facts.items()}
 
 
@@ -116,8 +117,8 @@ class _Unfinished(Exception):
 def read_shards(folders: Sequence[Path]) -> list[ShardRun]:
     """Return the newest complete run of every shard, by index; each folder is the ``--output_path`` of some of them.
 
-    MedTasksError: a folder holds none, shards are missing or differ in what they asked of whom, two runs of one shard
-    gave different replies, or rows are in no shard or in two.
+    Raises MedTasksError if a folder holds none, shards are missing or differ in settings or model, two runs of one
+    shard gave different replies, or rows are in no shard or in two.
     """
     runs: list[ShardRun] = []
     unfinished: dict[Shard, str] = {}
@@ -217,13 +218,6 @@ def _part(name: str, results: ResultsFile) -> TaskPart:
     return part
 
 
-def _settings(config: Mapping[str, Any]) -> str:
-    """Return a task's configuration without where things lie on one machine or in its memory, and without its data."""
-    metadata = {name: value for name, value in mapping_in(config, "metadata").items() if name != "data"}
-    kept = {name: value for name, value in config.items() if name not in ("dataset_path", "dataset_kwargs")}
-    return _IMAGE_ROOT.sub("", _ADDRESS.sub("", json.dumps({**kept, "metadata": metadata}, sort_keys=True)))
-
-
 def _check_same(first: ShardRun, run: ShardRun) -> None:
     names = dict.fromkeys([*first.facts, *run.facts])
     pairs = {name: (first.facts.get(name, ""), run.facts.get(name, "")) for name in names}
@@ -235,7 +229,7 @@ def _check_same(first: ShardRun, run: ShardRun) -> None:
     if different:
         raise MedTasksError(
             f"{first} and {run} differ in {listed(different)}, so that they are no parts of one run; run one of them "
-            f"again as the other"
+            f"again with the settings of the other"
         )
 
 

@@ -1,4 +1,4 @@
-"""Locations of runs and recorded replies, as they are named on the command line."""
+"""Locations of runs and recorded replies, as given on the command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,8 @@ from functools import cached_property
 from pathlib import Path
 
 from medtasks.errors import MedTasksError, RepliesError, warn_once
-from medtasks.runs.repeat_folders import repeat_folders
-from medtasks.runs.result_files import holds_run, results_next_to, task_of
-from medtasks.runs.run import Run, TaskRun, read_run, run_of_file
-from medtasks.runs.run_repeats import read_repeats
+from medtasks.runs.result_files import holds_run, repeat_folders, results_next_to, task_of
+from medtasks.runs.run import Run, TaskRun, read_repeats, read_run, run_of_file
 from medtasks.tasks.task_files import task_files, variant_of
 
 
@@ -18,14 +16,11 @@ class Source:
     """Location of a run, or of recorded replies."""
 
     path: Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
-    model: str | None = None  # of a folder with runs of several models, this one
+    model: str | None = None  # the model to take from a folder with runs of several
 
     @cached_property
     def run(self) -> Run:
-        """The run, read once; what is damaged in it is logged.
-
-        MedTasksError: there is no run.
-        """
+        """The run, read once; damage is logged. Raises MedTasksError if there is no run."""
         if self.path.is_dir():
             run = read_run(self.path, self.model)
         elif not self.path.is_file():
@@ -40,33 +35,32 @@ class Source:
 
     @cached_property
     def repeats(self) -> list["Source"]:
-        """The run itself or, of a folder with repeats, those of the newest call with results or samples, read once.
+        """The repeats of the newest call with results or samples, or the run itself; read once.
 
-        MedTasksError: no repeat can be read.
+        Raises MedTasksError if no repeat can be read.
         """
         if not (self.path.is_dir() and repeat_folders(self.path)):
             return [self]
-        found = [
-            Source(folder, self.model) for folder, run in read_repeats(self.path, self.model).runs.items() if run.tasks
-        ]
-        if not found:
+        runs = read_repeats(self.path, self.model).runs
+        repeats = [Source(folder, self.model) for folder, run in runs.items() if run.tasks]
+        if not repeats:
             raise RepliesError(f"{self.path} holds repeats of a run, and none of them has results")
-        return found
+        return repeats
 
 
 def replies_of_repeats(task: str, source: Source) -> list[Path]:
-    """Return the samples file of a task in each repeat of a run that has one, as :func:`replies_to` does.
+    """Return the samples file of a task in each repeat that has one, like :func:`replies_to`.
 
-    RepliesError: none has.
+    Raises RepliesError if none has.
     """
-    having = [one for one in source.repeats if one is source or one.run.tasks.get(task, TaskRun(task)).samples]
-    return [replies_to(task, one) for one in having or source.repeats]
+    having = [each for each in source.repeats if each is source or each.run.tasks.get(task, TaskRun(task)).samples]
+    return [replies_to(task, each) for each in having or source.repeats]
 
 
 def samples_by_task(source: Source) -> dict[str, Path]:
-    """Return the samples files of a run by task, and log what is not there.
+    """Return the samples files of a run by task, and log missing parts.
 
-    MedTasksError: it is no run, or does not say which task it is of.
+    Raises MedTasksError if it is no run, or of an unknown task.
     """
     for name, task in source.run.tasks.items():
         if task.lacks:
@@ -75,7 +69,7 @@ def samples_by_task(source: Source) -> dict[str, Path]:
 
 
 def model_of(source: Source) -> str:
-    """Return the model of a run; empty where none is recorded, as of a file of replies."""
+    """Return the model of a run; empty where none is recorded, as for a file of replies."""
     try:
         return source.repeats[0].run.model
     except MedTasksError:
@@ -83,9 +77,9 @@ def model_of(source: Source) -> str:
 
 
 def replies_to(task: str, source: Source) -> Path:
-    """Return the samples file of a task in a run's folder; anything else is a file or folder of replies itself.
+    """Return the samples file of a task in a run's folder; any other path is that of replies itself.
 
-    RepliesError: the run has no samples of the task.
+    Raises RepliesError if the run has no samples of the task.
     """
     if not (source.path.is_dir() and holds_run(source.path)):
         return source.path
@@ -100,27 +94,27 @@ def replies_to(task: str, source: Source) -> Path:
 
 
 def check_is_ours(task: str) -> None:
-    """Raise RepliesError for a task that is not ours, or a variant of one of ours."""
+    """Raise RepliesError for a task that is neither ours nor a variant of one of ours."""
     if not (task in task_files() or variant_of(task)):
         raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
 
 
 def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
-    """Return the error of runs of which no task can be looked at side by side, from why each one cannot."""
-    whys = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
+    """Build the error for runs without a comparable task, from the cause by task."""
+    by_task = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
     return RepliesError(
-        f"no task could be compared ({whys})"
-        if whys
+        f"no task could be compared ({by_task})"
+        if by_task
         else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
         "task of recorded replies before the runs"
     )
 
 
 def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
-    """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
+    """Check that runs, files of replies or folders of them, were made on the prepared dataset.
 
-    Its samples files carry no fingerprint of the data, but the results file next to them does. Recorded replies without
-    one are matched by document id alone. RepliesError: a results file names another fingerprint.
+    The results file next to a samples file holds the fingerprint of the data; replies without one are matched by
+    document id alone. Raises RepliesError if a results file has another fingerprint.
     """
     for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
         results = results_next_to(samples, warn_once)

@@ -1,4 +1,4 @@
-"""The documents that a task asks, and what is known beside them: prepared, a user's own, or those of variants."""
+"""Documents of a task, prepared, a user's own, or those of variants, with their provenance and privacy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, bl
 from medtasks.errors import MedTasksError
 from medtasks.home import dataset_holding
 from medtasks.prompts.images import images
-from medtasks.tasks.own_documents import completed, own_documents, place_of
+from medtasks.tasks.own_documents import completed, location_of, own_documents
 from medtasks.tasks.task_check import check_task
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
 from medtasks.tasks.task_index import SETTINGS, mapping_in, resolved
-from medtasks.tasks.thinking_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
+from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
 
 Document = Mapping[str, Any]
 WITHHELD = "withheld"
@@ -33,17 +33,16 @@ _LISTS = ("image_files", "image_sha256")
 
 
 def task_documents(task: TaskFile) -> list[dict[str, Any]]:
-    """Return the documents that a task or a sanity variant asks, in order; each has a ``doc_id``.
+    """Return the documents of a task or a sanity variant, in order; each has a ``doc_id``.
 
-    Raises DatasetNotPrepared or SourceError where the dataset is not there or damaged, and MedTasksError for a group,
-    own documents that cannot be used, and images that cannot be swapped.
+    Raises DatasetNotPrepared or SourceError for a missing or damaged dataset, and MedTasksError for a group, own
+    documents that cannot be used, and images that cannot be swapped.
     """
-    documents = _base_documents(task)
-    return documents if task.variant is None else _changed(task, documents)
+    return _changed(task, _base_documents(task))
 
 
 def check_possible(task: TaskFile) -> None:
-    """Check before a run that a task of the user's own is sound, and that the documents of a task or variant are there.
+    """Check before a run that a task of the user's own is sound, and that the documents of a task or variant exist.
 
     Errors: :func:`~medtasks.tasks.task_check.task_problems` and :func:`task_documents`.
     """
@@ -59,9 +58,9 @@ def check_possible(task: TaskFile) -> None:
 
 
 def check_loadable(name: str, path: object) -> None:
-    """Check that the documents of a task are there before the harness loads them from a path.
+    """Check that the documents of a task exist before the harness loads them from a path.
 
-    DatasetNotPrepared: the path is that of a dataset of ours that is not prepared. MedTasksError: the task is a variant
+    Raises DatasetNotPrepared for a path of a dataset of ours that is not prepared, and MedTasksError for a variant
     whose images cannot be swapped. The harness would hide either.
     """
     if isinstance(path, str) and (dataset := dataset_holding(Path(path))):
@@ -71,16 +70,16 @@ def check_loadable(name: str, path: object) -> None:
 
 
 def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
-    """Return a table of the ``datasets`` library with the rows that a sanity variant asks.
+    """Return the rows of a sanity variant, as a table of the ``datasets`` library.
 
-    The table is that of its task, of a user's own as the harness has loaded it; in the configuration of its task,
+    The given table is that of its task, of a user's own as the harness has loaded it; in the configuration of its task,
     dotted names are resolved.
     """
     import datasets
 
     if task.dataset is None:
-        own = config.get("process_docs")
-        table = completed(own(table) if own else table, config, apart=True)
+        process = config.get("process_docs")
+        table = completed(process(table) if process else table, config, apart=True)
     rows = _changed(task, table.to_list())
     lists = datasets.List(datasets.Value("string"))
     features = {
@@ -95,39 +94,37 @@ def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
 
 
 def variant_hook(name: str) -> Callable[[Any], Any]:
-    """Return what the harness's file for a variant names: by its name, what its ``process_docs`` does.
+    """Return the hook that the harness's file for a variant names: its ``process_docs``, under the variant's name.
 
-    After ``text_of_`` and ``messages_of_``, what makes the prompt of a thinking variant. AttributeError where there is
-    no such variant.
+    After ``text_of_`` and ``messages_of_``, the hook for the prompt of a thinking variant. Raises AttributeError for an
+    unknown variant.
     """
-    of = next((before for before in (TEXT_OF, MESSAGES_OF) if name.startswith(before)), "")
-    variant = name.removeprefix(of)
-    found = variant_of(variant)
-    if found is None:
+    prefix = next((prefix for prefix in (TEXT_OF, MESSAGES_OF) if name.startswith(prefix)), "")
+    names = variant_of(name.removeprefix(prefix))
+    if names is None:
         raise AttributeError(name)
-    task, base = task_file(variant), task_config(found[0])
-    if of == TEXT_OF:
-        return thinking_text(resolved(base["doc_to_text"]), found[1], task.family)
-    if of == MESSAGES_OF:
-        return thinking_messages(resolved(base["doc_to_messages"]), found[1], task.family)
+    task, base = task_file(name.removeprefix(prefix)), task_config(names[0])
+    if prefix == TEXT_OF:
+        return thinking_text(resolved(base["doc_to_text"]), names[1], task.family)
+    if prefix == MESSAGES_OF:
+        return thinking_messages(resolved(base["doc_to_messages"]), names[1], task.family)
     config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
 
     def changed(table: Any) -> Any:
         return changed_table(task, table, config)
 
-    changed.__name__ = changed.__qualname__ = name  # what shows a task's configuration
+    changed.__name__ = changed.__qualname__ = name  # as a task's configuration prints it
     return changed
 
 
 def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if task.variant in THINKING:
+    if task.variant is None or task.variant in THINKING:
         return documents
     changes = {BLIND: blind, BLANK: blank, SWAPPED: swapped}
     if task.variant in changes:
         return changes[task.variant](documents)
     family = task_file(str(task.base)).family
-    samples = [Sample(document) for document in documents]
-    return rotated(documents, family.independent_clusters(samples))
+    return rotated(documents, family.independent_clusters([Sample(document) for document in documents]))
 
 
 def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
@@ -144,7 +141,7 @@ class Selection:
     """Chosen tasks."""
 
     # Names to give to the harness. A group or tag whose members are all ready keeps its own name; names that are not
-    # ours stay as they are, the harness knows what they mean.
+    # ours stay as they are, for the harness to interpret.
     ready: tuple[str, ...]
     missing: dict[str, str]  # why a task cannot run, by task name
 
@@ -154,35 +151,28 @@ def select(names: Sequence[str]) -> Selection:
     ready: dict[str, None] = {}
     missing: dict[str, str] = {}
     for name in names:
-        members = members_of(name)
-        lacking = {task.name: cause for task in members if (cause := _why_impossible(task))}
+        members, lacking = members_of(name), {}
+        for task in members:
+            try:
+                check_possible(task)
+            except MedTasksError as error:
+                lacking[task.name] = str(error)
         missing |= lacking
-        if not lacking:
-            ready[name] = None
-        else:
-            ready |= dict.fromkeys(task.name for task in members if task.name not in lacking)
+        ready |= dict.fromkeys([task.name for task in members if task.name not in lacking] if lacking else [name])
     return Selection(tuple(ready), missing)
 
 
-def _why_impossible(task: TaskFile) -> str | None:
-    try:
-        check_possible(task)
-    except MedTasksError as error:
-        return str(error)
-    return None
-
-
-# ---- what is known of them ----
+# ---- provenance and privacy ----
 
 
 def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return which data a task, no group, asks; of a user's own the place, and a fingerprint of their text alone."""
+    """Return the provenance of a task's data; of a user's own the location, and a fingerprint of their text alone."""
     if task.dataset is not None:
         return provenance(task.dataset)
-    place = WITHHELD if is_private_task(task, documents) else place_of(task_config(task.base or task.name))
+    private = is_private_task(task, documents)
     return {
         "fingerprint": text_fingerprint(documents)[:_DIGITS],
-        "source": place,
+        "source": WITHHELD if private else location_of(task_config(task.base or task.name)),
         "prepared": False,
         "sample": False,
         "complete": True,
@@ -201,13 +191,13 @@ def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list
 
 
 def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
-    """Return the strictest access level of a task's documents; empty where they name no dataset."""
+    """Return the strictest access level of a task's documents; empty if they name no dataset."""
     levels = {access_of(name) for name in _names(task, documents)}
     return str(max(levels, key=list(Access).index, default=""))
 
 
 def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator[str]:
-    """Open the images of a user's own documents, and yield one sentence for each document that cannot show its own."""
+    """Open the images of a user's own documents, and yield one sentence for each document whose images fail."""
     if task_config(task.name).get("doc_to_visual") != OPENING:
         return
     settings, seen = image_settings(task), set()
@@ -228,5 +218,5 @@ def image_settings(task: TaskFile) -> Mapping[str, Any]:
 
 
 def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
-    named = {str(one["dataset"]) for one in documents if one.get("dataset") is not None}
-    return named | ({task.guarded_as} if task.guarded_as is not None else set())
+    names = {str(document["dataset"]) for document in documents if document.get("dataset") is not None}
+    return names | ({task.guarded_as} if task.guarded_as is not None else set())

@@ -1,11 +1,10 @@
 """Tasks of the user's own, without code: from a folder of questions, or from a part of a prepared dataset.
 
-A folder's task is put together from that of a published dataset, so that it asks and scores as that does.
+A folder's task is derived from that of a published dataset, so that it asks and scores as that does. Of a part only
+the documents are copied; the images stay with the whole dataset. The tasks are those of the whole dataset, under the
+part's name.
 
-Of a part only the documents are copied; the images stay with the whole dataset. The tasks are those of the whole
-dataset, under the part's name.
-
-Each file stands alone: one that included ours would make every task of the harness unlistable once this package moves.
+Each file is complete: one that included ours would make every task of the harness unlistable once this package moves.
 It is called after its dataset, and its first line names the command that may write it again.
 """
 
@@ -22,11 +21,10 @@ from medtasks.data.own_datasets import own_dataset_info, own_datasets
 from medtasks.data.prepare.prepare_dataset import publish_part
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.selecting import Criteria, described
-from medtasks.data.sources.multimedeval.own_folder import QA, VQA, OwnQuestions, read_folder
+from medtasks.data.sources.multimedeval.question_sets import QA, VQA, OwnQuestions
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.home import dataset_folder, written_whole
 from medtasks.tasks.published_names import prompt_settings
-from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import tagged_tasks, task_config, task_files, variant_of
 from medtasks.tasks.task_index import SETTINGS, DottedName, dumped, harness_folder, index_tasks
 
@@ -55,15 +53,22 @@ def prepare_own(
     SourceError says that the folder is not of that format or samples cannot be used, another MedTasksError that the
     name is taken or nothing can be written.
     """
-    questions = read_folder(folder)
+    questions = OwnQuestions(folder)
     chosen = own_name(name or folder.resolve().name)
     if chosen == TAG:
         raise MedTasksError(f"there is a task or dataset '{TAG}' already; choose another name with --name")
     refuse_taken(chosen, chosen, _COMMAND, "--name")
-    if not again:
-        _refuse_another_folder(chosen, folder)
+    source = None
+    if not again and (dataset_folder(chosen) / FILE_NAME).is_file():
+        with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
+            source = Manifest.read(dataset_folder(chosen)).source
+    if source not in (None, str(folder.resolve())):
+        raise MedTasksError(
+            f"'{chosen}' is prepared from {source} already; choose another name with --name, or replace it: "
+            f"medtasks data prepare {chosen} --source {folder}"
+        )
     info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
-    manifest = prepare_recipe(info, questions.recipe, Options(folder, allow_incomplete=allow_incomplete))
+    manifest = prepare_recipe(info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete))
     write_task_file(chosen, _task_config(chosen, questions), _COMMAND)
     return manifest
 
@@ -81,66 +86,56 @@ def own_name(text: str) -> str:
     return _PREFIX + slug
 
 
-def _refuse_another_folder(name: str, folder: Path) -> None:
-    prepared, source = dataset_folder(name), None
-    if (prepared / FILE_NAME).is_file():
-        with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
-            source = Manifest.read(prepared).source
-    if source not in (None, str(folder.resolve())):
-        raise MedTasksError(
-            f"'{name}' is prepared from {source} already; choose another name with --name, or replace it: "
-            f"medtasks data prepare {name} --source {folder}"
-        )
-
-
 def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
+    def read_with(row: str, rule: str) -> dict[str, Any]:
+        return {"name": row, "filter": [{"function": DottedName(_READ_WITH), "rule": rule}]}
+
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
-    own = own_keys(name, name, TAG)
+    names = own_keys(name, name, TAG)
     description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
     metadata = own_metadata(with_images["metadata"], name, description=description, prompt="head")
-    rules = [_filter("reference", "multimedeval_option_head"), _filter("robust", "robust_choice")]
+    rules = [read_with("reference", "multimedeval_option_head"), read_with("robust", "robust_choice")]
     changed = {
-        **own,
+        **names,
         SETTINGS: prompt_settings(_PROMPTS[questions.kind]),
         "filter_list": rules if questions.kind == QA else config["filter_list"],
         "metadata": metadata,
     }
-    return {**own, **config, **changed}
-
-
-def _filter(name: str, rule: str) -> dict[str, Any]:
-    return {"name": name, "filter": [{"function": DottedName(_READ_WITH), "rule": rule}]}
+    return {**names, **config, **changed}
 
 
 def whole_dataset(name: str) -> str:
-    """Return the prepared dataset a user means; a MedTasksError where there is none, or it is a part itself."""
+    """Return the prepared dataset a user means; raise MedTasksError if it is not prepared, or a part itself."""
     dataset = _USUAL_SPLIT.get(name, name)
     prepared_folder(dataset)
-    own = Manifest.read(dataset_folder(dataset)).selected_from
-    if own is not None:
-        raise MedTasksError(f"'{name}' is itself a part of '{own}'; choose from that one")
+    whole = Manifest.read(dataset_folder(dataset)).selected_from
+    if whole is not None:
+        raise MedTasksError(f"'{name}' is itself a part of '{whole}'; choose from that one")
     return dataset
 
 
 def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str]]:
-    """Make the documents of a prepared dataset that fit a dataset of their own, and return it with its tasks' names.
+    """Make a dataset of the matching documents of a prepared one, and return it with its tasks' names.
 
-    ``criteria`` are wanted values by column, see :func:`medtasks.data.selecting.choose`; ``name`` is that of the part
-    and of its first task. UnknownName says that there is no such column, another MedTasksError that the name is taken
-    or none, that no document fits, or that nothing can be written.
+    ``criteria`` are values by column, see :func:`medtasks.data.selecting.choose`; ``name`` is that of the part and of
+    its first task. Raises UnknownName for an unknown column, and MedTasksError if the name is taken or invalid, no
+    document matches, or nothing can be written.
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
     names = tasks_of_part(dataset, name)
-    known = task_files()
+    shipped = task_files()
     if not names:
-        raise unknown_name("dataset with tasks", dataset, {one.dataset or "" for one in known.values()} - {""})
+        raise unknown_name("dataset with tasks", dataset, {task.dataset or "" for task in shipped.values()} - {""})
     for new in names.values():
         refuse_taken(new, name, _PART_COMMAND, "--as")
-    _refuse_other_data(name)
+    if name in own_datasets():
+        with contextlib.suppress(SourceError):  # a damaged one may be replaced
+            if Manifest.read(dataset_folder(name)).selected_from is None:
+                raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
     manifest = publish_part(dataset, criteria, name)
     for task, new in names.items():
-        description = f"{known[task].description}; only {described(manifest.selection)}"
+        description = f"{shipped[task].description}; only {described(manifest.selection)}"
         write_task_file(new, task_copy(task, new, name, description), _PART_COMMAND)
     return manifest, list(names.values())
 
@@ -151,34 +146,22 @@ def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     return {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
 
 
-def _refuse_other_data(name: str) -> None:
-    """Refuse the name of a user's own dataset that is not a part; a damaged one may be replaced."""
-    if name not in own_datasets():
-        return
-    try:
-        part = Manifest.read(dataset_folder(name)).selected_from is not None
-    except SourceError:
-        part = True
-    if not part:
-        raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
-
-
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:
-    """Return what the file of a task says that is another one on a dataset of the user's own."""
+    """Return the configuration of a task like another one on a dataset of the user's own."""
     config = task_config(model)
     metadata = own_metadata(config["metadata"], dataset, description=description)
     return {**config, **own_keys(name, dataset, []), "metadata": metadata}
 
 
 def group_copy(model: str, name: str, members: Sequence[str], description: str) -> dict[str, Any]:
-    """Return what the file of a group says that aggregates its members as another one does."""
+    """Return the configuration of a group that aggregates its members as another one does."""
     config = task_config(model)
     metadata = {**config["metadata"], "description": description}
     return {**config, "group": name, "task": list(members), "metadata": metadata}
 
 
 def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
-    """Return what a task file says of its name and its data, which are prepared."""
+    """Return the keys of a task file for its name and its data, which are prepared."""
     return {
         "task": task,
         "task_alias": DottedName(f"medtasks.data.label_of.{task}"),
@@ -199,28 +182,26 @@ def refuse_taken(name: str, dataset: str, command: str, option: str) -> None:
     A file on the same dataset that the command has written may be overwritten.
     """
     path = own_task_file(name)
-    known = task_files()
-    tags = {tag for task in known.values() if task.path != path for tag in task.tags}
+    tasks = task_files()
+    tags = {tag for task in tasks.values() if task.path != path for tag in task.tags}
     taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
     harness = harness_folder()
     theirs = harness is not None and name in index_tasks([harness], [name])
-    if taken or theirs or (name in known and known[name].path != path):
+    if taken or theirs or (name in tasks and tasks[name].path != path):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
     if path.exists() and not path.read_text(encoding="utf-8").startswith(_mark(command)):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
-    if name in known and (others := _datasets(known[name], known) - {dataset}):
+    if name not in tasks:
+        return
+    members = [tasks[name], *(tasks[member] for member in tasks[name].members if member in tasks)]
+    if others := {member.dataset for member in members if member.dataset is not None} - {dataset}:
         raise MedTasksError(
             f"there is a task '{name}' on your dataset '{min(others)}' already; choose another name with {option}"
         )
 
 
-def _datasets(task: TaskFile, known: Mapping[str, TaskFile]) -> set[str]:
-    members = [task, *(known[member] for member in task.members if member in known)]
-    return {member.dataset for member in members if member.dataset is not None}
-
-
 def write_task_file(name: str, config: Mapping[str, Any], command: str) -> None:
-    """Write a task file that stands alone; its first line says that ``command`` wrote it."""
+    """Write a complete task file, whose first line says that ``command`` wrote it."""
     path, text = own_task_file(name), dumped(config)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

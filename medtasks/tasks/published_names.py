@@ -1,11 +1,11 @@
-"""What the names stand for that task files use: ``medtasks.hooks.<module>.<name>``.
+"""The published names that task files use, ``medtasks.hooks.<module>.<name>``, and the code they name.
 
-They stand in users' files and in those that this package has written for them, so they stay as they are, wherever the
-code is that they name.
+They are part of users' files and of those that this package has written for them, so they stay as they are wherever the
+code moves.
 
 ``settings_of.<name>`` is for ``lmms_eval_specific_kwargs``. The harness hands over the settings of one model family
-and replaces whole what an included file says of them, so ours stand once, by name, in the ``prompts.yml`` of each
-benchmark. A block among them is for the families that its key names, divided by blanks, on top of the others.
+and replaces an included file's settings whole, so ours are written once, by name, in the ``prompts.yml`` of each
+benchmark. A block among them is for the families that its key names, separated by blanks, on top of the others.
 """
 
 import copy
@@ -32,7 +32,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
         "volumes": "medtasks.prompts.volumes",
     }
 )
-"""Modules whose names are the same where the code is."""
+"""Modules whose names are the same in the code."""
 _RENAMED: Mapping[str, str] = {
     "closed_prompts.prompt": "medtasks.prompts.lettered.closed_prompt",
     "closed_prompts.target": "medtasks.prompts.lettered.closed_target",
@@ -58,32 +58,32 @@ def hook_modules() -> list[str]:
 
 
 def hook_place(hook: str) -> str:
-    """Return the dotted name of the code that a published name of a prompt or filter stands for."""
+    """Return the dotted name of the code that a published name of a prompt or filter means."""
     module, _, name = hook.removeprefix(HOOKS).partition(".")
-    known = _RENAMED.get(f"{module}.{name}")
-    return known or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
+    renamed = _RENAMED.get(f"{module}.{name}")
+    return renamed or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
 
 
 def published_names() -> list[str]:
-    """Return the names that task files may use, to suggest the nearest of one that does not exist."""
-    known = families()
+    """Return the names that task files may use, to suggest the nearest one."""
+    hooks = families()
     lists = [
         f"{hook.partition('.')[0]}.{name}"
-        for hook, family in known.items()
+        for hook, family in hooks.items()
         for name in (METRIC_LIST, *(metric.name for metric in family.metrics))
     ]
     code = [
         f"{module}.{name}"
-        for module, place in MODULES.items()
-        for name, value in vars(importlib.import_module(place)).items()
-        if getattr(value, "__module__", None) == place and not name.startswith("_")
+        for module, home in MODULES.items()
+        for name, value in vars(importlib.import_module(home)).items()
+        if getattr(value, "__module__", None) == home and not name.startswith("_")
     ]
-    return [f"{HOOKS}{name}" for name in (*known, *lists, *code, *_RENAMED, *METRIC_LISTS)]
+    return [f"{HOOKS}{name}" for name in (*hooks, *lists, *code, *_RENAMED, *METRIC_LISTS)]
 
 
 SETTINGS_OF = "settings_of"
 _FILES = "*/prompts.yml"
-# Simple models that find an image's place by a mark; all others put images first.
+# Simple models that find an image's position by a mark; all others put images first.
 _MARKS = {
     family: {"image_mark": "<image>"}
     for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server")
@@ -91,19 +91,19 @@ _MARKS = {
 
 
 def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
-    """Return new settings by model family; AttributeError where there are none of this name."""
+    """Return new settings by model family; AttributeError for an unknown name."""
     if name not in _named():
         raise AttributeError(f"there is no {HOOKS}{SETTINGS_OF}.{name}")
-    given = copy.deepcopy(_named()[name])
-    blocks = {families: given.pop(families) for families, block in [*given.items()] if isinstance(block, Mapping)}
-    own = {family: block for families, block in blocks.items() for family in families.split()}
-    marks = _MARKS if names_in_template(str(given.get("template"))) & {"image", "images"} else {}
+    default = copy.deepcopy(_named()[name])
+    blocks = {families: default.pop(families) for families, block in [*default.items()] if isinstance(block, Mapping)}
+    by_family = {family: block for families, block in blocks.items() for family in families.split()}
+    marks = _MARKS if names_in_template(str(default.get("template"))) & {"image", "images"} else {}
     return {
-        "default": given,
-        **{family: {**given, **marks.get(family, {}), **own.get(family, {})} for family in {**marks, **own}},
+        "default": default,
+        **{family: default | marks.get(family, {}) | by_family.get(family, {}) for family in {**marks, **by_family}},
     }
 
 
 @cache
 def _named() -> Mapping[str, dict[str, Any]]:
-    return {name: given for path in tasks_folder().glob(_FILES) for name, given in read_config(path).items()}
+    return {name: settings for path in tasks_folder().glob(_FILES) for name, settings in read_config(path).items()}

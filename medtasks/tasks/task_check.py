@@ -54,10 +54,10 @@ def check_task(task: TaskFile) -> None:
 
 
 def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
-    """Yield what would stop a run of a task, one sentence each; later checks need what earlier ones have found right.
+    """Yield the problems that would stop a run of a task, one sentence each; later checks need earlier ones to pass.
 
-    The first sample of a dataset that is on no disk of ours is looked at only if it may be downloaded. Raises
-    MedTasksError where documents cannot be loaded or lack what hooks need.
+    The first sample of a dataset that is not on this machine is checked only if it may be downloaded. Raises
+    MedTasksError where documents cannot be loaded or lack columns that hooks need.
     """
     task = task if task.base is None else task_file(task.base)
     written = task_config(task.name)
@@ -73,7 +73,12 @@ def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
         if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
             problems.append(f"{key}: '{written[key]}' is no function; name one")
     problems = problems or list(_scoring_problems(task, config))
-    if not problems and (document := _first_document(task, written, download=download)) is not None:
+    document: Mapping[str, Any] | None = None  # the first sample as the harness hands it to hooks
+    if not problems and task.dataset is not None:
+        document = dict(open_documents(task.dataset)[SPLIT][0])
+    elif not problems and (download or written.get("dataset_path") in LOCAL_LOADERS):
+        document = dict(completed(own_table(task.name, written), written)[0])
+    if document is not None:
         names = (task.guarded_as, document.get("dataset"))
         private = any(is_private(str(name)) for name in names if name is not None)
         problems = list(_prompt_problems(config, document, private=private))
@@ -86,22 +91,22 @@ def unknown_keys(task: TaskFile) -> list[str]:
 
 
 def _loaded(name: DottedName) -> Any:
-    """Return what a dotted name stands for; MedTasksError, with the nearest name, where it stands for nothing."""
+    """Import the object that a dotted name means; raise MedTasksError, with the nearest name, if it does not exist."""
     module, _, attribute = name.rpartition(".")
-    known: list[str] = []
+    names: list[str] = []
     try:
         loaded = name.module()
-        known = [f"{module}.{each}" for each in vars(loaded)]
+        names = [f"{module}.{each}" for each in vars(loaded)]
         return getattr(loaded, attribute)
     except MedTasksError:
         raise
     except (Exception, SystemExit) as error:  # the module may be the user's own
-        is_missing = (isinstance(error, AttributeError) and known) or (
+        is_missing = (isinstance(error, AttributeError) and names) or (
             isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         )
         if not is_missing:
             raise MedTasksError(f"'{name}' cannot be imported ({one_line(error)}); correct {module}") from error
-        hint = near_match(name, [*known, *published_names()]) or f"; {module}.py next to the task's file can define it"
+        hint = near_match(name, [*names, *published_names()]) or f"; {module}.py next to the task's file can define it"
         raise MedTasksError(f"'{name}' does not exist{hint}") from error
 
 
@@ -115,9 +120,9 @@ def _scoring_problems(task: TaskFile, config: Config) -> Iterator[str]:
     if not isinstance(config.get("metadata") or {}, Mapping):
         yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
     family, listed = task.family, config.get("metric_list")
-    known = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
+    rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
     for name, row in {} if failed else task.rows.items():
-        if row.extractor and row.extractor not in known:
+        if row.extractor and row.extractor not in rules:
             yield f"filter_list, '{name}': no rule '{row.extractor}' reads replies for '{family.name}'; {_BLOCKS}"
     if not isinstance(listed, list):
         yield f"'metric_list' has to name the metrics of '{family.name}'; {_BLOCKS}"
@@ -138,19 +143,10 @@ def _filter_problem(function: Any, **arguments: Any) -> str:
     except MedTasksError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - a filter may be the user's own
-        known = inspect.signature(function).parameters
-        hints = (near_match(name, known) for name in arguments if name not in known)
+        parameters = inspect.signature(function).parameters
+        hints = (near_match(name, parameters) for name in arguments if name not in parameters)
         return f"the filter cannot be made ({one_line(error)}){next(filter(None, hints), '; correct its arguments')}"
     return ""
-
-
-def _first_document(task: TaskFile, config: Config, *, download: bool) -> Mapping[str, Any] | None:
-    """Return the first sample as the harness hands it to hooks."""
-    if task.dataset is not None:
-        return dict(open_documents(task.dataset)[SPLIT][0])
-    if not download and config.get("dataset_path") not in LOCAL_LOADERS:
-        return None
-    return dict(completed(own_table(task.name, config), config)[0])
 
 
 def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bool) -> Iterator[str]:
@@ -158,8 +154,8 @@ def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bo
     settings = config.get(SETTINGS)
     by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]
     if is_our_hook(config.get("doc_to_text")):
-        known = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
-        unknown = {str(key) for each in by_model or [settings or {}] for key in each} - known
+        valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
+        unknown = {str(key) for each in by_model or [settings or {}] for key in each} - valid
         hints = {key: near_match(key, _PROMPT_SETTINGS) for key in sorted(unknown)}
         yield from (f"{SETTINGS}: no setting is called '{key}'{hint}" for key, hint in hints.items() if hint)
     for key in _PROMPT:
@@ -181,7 +177,7 @@ def _prompt_problems(config: Config, document: Mapping[str, Any], *, private: bo
 
 
 def _template_problems(template: str, columns: Sequence[str]) -> Iterator[str]:
-    """Yield names in a template of lmms-eval's own kind, or a column's name in its place, that no column has."""
+    """Yield the unknown columns in a template of lmms-eval's own kind, or in a column's name without braces."""
     if template not in columns:
         names = names_in_template(template) if "{" in template else {template} if near_match(template, columns) else ()
         for name in sorted(set(names) - set(columns)):

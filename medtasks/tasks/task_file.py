@@ -1,4 +1,4 @@
-"""One task as data, read from its file without the harness: name, dataset, family, and how replies are read."""
+"""One task as data, read from its file without the harness: name, dataset, family, and rules that read replies."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
+from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
@@ -16,41 +16,28 @@ from medtasks.families.family_registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
-from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
-from medtasks.tasks.thinking_variants import BOXED, TAGS, THINKING, thinking_changes, thinking_of, thinking_rows
+from medtasks.tasks.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
+from medtasks.tasks.task_variants import thinking_of, twin_changes, variant_changes
 
 _PREPARED = "medtasks.data.path_of."
-_LABEL = "medtasks.data.label_of."
 _IMAGES = "medtasks.hooks.images.images"
 _LETTERED_PROMPT = "medtasks.hooks.prompts.prompt"
 _MANIFEST = "manifest.json"
-_UNNAMED, _AS_IT_IS = "none", "take_first"  # the harness's one filter where a file names none
+_UNNAMED, _TAKE_FIRST = "none", "take_first"  # the harness's one filter where a file names none
 _LIKELIHOODS = "multiple_choice"
-TWIN_ENDING = "_5shot"
-VARIANT_HOOKS = f"{HOOKS}variants."
-"""Before the name of a sanity variant, what its ``process_docs`` does."""
-_TWINS_CHECKED_AGAINST = "https://github.com/corentin-ryr/MultiMedEval at d9ac283"  # whose few-shot prompts they have
-_MEANING = {
-    "blind": "without the image",
-    "blank": "grey pictures in place of the images",
-    "swapped": "with the image of another question",
-    "rotated": "in every rotation of the options",
-    TAGS: "reasoning in <think>, the answer in <answer>",
-    BOXED: "reasoning first, the answer in a box",
-}
 
 
 class ListedMetrics(tuple[Mapping[str, Any], ...]):
-    """Metrics that stand in a task's file one by one."""
+    """Metrics that a task's file lists one by one."""
 
     def resolve(self) -> Any:
         """Import their aggregations."""
-        return [resolved(dict(one)) for one in self]
+        return [resolved(dict(metric)) for metric in self]
 
     @property
     def is_ours(self) -> bool:
         """Whether this package aggregates them all."""
-        aggregations = [one.get("aggregation") for one in self]
+        aggregations = [metric.get("aggregation") for metric in self]
         return all(isinstance(name, DottedName) and name.is_ours for name in aggregations)
 
 
@@ -63,8 +50,7 @@ class TaskFile:
     path: Path
     description: str
     dataset: str | None = None  # prepared; None for a task whose documents were not prepared here
-    # name whose access level holds for its text: its dataset, or the one that its metadata name
-    guarded_as: str | None = None
+    guarded_as: str | None = None  # name whose access level holds for its text: its dataset, or the one in its metadata
     output_type: str | None = None  # ``"generate_until"`` or ``"multiple_choice"``
     rows: Mapping[str, Row] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
     process_results: DottedName | None = None  # None where the harness scores by itself, as is its metric list
@@ -72,13 +58,12 @@ class TaskFile:
     members: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # names under which the task is selected together with others
     breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
-    # its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant
-    variants: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()  # its sanity variants (``blind``, ``rotated``, ...); none for a variant
     thinking: tuple[str, ...] = ()  # its thinking variants; none for a variant or a few-shot twin
-    variant: str | None = None  # which variant of ``base`` it is, None for a task with a file
+    variant: str | None = None  # sanity or thinking variant of ``base``; None for a task with a file
     base: str | None = None
-    origin: str | None = None  # of a task without a file, such as a few-shot twin: the one in whose file it follows
-    differs: Mapping[str, Any] = field(default_factory=dict)  # what it says otherwise than its file
+    origin: str | None = None  # of a few-shot twin or a task in variants.yml: the task from whose file it follows
+    differs: Mapping[str, Any] = field(default_factory=dict)  # keys in which it differs from its file
 
     @property
     def is_shipped(self) -> bool:
@@ -99,19 +84,20 @@ class TaskFile:
     @property
     def family(self) -> TaskFamily:
         """The family that its hook scores for; RepliesError where it has none."""
-        found = family_of(str(self.process_results))
-        if found is None:
+        family = family_of(str(self.process_results))
+        if family is None:
             raise RepliesError(f"'{self.name}' {self.only_harness}")
-        return found
+        return family
 
     @cached_property
     def metrics(self) -> tuple[AnyMetric, ...]:
         """The metrics in its list, in order; one whose standard error is not listed has none."""
-        listed = {} if self.metric_list is None else {str(one["metric"]): None for one in self.metric_list.resolve()}
-        known = [metric for name in listed if (metric := self.family.metric(name)) is not None]
+        entries = [] if self.metric_list is None else self.metric_list.resolve()
+        listed = {str(entry["metric"]): None for entry in entries}
+        metrics = [metric for name in listed if (metric := self.family.metric(name)) is not None]
         return tuple(
             metric if not metric.has_error or f"{metric.name}{STDERR}" in listed else replace(metric, has_error=False)
-            for metric in known
+            for metric in metrics
         )
 
     @property
@@ -122,7 +108,7 @@ class TaskFile:
 
     @property
     def only_harness(self) -> str:
-        """Why only the harness can score it, in words that go behind its name; empty where we can, too."""
+        """Why only the harness can score it, in words that follow its name; empty where we can, too."""
         if self.kind == "group":
             return "is a group; take its member tasks one by one"
         if self.process_results is None:
@@ -140,84 +126,21 @@ class TaskFile:
             return f"{rule.name} v{rule.version}"
         return self.family.versioned(row)
 
+    def following(self, config: Mapping[str, Any], differs: Mapping[str, Any]) -> "TaskFile":
+        """Return a task without a file that differs from this one, whose file says ``config``."""
+        task = task_file_of(differs["task"], {**config, **differs}, self.path)
+        return replace(task, origin=self.name, differs=differs)
+
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
-        """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        differs = _twin_changes(f"{self.name}{TWIN_ENDING}", config)
-        return replace(following(self, config, differs), variants=self.variants, thinking=())
+        """Return the same task after five solved examples."""
+        return replace(self.following(config, twin_changes(self.name, config)), variants=self.variants, thinking=())
 
-    def as_variant(self, variant: str) -> "TaskFile":
-        """Return a sanity or thinking variant of this task, with its file as path."""
-        made = replace(
-            self,
-            name=f"{self.name}_{variant}",
-            description=f"{self.description}; {_MEANING[variant]}",
-            tags=(),
-            variants=(),
-            thinking=(),
-            variant=variant,
-            base=self.name,
-        )
-        if variant in THINKING:
-            return replace(made, rows=thinking_rows(self.rows))
-        if variant != ROTATED:
-            return made
-        return replace(
-            made,
-            process_results=DottedName(str(self.family.rotated)),
-            metric_list=DottedName(f"{HOOKS}rotations.METRIC_LIST"),
-        )
-
-    def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is different from what its file and the files that it includes say."""
-        changed = dict(self.differs)
-        return changed if self.variant is None else {**changed, **self._variant_changes({**config, **changed})}
-
-    def _variant_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        about = {"description": self.description, "variant": self.variant, "base": self.base}
-        named: dict[str, Any] = {
-            "task": self.name,
-            "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
-            "tag": [],
-        }
-        if self.variant in THINKING:  # of the documents themselves nothing changes
-            about = {**mapping_in(config, "metadata"), **about}
-            return {**named, **thinking_changes(self.name, self.rows, config), "metadata": about}
-        # Its documents are those of its task, in which named columns have their names already.
-        kept = {name: value for name, value in mapping_in(config, "metadata").items() if name != COLUMNS}
-        changed = {
-            **named,
-            "process_docs": DottedName(f"{VARIANT_HOOKS}{self.name}"),
-            "metadata": {**kept, **about},
-        }
-        if self.variant == ROTATED:
-            changed |= {"process_results": self.process_results, "metric_list": self.metric_list}
-        return changed
-
-
-def following(origin: TaskFile, config: Mapping[str, Any], differs: Mapping[str, Any]) -> TaskFile:
-    """Return a task without a file that follows from another one, whose file says ``config``."""
-    return replace(
-        task_file_of(differs["task"], {**config, **differs}, origin.path), origin=origin.name, differs=differs
-    )
-
-
-def _twin_changes(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "few_shot"}
-    about = {
-        "description": f"{metadata['description']}, after five solved examples",
-        "protocol": "5-shot",
-        "num_fewshot": 5,
-        "checked_against": _TWINS_CHECKED_AGAINST,
-    }
-    return {
-        "task": name,
-        "task_alias": DottedName(f"{_LABEL}{name}"),
-        "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
-        "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
-        "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
-        "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
-        "metadata": {**metadata, **about},
-    }
+    def as_variant(self, variant: str, config: Mapping[str, Any]) -> "TaskFile":
+        """Return a sanity or thinking variant of this task, of which ``config`` is the whole configuration."""
+        family = self.family if self.has_family else None
+        changes = variant_changes(self.name, variant, config, self.rows, family, self.description)
+        task = replace(self.following(config, {**self.differs, **changes}), origin=self.origin)
+        return replace(task, variants=(), thinking=(), variant=variant, base=self.name)
 
 
 def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[str, ...]) -> TaskFile:
@@ -258,10 +181,10 @@ def _text(value: object) -> str | None:
 
 
 def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
-    """Yield how replies are read by filter name; where they are taken as they are, by the family's own rule."""
-    own = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
+    """Yield the rows of results by filter name; replies that no rule reads are read by the family's own."""
+    default = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
     by_judge = family is not None and family.extractor is None
-    for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _AS_IT_IS}]}]:
+    for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _TAKE_FIRST}]}]:
         steps, name = pipeline.get("filter") or [], str(pipeline["name"])
         fenced = any(step.get("fenced") for step in steps)
         named = next((step for step in steps if "rule" in step), None)
@@ -269,8 +192,8 @@ def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tupl
             yield name, Row(str(named["rule"]), named.get("option"), fenced, bool(named.get("reasoned")))
         elif by_judge:
             yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
-        elif own and all(step.get("function") == _AS_IT_IS for step in steps):
-            yield name, Row(own)
+        elif default and all(step.get("function") == _TAKE_FIRST for step in steps):
+            yield name, Row(default)
 
 
 def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily | None) -> tuple[str, ...]:
@@ -283,25 +206,23 @@ def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily
     opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
     if not (opened_by_us if dataset is None else has_images(dataset)):
         return ()
-    return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
+    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
+    shows_options = hook == _LETTERED_PROMPT  # its own prompt does
+    if templates_in(settings):
+        names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
+        shows_options = hook.startswith(HOOKS) and bool(names)
+    return VARIANTS if family is not None and family.rotated and shows_options else OF_IMAGES
 
 
 def has_images(dataset: str) -> bool:
-    """Return whether a dataset holds images; one whose number of images nobody states does."""
+    """Return whether a dataset holds images; one whose number of images is unknown does."""
     if dataset in CATALOGUE:
         return CATALOGUE[dataset].images != 0
     try:
-        # The manifest's own class takes longer to import than everything that is done at start-up.
+        # The manifest's own class takes longer to import than everything else at start-up.
         return bool(json.loads((dataset_folder(dataset) / _MANIFEST).read_text(encoding="utf-8"))["images"] != 0)
     except (OSError, ValueError, KeyError, TypeError):
         return True
-
-
-def _shows_options(config: Mapping[str, Any]) -> bool:
-    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
-    if not templates_in(settings):
-        return hook == _LETTERED_PROMPT  # whose own prompt does
-    return hook.startswith(HOOKS) and bool(names_in_templates(settings) & {"options", "option_a", "option_lines"})
 
 
 def templates_in(settings: Mapping[str, Any]) -> list[str]:
@@ -311,5 +232,5 @@ def templates_in(settings: Mapping[str, Any]) -> list[str]:
 
 
 def names_in_templates(settings: Mapping[str, Any]) -> set[str]:
-    """Return what the templates of prompts in a task's settings name."""
+    """Return the names in the templates of prompts in a task's settings."""
     return {name for template in templates_in(settings) for name in names_in_template(template)}

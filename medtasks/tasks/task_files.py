@@ -1,54 +1,41 @@
-"""Tasks by name, read without the harness: ours, those in the user's folders, and what stands behind groups and tags.
+"""Tasks by name, read without the harness: ours, those in the user's folders, and the members of groups and tags.
 
 They come from three places, and of two with one name the first counts, as in the harness: folders of the user's
-(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Sanity variants have no files;
-they are found by name:
+(``--include_path``, see :func:`including`), this package, and ``MEDTASKS_HOME/tasks``. Variants have no files; they are
+found by name (:mod:`medtasks.tasks.task_variants`). ``<task>_sanity`` is a tag: the task and all its sanity variants.
 
-============  =========================================================================================================
-variant       how its questions differ from those of the task
-============  =========================================================================================================
-``_blind``    the question's image is not shown. Images of solved examples in the prompt remain, and Med-Flamingo's text
-              looks at the last one of them
-``_blank``    a uniform grey image of the same size stands in place of each image of the question; models that keep
-              images' proportions still see these
-``_swapped``  the question comes with another image: the other one of its pair, else that of another patient or case
-``_rotated``  every question is asked once for each rotation of its options, see :mod:`medtasks.families.rotations`
-============  =========================================================================================================
-
-Thinking variants have none either: ``_think`` and ``_think_boxed`` ask the same with an instruction to reason first,
-see :mod:`medtasks.tasks.thinking_variants`; no image is needed for them.
-
-A task whose metadata have ``few_shot`` has a twin ``<task>_5shot``, which shows five solved examples first, and
-variants of its own. A model that looks at the images loses with the first three what the images tell; what it keeps, it
-has read from the question. ``<task>_sanity`` is a tag: the task and all its variants.
+The harness reads a task from a file. So each task without one gets a file that includes its task's and says what is
+different, in a folder that lives as long as this process (:func:`index_entries`).
 """
 
 import contextlib
 import os
 import shlex
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.home import own_tasks_folders
-from medtasks.tasks.task_file import TWIN_ENDING, TaskFile, following, group_file, task_file_of
+from medtasks.tasks.task_file import TaskFile, group_file, task_file_of
 from medtasks.tasks.task_index import (
+    SETTINGS,
     TaskIndex,
+    dumped,
     index_tasks,
-    listed_variants,
     mapping_in,
     read_config,
     tasks_folder,
-    variant_changes,
     with_image_roots,
 )
-from medtasks.tasks.thinking_variants import THINKING
+from medtasks.tasks.task_variants import ENDINGS, TWIN_ENDING, listed_changes, listed_variants
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
+VARIANT_OF = "medtasks_variant_of"
+"""Key of an entry of the harness's index for a variant, or for the tag of a task's variants."""
 
 _included: Mapping[str, TaskFile] = {}
 
@@ -56,7 +43,7 @@ _included: Mapping[str, TaskFile] = {}
 def include(folders: Sequence[Path]) -> None:
     """Look for tasks in these folders of the user's, too, from now on; the first of two with one name counts.
 
-    Raises MedTasksError where a folder is not there, or a task file in it is damaged.
+    Raises MedTasksError where a folder does not exist, or a task file in it is damaged.
     """
     global _included
     for folder in folders:
@@ -68,7 +55,7 @@ def include(folders: Sequence[Path]) -> None:
 
 @contextlib.contextmanager
 def including(folders: Sequence[Path]) -> Iterator[None]:
-    """Do the same within this block only; without folders, what was included before remains."""
+    """Do the same within this block only; without folders, those included before remain."""
     global _included
     before = _included
     try:
@@ -80,7 +67,7 @@ def including(folders: Sequence[Path]) -> Iterator[None]:
 
 
 def included_option(*names: str) -> str:
-    """Return what a command needs to find these tasks, by default all: `` --include_path FOLDER``, mostly nothing."""
+    """Return the option by which a command finds these tasks, by default all: `` --include_path FOLDER`` or none."""
     bases = [variant[0] if (variant := variant_of(name)) else name for name in names or _included]
     folders = dict.fromkeys(str(_included[base].path.parent) for base in bases if base in _included)
     return "".join(f" {INCLUDE} {shlex.quote(folder)}" for folder in folders)
@@ -109,18 +96,18 @@ def task_files() -> Mapping[str, TaskFile]:
 class _Tasks(Mapping[str, TaskFile]):
     """Tasks and groups by name; a look-up reads at most one file of ours, only a listing reads them all."""
 
-    def __init__(self, included: Mapping[str, TaskFile], own: Mapping[str, TaskFile]) -> None:
-        self._included, self._own = included, own
+    def __init__(self, included: Mapping[str, TaskFile], users: Mapping[str, TaskFile]) -> None:
+        self._included, self._users = included, users
 
     def __getitem__(self, name: str) -> TaskFile:
-        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._own):
+        for tasks in (self._included, _shipped(name.removesuffix(TWIN_ENDING)), self._users):
             if name in tasks:
                 return tasks[name]
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
         shipped = (name for file in _shipped_paths() for name in _shipped(file))
-        return iter(sorted({*self._included, *shipped, *self._own}))
+        return iter(sorted({*self._included, *shipped, *self._users}))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -151,17 +138,17 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
             yield task
             if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
                 yield task.as_twin(config)
-            for differs in variant_changes(task.path).values() if task.is_shipped else ():
-                yield following(task, config, differs)
+            for differs in listed_changes(task.path) if task.is_shipped else ():
+                yield task.following(config, differs)
 
 
 def task_file(name: str) -> TaskFile:
     """Return a task or group, or a variant of a task; UnknownName suggests the nearest name."""
-    known = task_files()
-    task = known.get(name) or _variant(name, known)
+    tasks = task_files()
+    task = tasks.get(name) or _variant(name, tasks)
     if task is None:
         hint = f"a task from a folder of your own needs {INCLUDE} FOLDER"
-        raise UnknownName(f"{unknown_name('task', name, known, 'medtasks tasks')}; {hint}")
+        raise UnknownName(f"{unknown_name('task', name, tasks, 'medtasks tasks')}; {hint}")
     return task
 
 
@@ -174,17 +161,19 @@ def scored_task(name: str) -> TaskFile:
 
 
 def task_config(name: str) -> dict[str, Any]:
-    """Return what a task's file and the files it includes say, with unresolved dotted names.
+    """Return the configuration in a task's file and the files it includes, with unresolved dotted names.
 
-    Of a few-shot twin or a sanity variant, what its task says with what it changes. Errors: :func:`task_file`.
+    For a task without a file it is that of its origin with the differences. Errors: :func:`task_file`.
     """
-    task = task_file(name)
-    config = with_image_roots(read_config(task.path), task.path.parent)
-    return config | task.changes(config)
+    return _config_of(task_file(name))
+
+
+def _config_of(task: TaskFile) -> dict[str, Any]:
+    return {**with_image_roots(read_config(task.path), task.path.parent), **task.differs}
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:
-    """Return the name of the base task and of the variant that a name stands for; None for no variant of ours.
+    """Return the base task and the variant in a name; None if it names no variant of ours.
 
     Example:
         >>> variant_of("mediconfusion_gd_blind")
@@ -192,26 +181,27 @@ def variant_of(task_name: str) -> tuple[str, str] | None:
         >>> variant_of("mediconfusion_gd") is None
         True
     """
-    found = _variant(task_name, task_files())
-    return None if found is None else (str(found.base), str(found.variant))
+    task = _variant(task_name, task_files())
+    return None if task is None else (str(task.base), str(task.variant))
 
 
-def _variant(name: str, known: Mapping[str, TaskFile]) -> TaskFile | None:
-    for variant in (*VARIANTS, *THINKING):
-        base = known.get(name.removesuffix(f"_{variant}"))
-        if name not in known and base is not None and variant in (*base.variants, *base.thinking):
-            return base.as_variant(variant)
+def _variant(name: str, tasks: Mapping[str, TaskFile]) -> TaskFile | None:
+    for variant in ENDINGS:
+        base = tasks.get(name.removesuffix(f"_{variant}"))
+        if name not in tasks and base is not None and variant in (*base.variants, *base.thinking):
+            return base.as_variant(variant, _config_of(base))
     return None
 
 
 def variants_of(task: TaskFile, *, sanity: bool = True, thinking: bool = False) -> list[TaskFile]:
     """Return the sanity or thinking variants of a task, or both; a name that belongs to a file is not among them."""
-    known, variants = task_files(), (*(task.variants if sanity else ()), *(task.thinking if thinking else ()))
-    return [task.as_variant(variant) for variant in variants if f"{task.name}_{variant}" not in known]
+    tasks, variants = task_files(), (*(task.variants if sanity else ()), *(task.thinking if thinking else ()))
+    config = _config_of(task) if variants else {}
+    return [task.as_variant(variant, config) for variant in variants if f"{task.name}_{variant}" not in tasks]
 
 
 def tagged_tasks(tag: str) -> list[TaskFile]:
-    """Return a task and its variants for the tag ``<task>_sanity``; nothing for another name."""
+    """Return a task and its variants for the tag ``<task>_sanity``; an empty list for another name."""
     base = task_files().get(tag.removesuffix(TAG_ENDING))
     if base is None or not tag.endswith(TAG_ENDING) or not base.variants:
         return []
@@ -219,33 +209,33 @@ def tagged_tasks(tag: str) -> list[TaskFile]:
 
 
 def members_of(name: str) -> list[TaskFile]:
-    """Return the tasks behind a task, group or tag, each once; none for a name that is not ours."""
+    """Return the tasks of a task, group or tag, each once; none for a name that is not ours."""
     return list({task.name: task for task in _members(name, ())}.values())
 
 
 def tasks_of(name: str) -> list[str]:
-    """Return the names of the tasks behind a task, group or tag; none for a name that is not ours."""
+    """Return the names of the tasks of a task, group or tag; none for a name that is not ours."""
     return [task.name for task in members_of(name)]
 
 
 def _members(name: str, above: tuple[str, ...]) -> Iterator[TaskFile]:
-    known = task_files()
-    if name not in known:
-        variant = _variant(name, known)
+    tasks = task_files()
+    if name not in tasks:
+        variant = _variant(name, tasks)
         yield from [variant] if variant else tagged_tasks(name)
-        yield from (task for task in known.values() if name in task.tags)
-    elif known[name].kind == "group":
-        inside = [list(_members(one, (*above, name))) for one in known[name].members if one not in above]
+        yield from (task for task in tasks.values() if name in task.tags)
+    elif tasks[name].kind == "group":
+        inside = [list(_members(member, (*above, name))) for member in tasks[name].members if member not in above]
         # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
-        yield from (task for tasks in inside for task in tasks if all(inside))
+        yield from (task for members in inside for task in members if all(inside))
     else:
-        yield known[name]
+        yield tasks[name]
 
 
 def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:
-    """Return names of metrics, without ``_stderr``, in the order of a task's own list, which begins with its main one.
+    """Return names of metrics, without ``_stderr``, in the order of a task's list, which begins with its main one.
 
-    Those that are not in it come behind, in their own order; of a group the first member's list counts.
+    Unlisted ones follow in their own order; of a group the first member's list counts.
     """
     listed: list[str] = []
     with contextlib.suppress(MedTasksError):  # a task that is not ours has no list
@@ -253,5 +243,47 @@ def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> lis
         while first.members:
             first = task_file(first.members[0])
         listed = [] if first.metric_list is None else [str(metric["metric"]) for metric in first.metric_list.resolve()]
-    places = {name: place for place, name in enumerate(listed)}
-    return sorted(dict.fromkeys(metrics), key=lambda name: places.get(name, len(places)))
+    ranks = {name: rank for rank, name in enumerate(listed)}
+    return sorted(dict.fromkeys(metrics), key=lambda name: ranks.get(name, len(ranks)))
+
+
+# ---- files for the harness ----
+
+
+def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
+    """Return entries of the harness's task index for tasks without files, and for the tags of their variants.
+
+    They are made for those of our tasks that no file of the harness or the user has replaced, and only under names that
+    are free; sanity and thinking variants are left out without ``sanity``.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for task in task_files().values():
+        origin = index.get(task.origin or task.name, {})
+        if os.path.abspath(str(origin.get("yaml_path"))) != str(task.path):
+            continue
+        if task.origin and task.name not in index:
+            entries[task.name] = {**origin, "yaml_path": _written(task)}
+            for tag in task.tags:
+                tagged = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
+                entries[tag] = {**tagged, "task": [*tagged["task"], task.name]}
+        variants = [each for each in variants_of(task, sanity=sanity, thinking=sanity) if each.name not in index]
+        entries |= {each.name: {**origin, "yaml_path": _written(each), VARIANT_OF: task.name} for each in variants}
+        names, tag = [each.name for each in variants if each.variant in task.variants], task.name + TAG_ENDING
+        if names and tag not in index:
+            entries[tag] = {"type": "tag", "task": [task.name, *names], "yaml_path": -1, VARIANT_OF: task.name}
+    return entries
+
+
+def _written(task: TaskFile) -> str:
+    """Write a task without a file to one, and return its path."""
+    config = read_config(task.path)
+    placed = with_image_roots(config, task.path.parent)
+    moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
+    path = Path(_folder().name) / f"{task.name}.yaml"
+    path.write_text(dumped({"include": str(task.path), **moved, **task.differs}), encoding="utf-8")
+    return str(path)
+
+
+@cache
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="medtasks_variants_")

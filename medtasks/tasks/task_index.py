@@ -25,7 +25,6 @@ SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
 _IMAGE_ROOT = "image_root"
-_VARIANTS_FILE = "variants.yml"  # of tasks without files
 _MAPPINGS = (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata")
 _ENTRIES = {"filter_list": ("name", "filter"), "metric_list": ("metric",)}  # lists of mappings with at least these keys
 LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
@@ -34,7 +33,7 @@ _OURS = "medtasks."
 
 
 class DottedName(str):
-    """What stands behind ``!function`` in a task file: module and name in it."""
+    """Dotted name after ``!function`` in a task file: a module and a name in it."""
 
     folder: Path | None  # of the file, in which the harness looks for the module first; None for our own files
 
@@ -47,7 +46,7 @@ class DottedName(str):
     @property
     def is_ours(self) -> bool:
         """Whether it names something of this package."""
-        return self.startswith(_OURS) and self._beside() is None
+        return self.startswith(_OURS) and self._own_file() is None
 
     def resolve(self) -> Any:
         """Import what it names, from the file next to the task's if there is one."""
@@ -55,10 +54,10 @@ class DottedName(str):
 
     def module(self) -> ModuleType:
         """Import its module."""
-        module, beside = self.rpartition(".")[0], self._beside()
-        if beside is None:
+        module, file = self.rpartition(".")[0], self._own_file()
+        if file is None:
             return importlib.import_module(module)
-        spec = importlib.util.spec_from_file_location(module, beside)
+        spec = importlib.util.spec_from_file_location(module, file)
         assert spec is not None
         assert spec.loader is not None
         made = importlib.util.module_from_spec(spec)
@@ -68,16 +67,17 @@ class DottedName(str):
     @property
     def from_anywhere(self) -> str:
         """The name for a file in any folder: the harness joins it to the folder, which an absolute path replaces."""
-        beside = self._beside()
-        return str(self) if beside is None else f"{beside.with_suffix('')}.{self.rpartition('.')[2]}"
+        file = self._own_file()
+        return str(self) if file is None else f"{file.with_suffix('')}.{self.rpartition('.')[2]}"
 
-    def _beside(self) -> Path | None:
+    def _own_file(self) -> Path | None:
+        """Return the module's file next to the task's, if there is one."""
         file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
         return file if file is not None and file.is_file() else None
 
 
 def mapping_in(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping under a key of a configuration; empty where there is none, or something else."""
+    """Return the mapping under a key of a configuration; empty if the key is missing or holds something else."""
     value = config.get(key)
     return value if isinstance(value, Mapping) else {}
 
@@ -95,9 +95,9 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class TaskIndex:
-    """What task files in folders name."""
+    """Tasks, groups and tags of the task files in folders."""
 
-    # what a task's file and the files it includes say, by task name
+    # content of a task's file and the files it includes, by task name
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the same of groups
     paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
@@ -105,16 +105,17 @@ class TaskIndex:
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def tasks_of(self, name: str) -> list[str]:
-        """Return the tasks behind a task, group, tag or pattern; none for a name that is not in the folders."""
-        matching = [known for known in (*self.configs, *self.members) if fnmatchcase(known, name)]
-        return list(dict.fromkeys(task for known in matching for task in self._opened(known, ())))
+        """Return the tasks of a task, group, tag or pattern; none for a name that is not in the folders."""
 
-    def _opened(self, name: str, above: tuple[str, ...]) -> Iterator[str]:
-        if name in self.configs:
-            yield name
-        elif name not in above:
-            for member in self.members.get(name, ()):
-                yield from self._opened(member, (*above, name)) if member in self else [member]
+        def opened(name: str, above: tuple[str, ...]) -> Iterator[str]:
+            if name in self.configs:
+                yield name
+            elif name not in above:
+                for member in self.members.get(name, ()):
+                    yield from opened(member, (*above, name)) if member in self else [member]
+
+        matching = [candidate for candidate in (*self.configs, *self.members) if fnmatchcase(candidate, name)]
+        return list(dict.fromkeys(task for candidate in matching for task in opened(candidate, ())))
 
     def __contains__(self, name: str) -> bool:
         return name in self.configs or name in self.members
@@ -134,119 +135,89 @@ def lm_eval_tasks_folder() -> Path:
 
 def harness_folder() -> Path | None:
     """Return the folder of the harness's own tasks, found without importing it; None where it is not installed."""
-    found = importlib.util.find_spec("lmms_eval")
-    roots = [] if found is None else [Path(root) / "tasks" for root in found.submodule_search_locations or ()]
+    spec = importlib.util.find_spec("lmms_eval")
+    roots = [] if spec is None else [Path(root) / "tasks" for root in spec.submodule_search_locations or ()]
     return next((root for root in roots if root.is_dir()), None)
 
 
 def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False) -> TaskIndex:
     """Read the task files in folders and below, or files; of two with one name the first folder's counts.
 
-    ``naming`` reads only files whose text holds one of these, where there are any. A file that cannot be read is passed
-    over, and the harness reports it; ``strict`` raises MedTasksError for it.
+    ``naming`` reads only files whose text holds one of these names, if any. A file that cannot be read is skipped, and
+    the harness reports it; ``strict`` raises MedTasksError for it.
     """
     configs: dict[str, Mapping[str, Any]] = {}
     groups: dict[str, Mapping[str, Any]] = {}
     paths: dict[str, Path] = {}
     members: dict[str, list[str]] = {}
-    wanted = [name.encode() for name in naming]
+    names = [name.encode() for name in naming]
     for path in (path for folder in folders for path in _yaml_files(folder)):
-        config = _read(path, wanted, strict=strict)
+        config = _read(path, names, strict=strict)
         task = config.get("task")
         if isinstance(task, list) and "class" not in config:
             name = str(config.get("group"))
             groups.setdefault(name, config)
             paths.setdefault(name, path)
-            named = [item.get("task", item.get("group")) if isinstance(item, dict) else item for item in task]
-            members.setdefault(name, list(map(str, named)))
+            listed = [item.get("task", item.get("group")) if isinstance(item, dict) else item for item in task]
+            members.setdefault(name, list(map(str, listed)))
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
             for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
-    return TaskIndex(configs, groups, paths, {name: tuple(found) for name, found in members.items()})
+    return TaskIndex(configs, groups, paths, {name: tuple(listed) for name, listed in members.items()})
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return what a file and the files it includes say: its own keys replace included ones whole.
+    """Return the content of a file and the files it includes: its own keys replace included ones whole.
 
-    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is not there, no text or empty, or no YAML.
+    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is missing, no text or empty, or no YAML.
     """
-    config = _with_included(path, _parsed(path, path.stat().st_mtime_ns))
-    if isinstance(named := config.get(SETTINGS), DottedName) and named.is_ours:
-        config[SETTINGS] = named.resolve()
+    config = with_included(path, parsed(path))
+    if isinstance(settings := config.get(SETTINGS), DottedName) and settings.is_ours:
+        config[SETTINGS] = settings.resolve()
     return config
 
 
-def _with_included(path: Path, said: Mapping[str, Any]) -> dict[str, Any]:
-    config = dict(said)
+def with_included(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a file together with that of the files it includes."""
+    config = dict(content)
     merged: dict[str, Any] = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
-        below = Path(name) if Path(name).is_file() else path.parent / name
-        merged |= _with_included(below, _parsed(below, below.stat().st_mtime_ns))
-    return _beside_the_file({**merged, **config}, path.parent)
-
-
-def listed_variants(folder: Path) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield name, origin and rule of each task that ``variants.yml`` in a folder of task files makes of others."""
-    rules = folder / _VARIANTS_FILE
-    for rule in _parsed(rules, rules.stat().st_mtime_ns).values() if rules.is_file() else ():
-        yield from ((f"{base}_{rule['ending']}", base, rule) for base in rule["of"])
-
-
-def variant_changes(path: Path) -> dict[str, dict[str, Any]]:
-    """Return what is different in each task that ``variants.yml`` makes of the one in a file, by name."""
-    found = {}
-    for name, origin, rule in listed_variants(path.parent):
-        if origin == path.stem:
-            base = _with_included(path, _parsed(path, path.stat().st_mtime_ns))
-            about = base["metadata"]
-            title = about["description"].partition("; ")[0]
-            found[name] = {
-                **_with_included(path, {"include": rule.get("include")}),
-                "task": name,
-                "task_alias": DottedName(f"medtasks.data.label_of.{name}"),
-                "metadata": {
-                    **about,
-                    "version": rule["of"][origin],
-                    "description": rule["description"].format(title=title),
-                    "protocol": rule["protocol"].format(protocol=about["protocol"]),
-                },
-            }
-            if "settings" in rule:
-                found[name][SETTINGS] = DottedName(rule["settings"].format(settings=base[SETTINGS])).resolve()
-    return found
+        file = Path(name) if Path(name).is_file() else path.parent / name
+        merged |= with_included(file, parsed(file))
+    return _with_data_files({**merged, **config}, path.parent)
 
 
 def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it is there.
+    """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it exists.
 
     Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
     """
+
+    def with_root(settings: Any) -> Any:
+        root = settings.get(_IMAGE_ROOT) if isinstance(settings, Mapping) else None
+        if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)) or not (folder / root).is_dir():
+            return settings
+        return {**settings, _IMAGE_ROOT: str(folder.absolute() / root)}
+
     if not isinstance(config.get(SETTINGS), Mapping):
         return dict(config)
-    placed = {family: _with_root(own, folder) for family, own in config[SETTINGS].items()}
-    return {**config, SETTINGS: _with_root(placed, folder)}
-
-
-def _with_root(settings: Any, folder: Path) -> Any:
-    root = settings.get(_IMAGE_ROOT) if isinstance(settings, Mapping) else None
-    if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)) or not (folder / root).is_dir():
-        return settings
-    return {**settings, _IMAGE_ROOT: str(folder.absolute() / root)}
+    by_family = {family: with_root(settings) for family, settings in config[SETTINGS].items()}
+    return {**config, SETTINGS: with_root(by_family)}
 
 
 # With libyaml it takes a tenth of the time.
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # which of them is not known before
-    """Leaves ``!function a.b`` unresolved; of a tag it does not know only the place is kept."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # a base known only at run time
+    """Leaves ``!function a.b`` unresolved, and replaces values with unknown tags by None."""
 
 
 _Loader.add_constructor("!function", lambda _, node: DottedName(node.value))
 _Loader.add_multi_constructor("", lambda _, __, ___: None)
 
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # which of the two, yaml knows
-    """Writes dotted names as ``!function``, and every value where it stands."""
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # a base known only at run time
+    """Writes dotted names as ``!function``, and repeated values without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -260,30 +231,35 @@ def dumped(config: Mapping[str, Any]) -> str:
     return str(yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
+def parsed(path: Path) -> Mapping[str, Any]:
+    """Return the content of a file, without the files it includes."""
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
-    found = parse_yaml(path.read_text(encoding="utf-8"), _Loader)
-    if found is None:
+    content = parse_yaml(path.read_text(encoding="utf-8"), _Loader)
+    if content is None:
         raise ValueError("it is empty")
-    if not isinstance(found, dict):  # no task; the harness passes it over, too
+    if not isinstance(content, dict):  # no task; the harness skips it, too
         return {}
     folder = path.parent.absolute()
     named: Mapping[str, Any] = _changed(
-        found, lambda leaf: DottedName(leaf, folder) if isinstance(leaf, DottedName) else leaf
+        content, lambda leaf: DottedName(leaf, folder) if isinstance(leaf, DottedName) else leaf
     )
     return named
 
 
-def _beside_the_file(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Resolve relative ``data_files`` that lie beside the file; others stay relative to the working folder."""
+def _with_data_files(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Resolve relative ``data_files`` next to the task file; others stay relative to the working folder."""
     arguments = mapping_in(config, "dataset_kwargs")
     if config.get("dataset_path") not in LOCAL_LOADERS or "data_files" not in arguments:
         return config
 
-    def placed(file: Any) -> Any:
+    def resolve(file: Any) -> Any:
         return str(folder.absolute() / file) if isinstance(file, str) and (folder / file).is_file() else file
 
-    return {**config, "dataset_kwargs": {**arguments, "data_files": _changed(arguments["data_files"], placed)}}
+    return {**config, "dataset_kwargs": {**arguments, "data_files": _changed(arguments["data_files"], resolve)}}
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
@@ -295,31 +271,34 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
 
 
-def _read(path: Path, wanted: Iterable[bytes], *, strict: bool) -> dict[str, Any]:
-    """Return what a file says; nothing where it does not hold what is wanted, or cannot be read."""
+def _read(path: Path, names: Iterable[bytes], *, strict: bool) -> dict[str, Any]:
+    """Return the content of a file; empty if it holds none of the names, or cannot be read."""
     try:
-        if wanted and not any(name in path.read_bytes() for name in wanted):
+        if names and not any(name in path.read_bytes() for name in names):
             return {}
         config = read_config(path)
     except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
-        if strict:
-            raise MedTasksError(
-                f"the task file {path} {_damage(error)}, and the harness stops at it whatever task is chosen; mend it "
-                f"or move it away"
-            ) from error
-        return {}
+        if not strict:
+            return {}
+        mark = getattr(error, "problem_mark", None)
+        damage = f"is damaged in line {mark.line + 1}" if mark else "is damaged"
+        if isinstance(error, FileNotFoundError):
+            damage = f"includes {error.filename}, which does not exist"
+        raise MedTasksError(
+            f"the task file {path} {damage}, so the harness stops whatever task you choose; fix it or move it away"
+        ) from error
     if strict and (fault := next(_malformed(config), "")):
         raise MedTasksError(f"the task file {path}: {fault}")
     return config
 
 
 def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which values have another shape than the harness needs, and how to write them."""
+    """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
     for key in _MAPPINGS:
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
         if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
-            yield f"'{key}' is {_shown(value)} and has to be a mapping; write {key}: {{name: value}}"
+            yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
     for key, required in _ENTRIES.items():
         yield from _malformed_entries(config.get(key), key, required)
 
@@ -327,10 +306,10 @@ def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
 def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> Iterator[str]:
     example = f"{{{', '.join(f'{name}: ...' for name in required)}}}"
     if not isinstance(entries, list | DottedName | None):
-        yield f"'{key}' is {_shown(entries)} and has to be a list; write {key}: [{example}]"
+        yield f"'{key}' is {_shape(entries)} and has to be a list; write {key}: [{example}]"
     for number, entry in enumerate(entries if isinstance(entries, list) else (), start=1):
         if not isinstance(entry, Mapping):
-            yield f"entry {number} of '{key}' is {_shown(entry)} and has to be a mapping; write {example}"
+            yield f"entry {number} of '{key}' is {_shape(entry)} and has to be a mapping; write {example}"
         elif missing := [name for name in required if name not in entry]:
             names = ", ".join(f"'{name}'" for name in entry)
             yield f"entry {number} of '{key}' has no '{missing[0]}', only {names}; write {example}, each with a colon"
@@ -338,17 +317,10 @@ def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> It
             yield from _malformed_entries(entry["filter"], f"filter of '{entry['name']}'", ("function",))
 
 
-def _shown(value: object) -> str:
+def _shape(value: object) -> str:
     return f"a {'list' if isinstance(value, list) else 'mapping'}" if isinstance(value, list | dict) else repr(value)
 
 
-def _damage(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"includes {error.filename}, which is not there"
-    where = getattr(error, "problem_mark", None)
-    return f"is damaged in line {where.line + 1}" if where else "is damaged"
-
-
 def names_in(value: object) -> list[str]:
-    """Return the names in a value that is a list of them, one alone, or none."""
+    """Return the names in a value that is a list of names, a single name, or None."""
     return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]

@@ -17,7 +17,7 @@ from medtasks.families.family import Reply
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.running.repeated_runs import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
-from medtasks.runs.repeat_folders import repeat_folder, repeat_folders
+from medtasks.runs.result_files import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run
 from medtasks.stats.intervals import interval
 from medtasks.tasks.task_files import task_file

@@ -10,9 +10,9 @@ from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts
 from medtasks.data.catalogue import Access
 
 from ..curate.made_up_pairs import DraftingLLM, write_study
+from ..processes import start_fresh
 from ..scripted_server import Endpoint, serving
 from ..waiting import PATIENCE, wait_until
-from ..warm_python import start_fresh
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tall
 from medtasks.curate.study import DRAFTS, STUDY, StudyKind
 from medtasks.judges.settings import JudgeSettings
 
+from ..processes import run_fresh, start_fresh
 from ..scripted_server import Endpoint, serving
 from ..waiting import wait_until
-from ..warm_python import run_fresh, start_fresh
 
 MASS = {"question": "Is there a mass in the image?", "answer": "No"}
 EDEMA = {"question": "What does edema indicate?", "answer": "Fluid in the lung."}
@@ -129,9 +129,9 @@ def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
         "1 images malformed reply did not follow the format",
         "4 questions drafted",
         "1 questions rejected it says 'report', which its prompt forbids",
-        "Some requests failed or were not sent; run the same command again to go on.",
+        "Some requests failed or were not sent; run the same command again to continue.",
         "symptom 3 2 1",
-        "surplus of yes: 1 questions, which publishing leaves out to have as many of both",
+        "surplus of yes: 1 questions, which publishing leaves out to balance the answers",
     ):
         assert line in shown, ran.out
     drafts = read_drafts(tmp_path / "ours")

@@ -13,7 +13,7 @@ from medtasks.curate.study import read_images, read_pairs, read_study
 from medtasks.home import HOME_VARIABLE
 
 from ..curate import tiny_encoders
-from ..warm_python import run_fresh
+from ..processes import run_fresh
 
 COUNT = 24
 # Sees the first and second colour of an image; the other eye its noise. One says on paper what it saw, and dies.
@@ -99,7 +99,7 @@ def test_from_a_list_to_a_study_and_again(medtasks, folder):
     assert study.made_with["medical_encoder"]["dimension"] == 3
     before = {path.name: path.read_bytes() for path in (folder / "study").iterdir()}
     again = medtasks(*command, "--sim-gen", 0.99, "--device", "cpu")
-    assert "made already" in again.out
+    assert "exists already" in again.out
     assert {path.name: path.read_bytes() for path in (folder / "study").iterdir()} == before
 
 

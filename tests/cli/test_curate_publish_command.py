@@ -127,7 +127,7 @@ def test_words_after_review_go_out(publish, study):
 
 def test_where_words_differ_a_hint_says_who_decides(publish, study):
     review(study, "bob", said=lambda draft: scored(draft, 9, question="Where?") if draft.item_id == "p1" else 9)
-    hint = "--wording REVIEWER says whose words count"
+    hint = "choose one with --wording REVIEWER"
     assert hint in publish()
     assert hint not in publish("--wording", "bob")
 

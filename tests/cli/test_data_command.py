@@ -36,7 +36,7 @@ def test_list(medtasks, home):
     ran = medtasks("data", "list")
     assert (ran.code, ran.err) == (0, "")
     first, *lines = ran.out.splitlines()
-    assert first.split() == ["dataset", "prepared", "access", "questions", "what"]
+    assert first.split() == ["dataset", "prepared", "access", "questions", "description"]
     assert lines[0].split()[:4] == ["mediconfusion", "no", "public", "352"]
     assert [line.split()[0] for line in lines[:-1]] == list(CATALOGUE)
     assert lines[-1] == f"Data folder: {home}"
@@ -106,7 +106,7 @@ def test_verify(medtasks, fails, home, final):
     medtasks("data", "sample", home)
     fine = medtasks("data", "verify", "mediconfusion")
     assert (fine.code, fine.err) == (0, "")
-    assert "as prepared: 32 questions, drawn sample" in fine.out
+    assert "as prepared: 32 questions, synthetic sample" in fine.out
     (final / "images/90000.jpg").unlink()
     ran = fails(["data", "verify", "mediconfusion"], "1 problem in 'mediconfusion'", "data prepare mediconfusion")
     assert ran.out == f"{final / 'images/90000.jpg'} is missing\n"

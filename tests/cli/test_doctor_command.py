@@ -11,7 +11,7 @@ from medtasks import __version__
 from medtasks.audit.doctor.check_results import CheckResult, State
 from medtasks.cli import doctor as command
 
-from ..warm_python import run_fresh
+from ..processes import run_fresh
 
 app = typer.Typer()
 app.command("doctor")(command.doctor)

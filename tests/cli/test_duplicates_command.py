@@ -30,16 +30,16 @@ def test_what_is_printed(medtasks, bench):
     assert (ran.code, ran.err) == (0, "")
     lines = [" ".join(line.replace("│", " ").split()) for line in ran.out.splitlines()]
     for line in (
-        "bench: 5 questions on 5 distinct pictures",
-        f"Compared with 3 files of {bench}, 3 distinct pictures",
+        "bench: 5 questions on 5 distinct images",
+        f"Compared with 3 files of {bench}, 3 distinct images",
         "same file 1 1 (20.0%)",
         "same pixels 0 0 (0.0%)",
         "looks the same 1 1 (20.0%)",
         "any of these 2 2 (40.0%)",
         "solved example 0 0 0 0 (0.0%)",
         "different image ids 0 0 1 2 (40.0%)",
-        "Within the benchmark they make 1 group, the largest of 2 distinct pictures.",
-        "For none of this to remain, leave out 3 questions (60.0%), pairs as a whole; --list writes their ids.",
+        "Duplicates within the benchmark form 1 group, the largest of 2 distinct images.",
+        "To remove all duplicates, leave out 3 questions (60.0%), pairs as a whole; --list writes their ids.",
         "Page: bench_duplicates.html",
     ):
         assert line in lines, ran.out
@@ -55,8 +55,8 @@ def test_nothing_found_is_said(medtasks, tmp_path, monkeypatch):
     ran = medtasks("data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt")
 
     assert ran.code == 0
-    assert "No picture of clean was found there." in ran.out
-    assert "Within clean no picture is there twice." in ran.out
+    assert "No image of clean was found there." in ran.out
+    assert "clean holds no image twice." in ran.out
     assert "leave out" not in ran.out
     assert Path("out.txt").read_text() == ""
     assert "No picture of" in Path("clean_duplicates.html").read_text()
@@ -135,7 +135,7 @@ def test_sample_data_are_said_to_be(medtasks, sample, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = medtasks("data", "duplicates", "mediconfusion")
 
-    assert "SAMPLE DATA: drawn pictures." in ran.out
+    assert "SAMPLE DATA: synthetic images." in ran.out
     assert "Sample data: drawn pictures" in Path("mediconfusion_duplicates.html").read_text()
 
 

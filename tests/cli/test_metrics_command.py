@@ -49,7 +49,7 @@ def test_list(medtasks):
     ran = medtasks("metrics")
     assert (ran.code, ran.err) == (0, "")
     first, *lines, last = ran.out.splitlines()
-    assert first.split() == ["metric", "better", "ready", "what"]
+    assert first.split() == ["metric", "better", "ready", "description"]
     listed = {line.split()[0]: line.split()[1:3] for line in lines}
     assert list(listed) == list(REPORT_METRICS)
     assert listed["bleu"] == ["higher", "yes"]

@@ -39,7 +39,7 @@ def test_a_server_alone_and_no_backend_at_all(medtasks):
     fleming, hulu = medtasks("models", "show", "fleming-vl-8b").out, medtasks("models", "show", "hulu-med-7b").out
     assert "not in this process: transformers 5.23 does not know" in fleming
     assert "(read by eye from a picture of the table)" in " ".join(fleming.split())
-    assert "not behind a server: vLLM 0.32 has no class for it" in hulu
+    assert "not on a server: vLLM 0.32 has no class for it" in hulu
     ran = medtasks("models", "show", "lingshu7b")
     assert (ran.code, "did you mean 'lingshu-7b'" in ran.err.replace("\n", " ")) == (1, True)
 

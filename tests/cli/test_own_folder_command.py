@@ -70,7 +70,10 @@ def test_again_by_name(medtasks, fails, folder, tmp_path):
     assert medtasks("data", "prepare", NAME).code == 0
     assert Manifest.read(dataset_folder(NAME)) == first
     shutil.move(folder, tmp_path / "moved")
-    fails(["data", "prepare", NAME], f"'{NAME}' came from {folder}, which is not there; give its place with --source")
+    fails(
+        ["data", "prepare", NAME],
+        f"'{NAME}' came from {folder}, which is not there; give its new location with --source",
+    )
     assert medtasks("data", "prepare", NAME, "--source", tmp_path / "moved").code == 0
     assert Manifest.read(dataset_folder(NAME)).source == str(tmp_path / "moved")
 
@@ -79,7 +82,7 @@ def test_a_damaged_manifest(medtasks, fails, folder):
     medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
     (dataset_folder(NAME) / "manifest.json").write_text("{")
     assert listed(medtasks("data", "list"))[0][1:3] == ["damaged", "credentialed"]
-    fails(["data", "prepare", NAME], "give its place with --source")
+    fails(["data", "prepare", NAME], "give its new location with --source")
     assert medtasks("data", "prepare", "--from-folder", folder).code == 0
 
 

@@ -48,7 +48,7 @@ def test_constant_replies(medtasks, constant):
         categories = rows_of(ran.out, title)
         assert len(categories) == 10
         assert categories["total"] == ["32", "0.0%", "50.0%", "100.0%", "0.0%"]
-    assert ran.out.splitlines()[-1] == "SAMPLE DATA: drawn pictures; these scores say nothing about a model."
+    assert ran.out.splitlines()[-1] == "SAMPLE DATA: synthetic images; these scores say nothing about a model."
     assert "Questions without a reply" not in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
 

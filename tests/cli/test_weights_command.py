@@ -28,7 +28,7 @@ def hub(monkeypatch):
 
 def test_list(medtasks, hub):
     first, *lines = medtasks("weights", "list").out.splitlines()
-    assert first.split() == ["weights", "here", "MB", "what", "licence"]
+    assert first.split() == ["weights", "here", "MB", "description", "licence"]
     assert [line.split()[0] for line in lines] == [*WEIGHTS, "wordnet"]
     assert {line.split()[1] for line in lines[:-1]} == {"no"}
     medtasks("weights", "fetch", "chexbert")

@@ -10,8 +10,8 @@ from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts
 from medtasks.curate.study import read_pairs
 
 from ..audit.report.test_page_in_browser import browser
+from ..processes import run_here
 from ..scripted_server import Endpoint, serving
-from ..warm_python import run_fresh
 from .made_up_pairs import DRAFT, DraftingLLM, caption
 from .review.test_review_page_in_browser import Expert
 from .review_process import start_review
@@ -62,7 +62,7 @@ def test_from_own_images_to_a_report(listed: Path, tmp_path: Path, browser: obje
     places = {"MEDTASKS_HOME": str(home), "HF_HUB_OFFLINE": "1"}
 
     def medtasks(*words: object, **more: str) -> str:
-        ran = run_fresh(["medtasks", *map(str, words)], tmp_path, **places, **more)
+        ran = run_here(["medtasks", *map(str, words)], tmp_path, **places, **more)
         assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
         return ran.stdout
 
@@ -97,7 +97,7 @@ def test_from_own_images_to_a_report(listed: Path, tmp_path: Path, browser: obje
 
     assert "our_pairs_all" in medtasks("curate", "publish", study, "--min-score", 5)
     options = ["--model", "medtasks_tiny", "--output_path", "out", "--log_samples", "--batch_size", "8"]
-    ran = run_fresh(["lmms_eval", *options, "--tasks", "our_pairs_all"], tmp_path, **places)
+    ran = run_here(["lmms_eval", *options, "--tasks", "our_pairs_all"], tmp_path, **places)
     assert ran.returncode == 0, ran.stderr[-3000:]
     (file,) = (tmp_path / "out").rglob("*_results.json")
     results = json.loads(file.read_text())

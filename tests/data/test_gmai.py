@@ -1,13 +1,9 @@
 """GMAI-MMBench's TSV files, from bytes to documents."""
 
 import base64
-import csv
 import io
-import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
@@ -16,8 +12,6 @@ from medtasks.data.prepare import prepare_dataset
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.samples import Sample
-from medtasks.data.sources import gmai_sets as questions_module
-from medtasks.data.sources.gmai_sets import TsvFile
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 
@@ -40,22 +34,11 @@ def prepared(source, info=VAL, **options):
     return load_documents(info.name)
 
 
-@given(
-    st.lists(
-        st.lists(st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"])), min_size=2, max_size=2),
-        max_size=6,
-    )
-)
-def test_reads_what_the_csv_module_writes(tmp_path_factory, cells):
-    path = tmp_path_factory.mktemp("tsv") / "a.tsv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream, delimiter="\t", lineterminator="\n").writerows([["one", "two"], *cells])
-    file = TsvFile(path)
-    found = list(file.rows())
-    assert [row.fault for row in found] == [""] * len(cells)
-    values = [[row.values.get(column, b"").decode() for column in ("one", "two")] for row in found]
-    assert values == cells
-    assert found == [] or found[-1].end == path.stat().st_size
+def test_fields_in_quotation_marks(source):
+    rows = tiny_gmai.rows(3)
+    rows[1] |= {"question": 'A "tab"\tand a\nnew line?', "A": '5" disc', "B": '"'}
+    document = prepared(source(rows))[1]
+    assert (document["question"], document["options"][:2]) == (rows[1]["question"], ['5" disc', '"'])
 
 
 def test_columns_are_normalised_and_words_stay_words(source):
@@ -194,41 +177,6 @@ def test_other_files_are_refused(tmp_path, content):
         prepared(tmp_path)
 
 
-@pytest.fixture
-def interrupted(source, monkeypatch):
-    """Begin to prepare the test part, and stop in the n-th file; return its folder and the files that are read."""
-
-    def run(last):
-        for part, name in enumerate(TEST.md5):
-            folder = source([{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(2, seed=part)], name)
-        read = questions_module.read_questions
-        asked = []
-
-        def stopping(file, *args, **kwargs):
-            asked.append(file.path.name)
-            if len(asked) == last:
-                raise KeyboardInterrupt
-            return read(file, *args, **kwargs)
-
-        monkeypatch.setattr("medtasks.data.sources.gmai_sets.read_questions", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            prepared(folder, TEST)
-        return folder, asked
-
-    return run
-
-
-def test_finished_parts_are_not_read_again(interrupted):
-    folder, asked = interrupted(5)
-    documents = prepared(folder, TEST)
-    assert asked == [*list(TEST.md5)[:5], *list(TEST.md5)[4:]]
-    assert len(documents) == 22
-    fingerprint = json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"]
-    prepared(folder, TEST)
-    assert json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"] == fingerprint
-    assert list(prepare_dataset.verify(TEST.name)) == []
-
-
 def test_large_fields_need_no_limit(tmp_path):
     buffer = io.BytesIO()
     Image.effect_noise((400, 400), 90).convert("RGB").save(buffer, "PNG")
@@ -236,13 +184,3 @@ def test_large_fields_need_no_limit(tmp_path):
     assert len(row["image"]) > 131_072  # the csv module's own limit
     tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", [row])
     assert len(prepared(tmp_path)) == 1
-
-
-def test_a_part_whose_images_changed_is_read_again(interrupted):
-    folder, asked = interrupted(3)
-    work = dataset_folder(TEST.name).with_name(f".preparing-{TEST.name}")
-    note = json.loads(next(work.rglob(f"{asked[0]}.json")).read_text())
-    (work / note["questions"][0]["image"]["file"]).write_bytes(b"cut")
-    prepared(folder, TEST)
-    assert asked[3:] == [asked[0], *list(TEST.md5)[2:]]
-    assert list(prepare_dataset.verify(TEST.name)) == []

@@ -1,12 +1,13 @@
 """Documents that a user wrote: what is missing, what is wrong, and what follows."""
 
+import datasets
 import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.hooks import choice
 from medtasks.prompts import images
 from medtasks.prompts import lettered as prompts
-from medtasks.tasks.own_documents import check, following, looked_at, other_families
+from medtasks.tasks.own_documents import check, completed, following
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",
@@ -143,8 +144,9 @@ def test_yes_and_no_become_a_closed_question():
     assert follow("closed_questions", full) == {}
 
 
-def test_columns_of_other_families():
-    known = [*GOOD, "label", "pair_id", "report", "remark"]
-    assert other_families(CHOICE, known) == ["label", "pair_id", "report"]
-    assert other_families(hook("reports"), known) == ["options", "answer", "label", "pair_id"]
-    assert set(looked_at(CHOICE, known)) == {*GOOD, "pair_id"}
+def test_columns_of_other_families_are_left_out():
+    others = {"label": [0, 1], "pair_id": ["p", "q"], "report": ["r", "s"]}
+    table = datasets.Dataset.from_dict({**GOOD, **others, "remark": ["a", "b"]})
+    assert {"label", "pair_id", "report"}.isdisjoint(completed(table, CHOICE, apart=True).column_names)
+    assert {*GOOD, "remark"} <= {*completed(table, CHOICE, apart=True).column_names}
+    assert {"label", "pair_id", "report"} <= {*completed(table, CHOICE).column_names}

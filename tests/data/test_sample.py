@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.sources.bundled_sample import write_sample_source
-from medtasks.data.sources.synthetic_images import Sheet, head
+from medtasks.data.sources.bundled_sample import Sheet, head, write_sample_source
 
 FIELDS = {
     *("im_1", "im_2", "im_1_local", "im_2_local", "cap_1", "cap_2", "category_1", "category_2"),

@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.data.samples import Sample
-from medtasks.extract.published.behind_reasoning import behind_reasoning
+from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.families.family import Reply, Row
@@ -88,7 +88,7 @@ def test_published_rules_cannot_read_a_letter_out_of_nothing():
 
 
 def test_the_reasoning_is_counted_in_words():
-    assert behind_reasoning("<think>one two three</think>B").words == 3
-    assert behind_reasoning("B", reasoning="one two").words == 2
-    assert behind_reasoning("<think>one two").words == 2
-    assert behind_reasoning("").words == behind_reasoning("<answer> </answer> is empty").words == 0
+    assert split_reasoning("<think>one two three</think>B").words == 3
+    assert split_reasoning("B", reasoning="one two").words == 2
+    assert split_reasoning("<think>one two").words == 2
+    assert split_reasoning("").words == split_reasoning("<answer> </answer> is empty").words == 0

@@ -12,7 +12,7 @@ from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of, extractors
 from medtasks.extract.failure import failed_reply, failure_cause
-from medtasks.extract.published.behind_reasoning import behind_reasoning
+from medtasks.extract.reading.reply_text import split_reasoning
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_judges import parse_components
 from medtasks.runs.redaction import redacted
@@ -197,7 +197,7 @@ def readers_of(rule):
 
 READERS = {
     **{name: readers_of(rule) for name, rule in OF_REPLIES.items()},
-    "behind_reasoning": [lambda text: behind_reasoning(text + "}" * text.count("{"))],
+    "behind_reasoning": [lambda text: split_reasoning(text + "}" * text.count("{"))],
     "error_class": [partial(error_class, value=None)],
     "addresses_judge": [addresses_judge],
     "redacted": [redacted],

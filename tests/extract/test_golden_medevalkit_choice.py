@@ -7,11 +7,18 @@ import pytest
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.extractor_registry import extractor_of
+from medtasks.extract.published.letter_choice import (
+    DIRECT,
+    REASONED,
+    first_answer,
+    first_letter,
+    format_reward,
+    last_answer,
+    named_options,
+)
 from medtasks.extract.published.medevalkit_choice import kit_answer, most_similar
 from medtasks.extract.published.medevalkit_mmmu import declared_answer, is_open_right, open_answers, parsed_option
 from medtasks.extract.published.medevalkit_text import boxed, parsed_reply, tagged
-from medtasks.extract.published.medvlthinker import first_answer, format_reward, last_answer, named_options
-from medtasks.extract.published.medxpertqa_authors import DIRECT, REASONED, first_letter
 from medtasks.metrics.metric import mean
 
 from .reading import recorded

@@ -155,7 +155,7 @@ def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install,
         ("[{}, {}]", "gave 2 results"),
         ("[[1] * 14]", "1 results (list) for 1 text"),
         ("None", "raised TypeError"),
-        ("[{'Edema': 1}]", "says nothing of 'Atelectasis'"),
+        ("[{'Edema': 1}]", "no value for 'Atelectasis'"),
         *(
             (f"[dict.fromkeys(CONDITIONS, {value})]", "value for 'Atelectasis' is none of 0 blank")
             for value in ("-1", "'positive'", "[1]", "float('nan')")
@@ -174,7 +174,7 @@ def test_a_result_that_does_not_fit_is_no_label(install, warnings, given, cause)
 def test_a_condition_the_labeler_does_not_know_is_no_label(install, warnings):
     install()
     assert chexbert_labels("hernia", ["Edema", "Hernia"]).reason is Reason.JUDGE_FAILED
-    assert "says nothing of 'Hernia'" in warnings[0]
+    assert "no value for 'Hernia'" in warnings[0]
 
 
 def test_numbers_are_findings(install):

@@ -22,8 +22,8 @@ from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.tasks.task_files import task_config
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_medevalkit, tiny_mmmu_pro, tiny_multimedeval
+from ..processes import run_fresh
 from ..scripted_server import Endpoint, serving
-from ..warm_python import run_fresh
 
 REPOSITORY = Path(__file__).parents[2]
 PARTS = ("medtasks", "model_adapters", "tasks_yaml", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
@@ -52,30 +52,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-@pytest.fixture(scope="session")
-def run_in(wheel: Path) -> Callable[[Path], Run]:
-    """Build what runs commands in a folder, all but those that have to be ``cold`` from a Python that is warm.
-
-    The wheel stands before any other installation of the package.
-    """
-
-    def build(folder: Path) -> Run:
-        def run_command(
-            command: Sequence[str], *, cold: bool = False, **variables: str
-        ) -> subprocess.CompletedProcess[str]:
-            found_first = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
-            places = {"PYTHONPATH": str(wheel), "PATH": found_first, "HF_HOME": str(folder / "hf")}
-            return run_fresh(command, folder, cold=cold, **places | variables)
-
-        return run_command
-
-    return build
-
-
 @pytest.fixture
-def run(run_in: Callable[[Path], Run], tmp_path: Path) -> Run:
-    """Run a command in this test's folder."""
-    return run_in(tmp_path)
+def run(wheel: Path, tmp_path: Path) -> Run:
+    """Run a command in this test's folder, in a process of its own, with the wheel before any other installation."""
+
+    def run_command(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+        places = {"PYTHONPATH": str(wheel), "PATH": path, "HF_HOME": str(tmp_path / "hf")}
+        with pytest.MonkeyPatch.context() as patch:  # by which subprocess looks for the command
+            patch.setenv("PATH", path)
+            return run_fresh(command, tmp_path, **places | variables)
+
+    return run_command
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """No word of a credentialed record and no reply to it is logged: unmistakable strings are planted and sought."""
 
-import functools
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -19,13 +19,14 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents, publish, work_folder
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
+from medtasks.data.variants import VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.runs.replies import read_replies
 from medtasks.runs.run import read_run
 from medtasks.tasks.task_files import task_file
 
+from ..processes import run_fresh, run_here
 from ..scripted_server import Endpoint, serving
-from ..warm_python import run_fresh
 
 pytestmark = pytest.mark.slow
 
@@ -97,35 +98,29 @@ def publish_planted(name: str, columns: Columns) -> None:
 
 
 Evaluate = Callable[..., CompletedProcess[str]]
+MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
 
 
 @pytest.fixture
 def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
-    """Run the harness's command on the planted tasks, with everything it writes below this test's folder."""
+    """Run tasks with the model ``echo``, or one of this package, with everything it writes below this test's folder."""
 
-    return functools.partial(run_harness, planted_home, tmp_path)
+    def run(
+        *options: str, model: str = "echo", tasks: Sequence[str] = tuple(TASKS), ranks: int = 0, **variables: str
+    ) -> CompletedProcess[str]:
+        several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), "-m", "lmms_eval"]
+        line = [sys.executable, *several] if ranks else [*MEDTASKS, "run"]
+        line += ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
+        return execute(
+            [*line, "--batch_size", "1", *options], planted_home, tmp_path, fresh=model == "echo", **variables
+        )
+
+    return run
 
 
-def run_harness(
-    planted_home: Path,
-    folder: Path,
-    *options: str,
-    model: str = "echo",
-    tasks: Sequence[str] = tuple(TASKS),
-    ranks: int = 1,
-    output: str = "out",
-    **variables: str,
+def execute(
+    line: Sequence[str], planted_home: Path, folder: Path, *, fresh: bool = False, **variables: str
 ) -> CompletedProcess[str]:
-    """Run the harness on one process or several."""
-    several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
-    line = [
-        *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", ",".join(tasks)),
-        *("--output_path", str(folder / output), "--log_samples", "--batch_size", "1", *options),
-    ]
-    return execute(line, planted_home, folder, **variables)
-
-
-def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: str) -> CompletedProcess[str]:
     """Run a command on the planted data, with everything it writes below ``folder``."""
     places = {
         "PYTHONPATH": str(planted_home / "package"),
@@ -136,7 +131,7 @@ def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: 
         "TMPDIR": str(folder),
         "ACCELERATE_USE_CPU": "true",
     }
-    return run_fresh(line, folder, **places | variables)
+    return (run_fresh if fresh else run_here)(line, folder, **places | variables)
 
 
 def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:
@@ -159,13 +154,24 @@ def samples(folder: Path) -> dict[str, list[dict[str, object]]]:
     return {task: [json.loads(line) for line in path.read_text().splitlines()] for task, path in files.items()}
 
 
-def test_nothing_of_a_record_is_written(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
-    ran = evaluate("--verbosity", "DEBUG")
+VARIED = [f"canary_choice_{variant}" for variant in VARIANTS]
+REASONED = ["canary_choice_think", "canary_open_think_boxed"]
+FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
+
+
+def test_nothing_of_a_record_is_in_a_run_or_its_report(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in those of its variants, with and without images, rotated, and reasoned about."""
+    tasks = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
+    ran = evaluate("--verbosity", "DEBUG", tasks=tasks)
     assert ran.returncode == 0, ran.stderr[-4000:]
     written = samples(tmp_path / "out")
+    assert set(written) == set(tasks), ran.stderr[-4000:]
     lines = dict.fromkeys(TASKS, DOCUMENTS) | {"canary_open": 2 * DOCUMENTS}  # two filters
-    assert {task: len(rows) for task, rows in written.items()} == lines, ran.stderr[-4000:]
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+    assert {task: len(written[task]) for task in TASKS} == lines
+    home = planted_home / "home"
+    assert found_in(ran, tmp_path, *outside(home)) == []
     assert "message withheld" in ran.stdout
     assert "echoing: 100%" in ran.stderr
     (results,) = (tmp_path / "out").rglob("*_results.json")
@@ -173,84 +179,53 @@ def test_nothing_of_a_record_is_written(evaluate: Evaluate, planted_home: Path, 
     for row in (row for rows in written.values() for row in rows):
         assert "is credentialed" in str(row["target"])
         assert "is credentialed" in str(row["input"])
-    records = [row["score"] for row in written["canary_choice"]]
-    assert len({record["sample"] for record in records}) == DOCUMENTS
-    assert all(record["sample"].startswith("doc-") for record in records)
-
-
-def test_nothing_of_a_record_is_written_where_the_model_reasons(
-    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks = ["canary_choice_think", "canary_open_think_boxed"]
-    ran = evaluate(tasks=tasks)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    written = samples(tmp_path / "out")
-    assert sorted(written) == tasks
-    for row in (row for rows in written.values() for row in rows):
+    ids = [row["score"]["sample"] for row in written["canary_choice"]]
+    assert len(set(ids)) == DOCUMENTS
+    assert all(name.startswith("doc-") for name in ids)
+    for row in (row for task in REASONED for row in written[task]):
         assert "is credentialed" in str(row["filtered_resps"])
         assert row["score"]["reasoning_words"] > 0  # numbers say no word of a patient
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-    monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
+    rotated = [row["score"] for row in written["canary_choice_rotated"]]
+    assert (len({one["sample"] for one in rotated}), len({one["rotation_of"] for one in rotated})) == (8, 4)
+    rows = json.loads(results.read_text())["results"]
+    assert rows["canary_choice_rotated"]["incomplete_rotations,robust"] == 0
+    assert not math.isnan(rows["canary_choice_rotated"]["worst_case,robust"])
+    (manifest,) = (tmp_path / "out").glob("*_run.json")
+    assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(tasks)
+
+    reported = execute([*MEDTASKS, "report", "out", *FILES], planted_home, tmp_path)
+    assert reported.returncode == 0, reported.stderr[-4000:]
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
+    assert found_in(reported, tmp_path) == []
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
     report = collect_run(read_run(tmp_path / "out"))
-    assert all(task.thinking and task.thinking.answered == DOCUMENTS for task in report.tasks)
+    found = {task.name: task for task in report.tasks}
+    assert set(TASKS) <= set(found)
+    for task in found.values():
+        assert (task.withheld, task.pictures) == (True, {}), task.missing
+        assert all(item.doc_id.startswith("doc-") for item in task.items)
+    for task in (found[name] for name in TASKS):
+        assert len(task.items) == DOCUMENTS
+        assert all(rule.scores and sum(rule.reasons.values()) == DOCUMENTS for rule in task.rules), task.name
+    for task in (found[name] for name in REASONED):
+        assert task.thinking
+        assert task.thinking.answered == DOCUMENTS
+    assert CANARY not in repr(asdict(report))
     assert CANARY not in json.dumps(report_as_dict(report))
 
 
-def test_two_ranks_and_a_failing_metric(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+def test_two_ranks_a_failing_metric_and_saved_replies_that_score_again(
+    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = planted_home / "home" / "replies" / "canary_open"
+    before = set(folder.glob("*"))
     ran = evaluate(ranks=2, tasks=["canary_report", "canary_open"])
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert len(samples(tmp_path / "out")["canary_report"]) == DOCUMENTS
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
     assert "medtasks score canary_report" in ran.stdout  # no weights here
     assert "medtasks weights fetch chexbert" in ran.stdout
-
-
-def test_predictions_only(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
-    ran = evaluate("--predict_only", tasks=["canary_report", "canary_choice"])
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == {
-        "canary_report": DOCUMENTS,
-        "canary_choice": DOCUMENTS,
-    }
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-
-
-def test_an_adapter_that_fails_and_its_journal(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
-    pictures = planted_home / "home" / "datasets" / "canary_open" / "images"
-    hidden = pictures / f"{CANARY}_patient_2.png"
-    hidden.rename(tmp_path / "away")
-    try:
-        ran = evaluate("--model_args", "max_failed=1", model="medtasks_tiny", tasks=["canary_report", "canary_open"])
-    finally:
-        (tmp_path / "away").rename(hidden)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    journals = list((planted_home / "home" / "journal").rglob("*.jsonl"))
-    assert journals
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in journals)
-    assert "generate_until failed on" in ran.stdout
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-
-
-def test_the_user_may_ask_for_text_by_name(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
-    tasks = ["canary_report", "canary_open", "canary_choice"]
-    ran = evaluate(tasks=tasks, MEDTASKS_LOG_TEXT="canary_report, canary_open")
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    written = samples(tmp_path / "out")
-    for row in (*written["canary_report"], *written["canary_open"]):
-        assert CANARY in str(row["target"])
-        assert CANARY in str(row["input"])
-        assert f"reply {CANARY}" in str(row["filtered_resps"])
-    assert CANARY not in str(written["canary_choice"])
-    assert any("samples_canary_report" in place for place in found_in(ran, tmp_path))
-
-
-def test_replies_of_two_ranks_are_saved_for_their_owner_and_scored_again(
-    evaluate: Evaluate, planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = planted_home / "home" / "replies" / "canary_open"
-    before = set(folder.glob("*"))
-    ran = evaluate(ranks=2, tasks=["canary_open"])
-    assert ran.returncode == 0, ran.stderr[-4000:]
     files = sorted(set(folder.glob("*")) - before)
     assert len(files) == 2
     assert all(path.stat().st_mode & 0o077 == 0 for path in (*files, folder, folder.parent))
@@ -273,6 +248,34 @@ def test_replies_of_two_ranks_are_saved_for_their_owner_and_scored_again(
         read_replies(file, documents)
 
 
+def test_predictions_only(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    tasks = ["canary_report", "canary_choice"]
+    ran = evaluate("--predict_only", tasks=tasks)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert {task: len(rows) for task, rows in samples(tmp_path / "out").items()} == dict.fromkeys(tasks, DOCUMENTS)
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+
+
+def test_an_adapter_that_fails_and_its_journal(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    images = planted_home / "home" / "datasets" / "canary_open" / "images"
+    hidden = images / f"{CANARY}_patient_2.png"
+    hidden.rename(tmp_path / "away")
+    try:
+        ran = evaluate(
+            *("--model_args", "max_failed=1", "--max-failed", "100%"),
+            model="medtasks_tiny",
+            tasks=["canary_report", "canary_open"],
+        )
+    finally:
+        (tmp_path / "away").rename(hidden)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    journals = list((planted_home / "home" / "journal").rglob("*.jsonl"))
+    assert journals
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in journals)
+    assert "generate_until failed on" in ran.stdout
+    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
+
+
 @pytest.mark.parametrize("model", ["openai", "async_openai"])
 def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
     evaluate: Evaluate, planted_home: Path, tmp_path: Path, model: str
@@ -286,62 +289,42 @@ def test_a_server_that_repeats_requests_or_sends_them_elsewhere(
 
         server.choose = answer  # type: ignore[assignment]  # a step
         arguments = f"base_url={server.url},model=m,max_retries=1,retry_backoff_s=0"
-        ran = evaluate("--model_args", arguments, model=model, tasks=["canary_open"], OPENAI_API_KEY="none")
-    assert ran.returncode == 0, ran.stderr[-4000:]
+        ran = evaluate(
+            *("--model_args", arguments, "--max-failed", "100%"),
+            model=model,
+            tasks=["canary_open"],
+            OPENAI_API_KEY="none",
+        )
     assert CANARY in str(server.bodies)
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
     assert elsewhere.count == 0
     assert f"{DOCUMENTS} failed of {DOCUMENTS} samples" in ran.stderr
 
 
-MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
-FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
-
-
-def test_nothing_of_a_record_is_in_a_manifest_or_a_report(
-    planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ["--model", "echo", "--tasks", ",".join(TASKS), "--output_path", "out", "--log_samples"]
-    ran = execute([*MEDTASKS, "run", *options, "--batch_size", "1"], planted_home, tmp_path)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    (manifest,) = (tmp_path / "out").glob("*_run.json")
-    assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(TASKS)
-    reported = execute([*MEDTASKS, "report", "out", *FILES], planted_home, tmp_path)
-    assert reported.returncode == 0, reported.stderr[-4000:]
-    made = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
-    home = planted_home / "home"
-    assert found_in(ran, tmp_path, *outside(home)) == []
-    assert found_in(reported, tmp_path) == []
-    monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    report = collect_run(read_run(tmp_path / "out"))
-    assert [task.name for task in report.tasks] == sorted(TASKS)
-    for task in report.tasks:
-        assert (task.withheld, len(task.items), task.pictures) == (True, DOCUMENTS, {}), task.missing
-        assert all(item.doc_id.startswith("doc-") for item in task.items)
-        assert all(rule.scores and sum(rule.reasons.values()) == DOCUMENTS for rule in task.rules), task.name
-    assert report.notes == ()
-    assert CANARY not in repr(asdict(report))
-    assert CANARY not in json.dumps(report_as_dict(report))
-
-
-def test_nothing_of_a_record_is_in_the_error_of_a_model(planted_home: Path, tmp_path: Path) -> None:
-    options = ["--model", "echo", "--tasks", "canary_open", "--output_path", "out", "--verbosity", "DEBUG"]
-    ran = execute([*MEDTASKS, "run", *options], planted_home, tmp_path, ECHO_FAILS="yes")
+def test_nothing_of_a_record_is_in_the_error_of_a_model(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    ran = evaluate("--verbosity", "DEBUG", tasks=["canary_open"], ECHO_FAILS="yes")
     assert ran.returncode == 1
     assert "without results" in ran.stderr.splitlines()[-1]
     assert "TypeError at echo_model.py" in ran.stderr.splitlines()[-1]
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
 
 
-def test_the_user_may_ask_for_text_in_a_report(planted_home: Path, tmp_path: Path) -> None:
-    allowed = {"MEDTASKS_LOG_TEXT": "canary_choice"}
-    options = ["--model", "echo", "--tasks", "canary_choice", "--output_path", "out", "--log_samples"]
-    ran = execute([*MEDTASKS, "run", *options, "--batch_size", "1"], planted_home, tmp_path, **allowed)
+def test_the_user_may_ask_for_text_by_name(evaluate: Evaluate, planted_home: Path, tmp_path: Path) -> None:
+    tasks, allowed = ["canary_report", "canary_open", "canary_choice"], "canary_report, canary_open"
+    ran = evaluate(tasks=tasks, MEDTASKS_LOG_TEXT=allowed)
     assert ran.returncode == 0, ran.stderr[-4000:]
-    reported = execute([*MEDTASKS, "report", "out"], planted_home, tmp_path, **allowed)
+    written = samples(tmp_path / "out")
+    for row in (*written["canary_report"], *written["canary_open"]):
+        assert CANARY in str(row["target"])
+        assert CANARY in str(row["input"])
+        assert f"reply {CANARY}" in str(row["filtered_resps"])
+    assert CANARY not in str(written["canary_choice"])
+    assert any("samples_canary_report" in place for place in found_in(ran, tmp_path))
+    reported = execute([*MEDTASKS, "report", "out"], planted_home, tmp_path, MEDTASKS_LOG_TEXT=allowed)
     assert reported.returncode == 0, reported.stderr[-4000:]
-    assert f"{CANARY} question 0 of canary_choice" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"{CANARY} question 0 of canary_open" in page
+    assert f"{CANARY} question 0 of canary_choice" not in page
     hidden = execute([*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, tmp_path)
     assert hidden.returncode == 0, hidden.stderr[-4000:]
     assert CANARY not in (tmp_path / "hidden.html").read_text() + hidden.stdout + hidden.stderr

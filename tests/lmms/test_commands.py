@@ -1,7 +1,6 @@
 """Contract with the harness: each way to start it finds our tasks with no flag, from the installed wheel.
 
-Each launcher starts cold once, as users start it (the module below accelerate); other runs are forked from a Python
-that is warm.
+Everything here starts processes, as users do.
 """
 
 import json
@@ -14,17 +13,13 @@ from PIL import Image
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import tasks_folder
 
+from ..processes import run_here
 from .conftest import REPOSITORY
 
 OURS = list(task_files())
-LAUNCHERS = {
-    "lmms_eval": ["lmms_eval"],
-    "lmms-eval": ["lmms-eval"],
-    "module": [sys.executable, "-m", "lmms_eval"],
-    "accelerate": ["accelerate", "launch", "--num_processes", "1", "--cpu", "-m", "lmms_eval"],
-}
+MODES = "mediconfusion,mediconfusion_gd,mediconfusion_ps"
 # An answer from the journal of an earlier test would prove nothing.
-TINY = "--model medtasks_tiny --model_args journal=false --device cpu"
+TINY = f"--model medtasks_tiny --model_args journal=false --device cpu --tasks {MODES} --batch_size 4".split()
 SIMPLE_EVALUATE = """
 import json, sys
 from lmms_eval.evaluator import simple_evaluate
@@ -37,34 +32,38 @@ json.dump({"file": medtasks.__file__, "results": results["results"]}, open(sys.a
 pytestmark = pytest.mark.slow
 
 
+def results_below(folder):
+    (file,) = folder.rglob("*_results.json")
+    return json.loads(file.read_text())
+
+
 def test_command_line_comes_from_the_wheel(run, wheel):
     shown = run(["medtasks", "path"])
     assert shown.returncode == 0
     assert Path(shown.stdout.strip()).is_relative_to(wheel)
-    listed = run(["medtasks", "tasks"]).stdout.splitlines()
-    assert [line.split()[0] for line in listed] == OURS
-    assert "mediconfusion" in OURS
-    assert all(len(line.split(maxsplit=2)[2]) > 20 for line in listed)
+    # This command of the harness loads no plugins.
+    listed = run(["lmms-eval", "tasks", "list", "--include-path", shown.stdout.strip()])
+    in_files = {name for name, task in task_files().items() if task.origin is None}
+    assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_tasks_are_listed(run, launcher):
-    listed = run([*LAUNCHERS[launcher], "--tasks", "list"])
+def test_tasks_are_listed(tmp_path):
+    listed = run_here(["lmms_eval", "--tasks", "list"], tmp_path)
     names = {line.strip(" -") for line in listed.stdout.splitlines()}
-    assert set(OURS) <= names
-    assert "mme" in names
+    assert {*OURS, "mme"} <= names
+    lines = run_here(["medtasks", "tasks"], tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == OURS
+    assert all(len(line.split(maxsplit=2)[2]) > 20 for line in lines)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("tasks", ["mediconfusion", "mediconfusion,mediconfusion_gd,mediconfusion_ps"])
-def test_tasks_are_evaluated(run, launcher, tasks, sample_home, tmp_path):
-    options = f"{TINY} --tasks {tasks} --limit 4 --batch_size 4 --output_path out"
-    cold = tasks == "mediconfusion" and launcher != "module"
-    ran = run([*LAUNCHERS[launcher], *options.split()], cold=cold, MEDTASKS_HOME=str(sample_home))
-    files = list((tmp_path / "out").rglob("*_results.json"))
-    assert len(files) == 1, ran.stdout[-2000:] + ran.stderr[-2000:]
-    results = json.loads(files[0].read_text())["results"]
-    assert set(results) == set(tasks.split(","))
+ACCELERATE = ["-m", "accelerate.commands.launch", "--num_processes", "1", "--cpu", "-m", "lmms_eval"]
+
+
+@pytest.mark.parametrize("launcher", [["lmms-eval"], [sys.executable, *ACCELERATE]], ids=["script", "accelerate"])
+def test_tasks_are_evaluated(run, launcher, sample_home, tmp_path):
+    ran = run([*launcher, *TINY, "--limit", "4", "--output_path", "out"], MEDTASKS_HOME=str(sample_home))
+    results = results_below(tmp_path / "out")["results"]
+    assert set(results) == set(MODES.split(","))
     for task, scores in results.items():
         assert scores["alias"] == f"{task} [SAMPLE DATA]"
         assert 0 <= scores["set_accuracy,reference"] <= 1
@@ -72,64 +71,40 @@ def test_tasks_are_evaluated(run, launcher, tasks, sample_home, tmp_path):
     assert "[SAMPLE DATA]" in ran.stdout
 
 
-def test_samples_files_score_to_the_same_numbers(run, sample_home, tmp_path):
-    tasks = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
-    options = f"{TINY} --tasks {','.join(tasks)} --batch_size 8 --output_path out --log_samples"
-    run([*LAUNCHERS["module"], *options.split()], MEDTASKS_HOME=str(sample_home))
-    (file,) = (tmp_path / "out").rglob("*_results.json")
-    results = json.loads(file.read_text())["results"]
-    for task in tasks:
+def test_python_interface(run, wheel, sample_home, tmp_path):
+    out = tmp_path / "results.json"
+    ran = run([sys.executable, "-c", SIMPLE_EVALUATE, MODES, str(out)], MEDTASKS_HOME=str(sample_home))
+    assert out.exists(), ran.stderr[-2000:]
+    found = json.loads(out.read_text())
+    assert Path(found["file"]).is_relative_to(wheel)
+    assert set(found["results"]) == set(MODES.split(","))
+
+
+def test_two_processes_give_the_same_numbers(run, sample_home, tmp_path):
+    options = [*TINY, "--limit", "15", "--output_path"]
+    run_here(["lmms_eval", *options, "one"], tmp_path, MEDTASKS_HOME=str(sample_home))
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "lmms_eval"]
+    ran = run([sys.executable, *launcher, *options, "two"], MEDTASKS_HOME=str(sample_home), ACCELERATE_USE_CPU="true")
+    assert "rank 1" in ran.stdout + ran.stderr
+    one, two = (repr(results_below(tmp_path / name)["results"]) for name in ("one", "two"))
+    assert two == one
+    assert "'incomplete_pairs,reference': 1" in one
+
+
+def test_samples_files_score_to_the_same_numbers(sample_home, tmp_path):
+    home = {"MEDTASKS_HOME": str(sample_home)}
+    run_here(["lmms_eval", *TINY, "--output_path", "out", "--log_samples"], tmp_path, **home)
+    for task, results in results_below(tmp_path / "out")["results"].items():
         (samples,) = (tmp_path / "out").rglob(f"*_samples_{task}.jsonl")
-        ran = run(["medtasks", "score", task, str(samples), "--json", "scores.json"], MEDTASKS_HOME=str(sample_home))
+        ran = run_here(["medtasks", "score", task, str(samples), "--json", "scores.json"], tmp_path, **home)
         assert ran.returncode == 0, ran.stderr
         assert "SAMPLE DATA" in ran.stdout
         for rule, scores in json.loads((tmp_path / "scores.json").read_text())["rules"].items():
             for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate"):
-                theirs = results[task][f"{metric},{rule}"]
+                theirs = results[f"{metric},{rule}"]
                 assert scores["categories"]["total"][metric] == (None if theirs != theirs else theirs)
-                error = results[task][f"{metric}_stderr,{rule}"]
+                error = results[f"{metric}_stderr,{rule}"]
                 assert scores["standard_errors"][metric] == (None if error != error else error)
-
-
-@pytest.mark.parametrize("tasks", ["mediconfusion", "mediconfusion,mediconfusion_ps"])
-def test_python_interface(run, wheel, tasks, sample_home, tmp_path):
-    out = tmp_path / "results.json"
-    ran = run([sys.executable, "-c", SIMPLE_EVALUATE, tasks, str(out)], MEDTASKS_HOME=str(sample_home))
-    assert out.exists(), ran.stderr[-2000:]
-    found = json.loads(out.read_text())
-    assert Path(found["file"]).is_relative_to(wheel)
-    assert set(found["results"]) == set(tasks.split(","))
-
-
-def test_two_processes_give_the_same_numbers(run, sample_home, tmp_path):
-    launchers = {
-        "one": [sys.executable, "-m", "lmms_eval"],
-        "two": ["torchrun", "--standalone", "--nproc_per_node", "2", "-m", "lmms_eval"],
-    }
-    found = {}
-    for name, launcher in launchers.items():
-        options = f"{TINY} --tasks mediconfusion,mediconfusion_gd,mediconfusion_ps --batch_size 4"
-        ran = run(
-            [*launcher, *options.split(), "--limit", "15", "--output_path", name],
-            cold=name == "two",
-            MEDTASKS_HOME=str(sample_home),
-            ACCELERATE_USE_CPU="true",
-        )
-        (file,) = (tmp_path / name).rglob("*_results.json")
-        found[name] = {
-            task: {key: repr(value) for key, value in scores.items()}
-            for task, scores in json.loads(file.read_text())["results"].items()
-        }
-    assert "rank 1" in ran.stdout + ran.stderr
-    assert found["two"] == found["one"]
-    assert found["one"]["mediconfusion_ps"]["incomplete_pairs,reference"] == "1"
-
-
-def test_include_path_where_the_harness_loads_no_plugins(run):
-    folder = run(["medtasks", "path"]).stdout.strip()
-    listed = run(["lmms-eval", "tasks", "list", "--include-path", folder])
-    in_files = {name for name, task in task_files().items() if task.origin is None}
-    assert in_files <= {line.strip() for line in listed.stdout.splitlines()}
 
 
 def test_wheel_holds_everything(wheel):
@@ -140,10 +115,7 @@ def test_wheel_holds_everything(wheel):
     assert {str(path.relative_to(REPOSITORY)) for path in package if path.suffix != ".pyc"} <= files
     assert {
         "medtasks/py.typed",
-        "medtasks/audit/report/templates/page.css",
-        "medtasks/audit/report/published_results/mediconfusion_table1.csv",
         "medtasks/tasks_yaml/mediconfusion/_paired_choice_yaml",
-        "medtasks/tasks_yaml/multimedeval/multimedeval.yaml",
         "medtasks/model_adapters/tiny/adapter.py",
     } <= files
     assert not any(name.startswith(("tasks_yaml/", "model_adapters/", "tests/")) for name in files)
@@ -154,7 +126,7 @@ def test_wheel_holds_everything(wheel):
 
 
 @pytest.mark.parametrize("kind", ["QA", "VQA"])
-def test_a_users_own_folder_runs_without_any_code(run, tmp_path, kind):
+def test_a_users_own_folder_runs_without_any_code(tmp_path, kind):
     folder, home = tmp_path / "rounds", str(tmp_path / "home")
     folder.mkdir()
     Image.new("L", (8, 8), 90).save(folder / "a.png")
@@ -162,13 +134,11 @@ def test_a_users_own_folder_runs_without_any_code(run, tmp_path, kind):
     if kind == "QA":
         samples = [{**sample, "options": ["right", "left"]} for sample in samples]
     (folder / "dataset.json").write_text(json.dumps({"taskType": kind, "modality": "Drawn", "samples": samples}))
-    prepared = run(["medtasks", "data", "prepare", "--from-folder", str(folder)], MEDTASKS_HOME=home)
+    prepared = run_here(["medtasks", "data", "prepare", "--from-folder", str(folder)], tmp_path, MEDTASKS_HOME=home)
     assert prepared.returncode == 0, prepared.stderr
     options = "--model medtasks_tiny --model_args journal=false --device cpu --batch_size 2 --output_path out"
-    ran = run(["lmms_eval", "--tasks", "multimedeval_rounds", *options.split()], MEDTASKS_HOME=home)
-    files = list((tmp_path / "out").rglob("*_results.json"))
-    assert len(files) == 1, ran.stdout[-2000:] + ran.stderr[-2000:]
-    results = json.loads(files[0].read_text())
+    run_here(["lmms_eval", "--tasks", "multimedeval_rounds", *options.split()], tmp_path, MEDTASKS_HOME=home)
+    results = results_below(tmp_path / "out")
     assert results["n-samples"]["multimedeval_rounds"]["effective"] == 3
     metric = {"QA": "accuracy", "VQA": "token_recall"}[kind]
     assert {f"{metric},reference", f"{metric},robust"} <= results["results"]["multimedeval_rounds"].keys()

@@ -83,7 +83,7 @@ def test_texts_but_failed_ones(out, monkeypatch):
         (0, [["B"]]),  # once more, under the second filter
     )
     found = kept(monkeypatch, made, {"ours": task()})
-    assert found.found == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
+    assert found.replies == {("ours", 0, 0): "B", ("ours", 5, 0): ""}
     assert (found.of(request(0)), found.of(request(1)), found.of(request(4))) == ("B", None, None)
 
 
@@ -107,17 +107,17 @@ def test_withheld_replies_are_those_that_the_run_saved(out, monkeypatch):
     lines = [{"doc_id": "a", "reply": "A shadow."}, {"doc_id": "b", "reply": failed_reply("no")}]
     (folder / "now.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     documents = [{"doc_id": "a"}, {"doc_id": "b"}, {"doc_id": "c"}]
-    assert kept(monkeypatch, made, {"ours": task(documents=documents)}).found == {("ours", 0, 0): "A shadow."}
+    assert kept(monkeypatch, made, {"ours": task(documents=documents)}).replies == {("ours", 0, 0): "A shadow."}
     later = made.model_copy(update={"started": (datetime.now(UTC) + timedelta(minutes=1)).isoformat()})
     later.write(out / "20260101_000001_000000_run.json")
-    assert kept(monkeypatch, later, {"ours": task(documents=documents)}).found == {}
+    assert kept(monkeypatch, later, {"ours": task(documents=documents)}).replies == {}
 
 
 def test_a_torn_line_of_a_samples_file_is_asked_again(out, monkeypatch, warnings):
     made = write(out)
     with (out / "samples.jsonl").open("a") as samples:
         samples.write('{"doc_id": 9, "resps": [["B"')
-    assert ("ours", 9, 0) not in kept(monkeypatch, made, {"ours": task()}).found
+    assert ("ours", 9, 0) not in kept(monkeypatch, made, {"ours": task()}).replies
     assert warnings == [f"Torn lines, left out: 1 of {out / 'samples.jsonl'}."]
 
 

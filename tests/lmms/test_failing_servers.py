@@ -195,8 +195,8 @@ def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(
     server.bodies.clear()
     server.headers.clear()
     again = evaluate(manager, server, model)
-    assert len(first_tries(server)) == len(asked) - len(kept.found)
-    assert len(kept.found) > len(FAMILIES)
+    assert len(first_tries(server)) == len(asked) - len(kept.replies)
+    assert len(kept.replies) > len(FAMILIES)
     monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: KeptReplies()))
     undisturbed = evaluate(manager, server, model)
     for task in FAMILIES:

@@ -16,7 +16,7 @@ from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import lm_eval_tasks_folder, resolved
 
-from ..warm_python import run_fresh
+from ..processes import run_here
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
@@ -85,9 +85,9 @@ def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, mon
 @pytest.mark.slow
 def test_command(multimedeval_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    path = run_fresh([sys.executable, "-m", "medtasks.cli.main", "path", "--lm-eval"], tmp_path)
+    path = run_here([sys.executable, "-m", "medtasks.cli.main", "path", "--lm-eval"], tmp_path)
     command = ["--include_path", path.stdout.strip(), "--model", "dummy", "--tasks", "multimedeval_medqa"]
-    ran = run_fresh([sys.executable, "-m", "lm_eval", *command, "--output_path", "out", "--log_samples"], tmp_path)
+    ran = run_here([sys.executable, "-m", "lm_eval", *command, "--output_path", "out", "--log_samples"], tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
     (file,) = tmp_path.rglob("results*.json")
     (results,) = json.loads(file.read_text())["results"].values()

@@ -13,7 +13,7 @@ from medtasks.runs.replies import read_replies
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
 
-from ..warm_python import run_fresh
+from ..processes import run_here
 from .conftest import put_drop_in
 from .whole_runs import answering, evaluate, values
 
@@ -37,7 +37,7 @@ def finished(tmp_path_factory, every_dataset, sample_home):
         *("--model_args", "journal=false", "--device", "cpu", "--batch_size", "8", "--log_samples"),
         *("--gen_kwargs", "max_new_tokens=4", "--output_path", str(folder)),
     ]
-    ran = run_fresh(command, general, MEDTASKS_HOME=str(every_dataset))
+    ran = run_here(command, general, MEDTASKS_HOME=str(every_dataset))
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     return folder
 

@@ -25,7 +25,7 @@ from medtasks.tasks.task_index import resolved
 
 from .. import tiny_mmmu_pro
 from ..damages import lost, row
-from ..warm_python import run_fresh
+from ..processes import run_here
 from .whole_runs import answering, evaluate, values
 
 STANDARD, VISION = "mmmu_pro_med_standard_10", "mmmu_pro_med_vision"
@@ -166,7 +166,7 @@ def test_runs_of_the_tiny_model(home, tmp_path):
         *("--tasks", ",".join(["mmmu_pro_med", *variants]), "--model_args", "journal=false", "--batch_size", "8"),
         *("--gen_kwargs", "max_new_tokens=4", "--output_path", str(tmp_path)),
     ]
-    ran = run_fresh(command, tmp_path, MEDTASKS_HOME=str(home))
+    ran = run_here(command, tmp_path, MEDTASKS_HOME=str(home))
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     (file,) = tmp_path.rglob("*_results.json")
     samples = {name: counts["effective"] for name, counts in json.loads(file.read_text())["n-samples"].items()}

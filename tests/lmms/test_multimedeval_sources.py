@@ -21,6 +21,7 @@ from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved
 
 from ..multimedeval_image_sources import WRITERS
+from ..processes import run_here
 
 NAMES = [info.name for info in MULTIMEDEVAL]
 SIZES = {info.name: info.rows for info in MULTIMEDEVAL}
@@ -90,13 +91,13 @@ def scores_of(content, task):
 
 
 @pytest.fixture(scope="module")
-def group_run(prepared, run_in, tmp_path_factory):
+def group_run(prepared, tmp_path_factory):
     """Run all datasets in one command, a credentialed one not being there."""
     home, folder = tmp_path_factory.mktemp("lacking") / "home", tmp_path_factory.mktemp("group_run")
     shutil.copytree(prepared[0], home, ignore=shutil.ignore_patterns(UNPREPARED))
     tasks = "multimedeval,multimedeval_extra,multimedeval_pad_ufes_20_disjoint,multimedeval_mimic_iii_summary_head"
     command = f"medtasks run --tasks {tasks} --output_path out --log_samples {OPTIONS}"
-    ran = run_in(folder)(command.split(), MEDTASKS_HOME=str(home))
+    ran = run_here(command.split(), folder, MEDTASKS_HOME=str(home))
     return home, ran, *results_in(folder / "out")
 
 
@@ -152,7 +153,7 @@ def test_samples_score_to_the_same_numbers(group_run, tmp_path, monkeypatch, tas
 
 
 @pytest.mark.slow
-def test_damaged_datasets_fail_alone(prepared, run, tmp_path, monkeypatch):
+def test_damaged_datasets_fail_alone(prepared, tmp_path, monkeypatch):
     """One has lost its images, which shows in the run; one its documents, which shows before it."""
     home = tmp_path / "home"
     shutil.copytree(prepared[0], home)
@@ -161,7 +162,7 @@ def test_damaged_datasets_fail_alone(prepared, run, tmp_path, monkeypatch):
     documents.write_bytes(documents.read_bytes()[:-900])
     tasks = "multimedeval_breastmnist,multimedeval_medqa,multimedeval_mednli"
     command = f"medtasks run --tasks {tasks} --output_path out --log_samples {OPTIONS}"
-    ran = run(command.split(), MEDTASKS_HOME=str(home))
+    ran = run_here(command.split(), tmp_path, MEDTASKS_HOME=str(home))
     assert ran.returncode == 1
     assert ran.stdout.count(f"the documents in {documents.parents[1]} are damaged") == 1
     last = ran.stderr.splitlines()[-1]

@@ -21,6 +21,7 @@ from medtasks.tasks.task_files import including, task_file
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED
+from ..processes import run_here
 from .test_report_runs import WEIGHTS
 from .whole_runs import answering, evaluate
 
@@ -84,12 +85,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ran(project: Path, run_in: Any) -> Path:
+def ran(project: Path) -> Path:
     """The results of one process of the harness, started in the project's folder."""
     command = ["python", "-m", "lmms_eval", "--model", "medtasks_tiny", "--tasks", ",".join(ASKED), "--log_samples"]
     options = ["--include_path", "my_tasks", "--output_path", "results"]
     variables = {"MEDTASKS_HOME": str(project / "home"), "MEDTASKS_WEIGHTS": str(project / "weights")}
-    process = run_in(project)([*command, *options], MEDTASKS_METRICS_DEVICE="cpu", **variables)
+    process = run_here([*command, *options], project, MEDTASKS_METRICS_DEVICE="cpu", **variables)
     assert process.returncode == 0, process.stderr[-4000:]
     assert re.search(rf"\d+ of \d+ images are {NEARLY_FLAT} \(.*/02.png of sample ", process.stderr)
     found = list((project / "results").rglob("*_results.json"))

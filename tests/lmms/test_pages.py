@@ -1,21 +1,22 @@
 """Every command that README and docs show is run as it stands there, page by page, or says why it is not tested."""
 
+import doctest
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from ..curate.reviewed_study import detailed_study, review
+from ..processes import run_here
 from ..scripted_server import Endpoint, serving
-from ..warm_python import warm
-from .conftest import REPOSITORY, Run
+from .conftest import REPOSITORY
 from .test_own_task_page import BLOCKS, NAMES
 
 PAGES = sorted(
@@ -28,21 +29,50 @@ NOT_TESTED = re.compile(r"# not tested: \w")
 JUDGE = "127.0.0.1:8000"
 
 
-def commands(page: Path) -> list[str]:
+def shell_lines(page: Path) -> list[str]:
     """Lines of the page's shell blocks that can be run; what installs is the gate's to run, see ``.ci/run``."""
     blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     lines = "".join(blocks).splitlines()
     return [line for line in lines if not NOT_TESTED.search(line) and not line.startswith("pip install")]
 
 
-# Runs the examples of a page and compares what they return with what the page prints.
-EXAMPLES = """
-import doctest, re, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-source = "\\n".join(re.findall(r"^```python\\n(>>> .*?)^```", text, re.DOTALL | re.MULTILINE))
-test = doctest.DocTestParser().get_doctest(source, {}, sys.argv[1], sys.argv[1], 0)
-sys.exit(doctest.DocTestRunner().run(test).failed)
-"""
+def commands(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the commands of shell lines: a document that is part of one stays with it, and ``&&`` parts two."""
+    remaining = iter(lines)
+    for line in remaining:
+        if match := re.search(r"<<'(\w+)'", line):
+            document = [line]
+            while document[-1] != match[1]:
+                document.append(next(remaining))
+            yield "\n".join(document)
+        elif line and not line.startswith("#"):
+            yield from line.split(" && ")
+
+
+def run_command(command: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Run one command of a page: ours and the harness's in this process, all else in a shell."""
+    if command.startswith("export "):
+        for word in shlex.split(command)[1:]:
+            name, _, value = word.partition("=")
+            patch.setenv(name, value.replace("$PWD", str(folder)))
+    elif command.startswith(("medtasks ", "lmms_eval ")):
+        alone, may_fail, _ = command.partition(" || true")
+        words = [os.path.expandvars(word) for word in shlex.split(alone, comments=True)]
+        ran = run_here(words, folder)
+        assert ran.returncode == 0 or may_fail, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+    else:
+        torchrun = f'torchrun() {{ {shlex.quote(sys.executable)} -m torch.distributed.run "$@"; }}'
+        line = ["bash", "-euo", "pipefail", "-c", f"{torchrun}\n{command}"]
+        ran = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+        assert ran.returncode == 0, f"{command}\n{ran.stdout[-3000:]}{ran.stderr[-3000:]}"
+
+
+def run_examples(page: Path) -> None:
+    """Run the page's Python examples and compare what they return with what the page prints."""
+    text = page.read_text(encoding="utf-8")
+    source = "\n".join(re.findall(r"^```python\n(>>> .*?)^```", text, re.DOTALL | re.MULTILINE))
+    examples = doctest.DocTestParser().get_doctest(source, {}, page.name, str(page), 0)
+    assert doctest.DocTestRunner().run(examples).failed == 0
 
 
 def own_tasks(folder: Path) -> None:
@@ -65,34 +95,23 @@ def curated(folder: Path) -> None:
 PREPARED: dict[str, Callable[[Path], None]] = {"own_tasks.md": own_tasks, "curate.md": curated}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_commands_stand_in_shell_blocks(page):
-    outside = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    assert [line for line in outside.splitlines() if line.startswith("    ") and COMMAND.match(line)] == []
-
-
-def test_scripts_can_be_read():
-    scripts = re.findall(
-        r"^```bash\n(.*?)^```", (REPOSITORY / "docs" / "scale.md").read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert scripts
-    for script in scripts:
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+def test_commands_stand_in_shell_blocks_and_scripts_can_be_read():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        assert [line for line in outside.splitlines() if line.startswith("    ") and COMMAND.match(line)] == [], page
+        for script in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
-def test_page_runs_from_top_to_bottom(page: Path, run: Run, wheel: Path, tmp_path: Path):
+@pytest.mark.parametrize("page", [page for page in PAGES if shell_lines(page)], ids=lambda page: page.stem)
+def test_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     PREPARED.get(page.name, lambda folder: None)(tmp_path)
-    (tmp_path / "bin").mkdir()
-    path = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
-    for name in ("medtasks", "lmms_eval", "torchrun"):
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {shlex.join(warm([name], path))} "$@"\n')
-        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
     with serving(Endpoint()) as judge:
-        script = "\n".join(commands(page)).replace(f"http://{JUDGE}/v1", judge.url)
+        for command in commands(shell_lines(page)):
+            run_command(command.replace(f"http://{JUDGE}/v1", judge.url), tmp_path, monkeypatch)
         if "```python\n>>> " in page.read_text(encoding="utf-8"):
-            script += f"\n{shlex.join([sys.executable, '-c', EXAMPLES, str(page)])}"
-        places = {"MEDTASKS_HOME": str(tmp_path / "home"), "PATH": f"{tmp_path / 'bin'}{os.pathsep}{path}"}
-        shown = run(["bash", "-euxo", "pipefail", "-c", script], cold=True, **places)
-    assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]
+            run_examples(page)

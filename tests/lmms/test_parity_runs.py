@@ -9,7 +9,7 @@ from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
 from medtasks.runs.sources import Source
 
 from ..model_adapters import tiny_hf_models
-from ..warm_python import run_fresh
+from ..processes import run_here
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def test_two_precisions_of_one_checkpoint(sample, tmp_path):
         asked = ["--tasks", "mediconfusion,mediconfusion_ps", "--limit", "8", "--gen_kwargs", "max_new_tokens=4"]
         written = ["--device", "cpu", "--log_samples", "--output_path", dtype]
         command = [sys.executable, "-m", "medtasks.cli.main", "run", *model, *asked, *written]
-        ran = run_fresh(command, tmp_path, MEDTASKS_HOME=str(sample))
+        ran = run_here(command, tmp_path, MEDTASKS_HOME=str(sample))
         assert ran.returncode == 0, ran.stderr[-3000:] + ran.stdout[-2000:]
         runs[dtype] = Source(tmp_path / dtype)
     compared, not_compared = compare_all({"A": runs["float32"], "B": runs["bfloat16"]}, margin=0.01)

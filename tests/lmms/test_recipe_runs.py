@@ -13,6 +13,7 @@ from medtasks.runs.run import read_run
 from medtasks.runs.run_manifest import read_manifests
 
 from ..model_adapters import tiny_hf_models
+from ..processes import run_here
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ facts:
 """
 
 
-def test_a_run_by_a_recipe(run, sample_home, tmp_path):
+def test_a_run_by_a_recipe(sample_home, tmp_path):
     folder = tmp_path / "my_recipes"
     folder.mkdir()
     twin = tiny_hf_models.build("qwen2_5_vl", tmp_path / "twin")
@@ -39,7 +40,7 @@ def test_a_run_by_a_recipe(run, sample_home, tmp_path):
     command = ["medtasks", "run", "--recipe", "mine", "--include_path", str(folder), "--output_path", str(output)]
     command += ["--tasks", "mediconfusion_gd", "--limit", "4", "--model_args"]
     given = 'dtype=float32,batch_size=4,device=cpu,processor_kwargs={"size":{"shortest_edge":64,"longest_edge":128}}'
-    ran = run([*command, given], MEDTASKS_HOME=str(sample_home))
+    ran = run_here([*command, given], tmp_path, MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
 
     made, (manifest,) = recipe("mine", [folder]), read_manifests(output)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from ..processes import run_here
 from ..waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -30,12 +31,12 @@ metadata: {version: 1}
 
 
 @pytest.fixture
-def reported(run, sample_home, tmp_path):
+def reported(sample_home, tmp_path):
     """Report on the folder ``results``; return what is printed and the JSON."""
 
     def report():
         command = [sys.executable, "-m", "medtasks.cli.main", "report", "results", "--json", "found.json"]
-        ran = run(command, MEDTASKS_HOME=str(sample_home))
+        ran = run_here(command, tmp_path, MEDTASKS_HOME=str(sample_home))
         assert ran.returncode == 0, ran.stderr
         assert (tmp_path / "results" / "report.html").stat().st_size > 10_000
         return ran.stdout, json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
@@ -43,13 +44,13 @@ def reported(run, sample_home, tmp_path):
     return report
 
 
-def test_a_failing_task_and_no_samples(run, reported, sample_home, tmp_path):
+def test_a_failing_task_and_no_samples(reported, sample_home, tmp_path):
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "failing.yaml").write_text(FAILING_YAML)
     command = [sys.executable, "-m", "medtasks.cli.main", "run", *MODEL, "--output_path", "results"]
     chosen = ["--tasks", "mediconfusion_gd,failing", "--include_path", str(folder)]
-    ran = run([*command, *chosen], MEDTASKS_HOME=str(sample_home))
+    ran = run_here([*command, *chosen], tmp_path, MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 1
     assert "1 of 2 tasks without results; the others are complete" in ran.stderr
     (samples,) = (tmp_path / "results").rglob("*_samples_*.jsonl")

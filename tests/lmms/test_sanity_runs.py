@@ -20,11 +20,10 @@ from medtasks.tasks.task_index import resolved
 
 from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
-from ..warm_python import run_fresh
-from .test_canary import CANARY, DOCUMENTS, evaluate, found_in, outside, planted_home, samples
+from ..processes import run_here
 from .whole_runs import answering, harness, on_two
 
-__all__ = ["checkpoints", "evaluate", "home_with_demonstrations", "planted_home"]  # fixtures
+__all__ = ["checkpoints", "home_with_demonstrations"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pat
         *("--model", "medtasks_tiny", "--model_args", f"journal={folder / 'journal'}", "--device", "cpu"),
         *("--batch_size", "8", "--gen_kwargs", "max_new_tokens=4", "--log_samples", "--output_path", str(folder)),
     ]
-    ran = run_fresh(command, folder, MEDTASKS_HOME=str(sample_home))
+    ran = run_here(command, folder, MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     return folder
 
@@ -268,20 +267,3 @@ def test_rotated_classes(multimedeval_home, monkeypatch):
             assert found[f"worst_case,{rule}"] == float(knows)
             assert found[f"flip_rate,{rule}"] == flips
             assert found[f"invalid_rate,{rule}"] == 0
-
-
-def test_nothing_of_a_credentialed_record_is_written(evaluate, planted_home, tmp_path):
-    tasks = [*(f"canary_choice_{variant}" for variant in VARIANTS), "canary_open_blind", "canary_likelihood_swapped"]
-    ran = evaluate("--verbosity", "DEBUG", tasks=tasks)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    written = samples(tmp_path / "out")
-    assert set(written) == set(tasks), ran.stderr[-4000:]
-    assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-    records = [row["score"] for row in written["canary_choice_rotated"]]
-    assert len({record["sample"] for record in records}) == 2 * DOCUMENTS
-    assert len({record["rotation_of"] for record in records}) == DOCUMENTS
-    assert CANARY not in str(records)
-    (file,) = (tmp_path / "out").rglob("*_results.json")
-    found = json.loads(file.read_text())["results"]["canary_choice_rotated"]
-    assert found["incomplete_rotations,robust"] == 0
-    assert not math.isnan(found["worst_case,robust"])

@@ -20,8 +20,8 @@ from medtasks.home import home
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE, journal_notices, journaled
 from medtasks.runs.harness_options import read_options
 
+from ..processes import run_fresh
 from ..scripted_server import Endpoint, serving
-from ..warm_python import run_fresh
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 REQUEST = {"model": "tiny", "temperature": 0, "messages": [{"role": "user", "content": [IMAGE]}]}

@@ -8,7 +8,7 @@ import pytest
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import own_tasks_folder
-from medtasks.lmms.shard_requests import refuse_other_parts
+from medtasks.lmms.evaluation import refuse_other_parts
 
 from .whole_runs import answering, evaluate, on_two
 

@@ -23,8 +23,8 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ..curate.reviewed_study import detailed_study, even, review
+from ..processes import run_here
 from ..scripted_server import Endpoint, serving
-from ..warm_python import run_fresh
 from .test_canary import CANARY, MEDTASKS, found_in, outside, samples
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def run_tiny(root: Path, judge: Endpoint, tasks: Sequence[str]) -> CompletedProc
     line = [*MEDTASKS, "run", "--model", "medtasks_tiny", *options]
     named = {"MEDTASKS_JUDGE_BASE_URL": judge.url, "MEDTASKS_JUDGE_MODEL": "m"}
     places = {"MEDTASKS_HOME": str(root / "home"), "HF_HOME": str(root / "hf"), "TMPDIR": str(root)}
-    return run_fresh([*line, "--batch_size", "1"], root, **named, **places)
+    return run_here([*line, "--batch_size", "1"], root, **named, **places)
 
 
 @pytest.fixture(scope="module")

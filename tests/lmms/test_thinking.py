@@ -18,7 +18,7 @@ from medtasks.tasks.task_files import (
     variants_of,
 )
 from medtasks.tasks.task_index import resolved
-from medtasks.tasks.thinking_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
+from medtasks.tasks.task_variants import MAX_NEW_TOKENS, MESSAGES_OF, TEXT_OF, THINKING
 
 from ..scripted_server import Endpoint, serving
 from .test_sanity_runs import in_this_process

@@ -22,6 +22,7 @@ from medtasks.tasks.own_tasks import select_as
 from medtasks.tasks.task_file import has_images
 from medtasks.tasks.task_files import (
     include,
+    index_entries,
     tagged_tasks,
     task_config,
     task_file,
@@ -31,8 +32,7 @@ from medtasks.tasks.task_files import (
     variants_of,
 )
 from medtasks.tasks.task_index import DottedName, resolved
-from medtasks.tasks.thinking_variants import THINKING
-from medtasks.tasks.variant_files import index_entries
+from medtasks.tasks.task_variants import THINKING
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
@@ -203,7 +203,7 @@ def test_the_folder_of_the_files_is_gone_with_the_process():
     script = """
 import json
 from medtasks.tasks.task_files import task_file
-from medtasks.tasks.variant_files import index_entries
+from medtasks.tasks.task_files import index_entries
 made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
 import os
 files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]

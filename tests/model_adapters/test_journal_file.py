@@ -12,7 +12,7 @@ import pytest
 
 from medtasks.net.journal import AsyncJournal, Entry, Journal, journal_folder
 
-from ..warm_python import run_fresh
+from ..processes import run_fresh
 
 NAME = "f" * 24
 

@@ -12,8 +12,8 @@ from lmms_eval.tasks import TaskManager
 
 from medtasks.tasks.task_index import tasks_folder
 
+from ..processes import start_fresh
 from ..waiting import wait_until
-from ..warm_python import start_fresh
 
 TASKS = ["mediconfusion", "mediconfusion_ps"]
 FOLDER = str(tasks_folder() / "mediconfusion")

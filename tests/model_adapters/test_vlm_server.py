@@ -17,7 +17,7 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ..local_server import LocalServer, QuietHandler, serving
-from ..warm_python import run_fresh
+from ..processes import run_here
 from .served_model import CHAT, POSITIONS, image_of
 from .test_vlm_server_scores import adapter_for, assert_right, docs_with, scores
 from .toys import instances, noise
@@ -347,7 +347,7 @@ def finished(tmp_path_factory, sample_home):
             *("--model", "vlm_server", "--model_args", arguments),
             *("--log_samples", "--output_path", str(folder / "results")),
         ]
-        ran = run_fresh(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
+        ran = run_here(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     return folder, server, ran
 

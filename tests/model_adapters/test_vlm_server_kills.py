@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ..local_server import serving
-from ..warm_python import run_fresh
+from ..processes import run_fresh
 from .served_model import CHAT, ServedModel
 
 CONCURRENCY, KILLS, APART = 4, 5, 6

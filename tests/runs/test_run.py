@@ -213,7 +213,7 @@ def test_samples_without_results(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     assert run.tasks["one"].scores
     assert run.tasks["one"].samples is None
-    assert "20260301_101500_samples_one.jsonl has no results beside it and is left out" in run.notes[0]
+    assert "20260301_101500_samples_one.jsonl has no results next to it and is left out" in run.notes[0]
 
 
 def test_samples_without_results_beside_runs_of_two_models(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.families.family import Row
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.published_names import prompt_settings
-from medtasks.tasks.task_file import TWIN_ENDING, task_file_of
+from medtasks.tasks.task_file import task_file_of
 from medtasks.tasks.task_files import main_metrics_first, task_config, task_file, task_files
 from medtasks.tasks.task_index import DottedName, names_in, tasks_folder
+from medtasks.tasks.task_variants import TWIN_ENDING
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {
@@ -199,9 +200,11 @@ def test_every_named_prompt_is_asked_by_a_task():
     said = "".join(path.read_text() for path in FILES)
     of_own_folders = {"multimedeval_own_qa", "multimedeval_own_vqa", "medvlthinker"}
     of_own_folders |= {"medevalkit_question", "medevalkit_question_reasoning"}
-    following = {f"{name}_reasoning" for name in named} | {f"{name}_cot" for name in named}  # by variants.yml
+    following = (
+        {f"{name}_reasoning" for name in named} | {f"{name}_cot" for name in named} | {"gmai_mmbench_paper"}
+    )  # by variants.yml
     assert named - following == (set(re.findall(r"settings_of\.(\w+)", said)) | of_own_folders) - following
-    reasoning = [name for name in FOLLOWING if name.endswith(("reasoning", "cot"))]
+    reasoning = [name for name in FOLLOWING if name.endswith(("reasoning", "cot", "paper"))]
     asked = [task_config(name)["lmms_eval_specific_kwargs"] for name in reasoning]
     used = [name for name in named & following if any(prompt_settings(name) == settings for settings in asked)]
     assert len(used) > 5

@@ -80,10 +80,10 @@ def test_a_group_has_its_file(folder):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("task: [\n", r"broken.yaml is damaged in line 2, and the harness stops at it whatever task is chosen"),
-        ("", "broken.yaml is damaged, and"),
-        ("include: gone_yaml\n", r"broken.yaml includes .*gone_yaml, which is not there, and"),
-        ("include: broken.yaml\n", "broken.yaml is damaged, and"),
+        ("task: [\n", r"broken.yaml is damaged in line 2, so the harness stops whatever task you choose"),
+        ("", "broken.yaml is damaged, so"),
+        ("include: gone_yaml\n", r"broken.yaml includes .*gone_yaml, which does not exist, so"),
+        ("include: broken.yaml\n", "broken.yaml is damaged, so"),
     ],
 )
 def test_a_damaged_file_is_named_where_it_matters(tmp_path, text, complaint):
@@ -141,9 +141,11 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     (tmp_path / "own.yaml").write_text("task: own\ndataset_path: json\n")
     include([tmp_path])
     settings = {"default": {"image_root": "images"}}
-    config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings)
-    task = SimpleNamespace(config=config, lmms_eval_specific_kwargs={**settings, "image_root": "images"})
-    own_documents._find_image_root(task)
+    hook = "medtasks.hooks.choice.process_results"
+    config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings, process_results=hook)
+    models = {**settings, "image_root": "images"}
+    task = SimpleNamespace(config=config, lmms_eval_specific_kwargs=models, dataset={}, dataset_no_image={})
+    own_documents.complete_documents(task)
     assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
     assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}
 

@@ -38,7 +38,7 @@ from medtasks.tasks.documents import access_of_task, private_datasets, task_docu
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import scored_task, task_config, task_file, task_files
 from medtasks.tasks.task_index import mapping_in
-from medtasks.tasks.thinking_variants import THINKING
+from medtasks.tasks.task_variants import THINKING
 
 
 @dataclass(frozen=True)

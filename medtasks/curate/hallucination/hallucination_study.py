@@ -29,7 +29,7 @@ from medtasks.curate.study import (
 )
 from medtasks.data.catalogue import Access
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import LINEAR, decoded, mend_of
+from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
 from medtasks.data.prepare.source_files import SourceFile
 from medtasks.data.prepare.table_files import SourceRow, json_lines
 from medtasks.errors import MedTasksError, SourceError
@@ -147,7 +147,7 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
     try:
         decoded(file, LINEAR)
     except OSError as error:
-        return mend_of(error) or "its image cannot be read"
+        return fault_of_kind(error) or "its image cannot be read"
     if find is not None:
         context[PASSAGES] = find(report)
     return StudyImage(

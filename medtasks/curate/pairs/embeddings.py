@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from medtasks.curate.pairs.encoders import Encoder
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.decoding import LINEAR, decoded, mend_of
+from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
 from medtasks.errors import MedTasksError, one_line
 from medtasks.home import home
 from medtasks.net.disk_cache import SqliteCache
@@ -101,7 +101,7 @@ def _decoded_batches(todo: Mapping[bytes, Path], size: int) -> Iterator[list[tup
         try:
             return decoded(io.BytesIO(file.read_bytes()), LINEAR).pixels
         except _BROKEN as error:
-            return (isinstance(error, OSError) and mend_of(error)) or UNREADABLE
+            return (isinstance(error, OSError) and fault_of_kind(error)) or UNREADABLE
 
     waiting: deque[list[tuple[bytes, Future[Image.Image | str]]]] = deque()
     items = list(todo.items())

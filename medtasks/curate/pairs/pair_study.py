@@ -29,8 +29,7 @@ from medtasks.curate.study import (
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.duplicates.image_hashes import ImageHash, hash_images
-from medtasks.data.duplicates.near_images import near_pairs
+from medtasks.data.duplicates.image_hashes import ImageHash, hash_images, near_pairs
 from medtasks.errors import MedTasksError, SourceError, near_match
 from medtasks.net.journal import digest_of
 

@@ -1,29 +1,34 @@
 """Duplicates among the images of a benchmark, and between them and other images such as a training set.
 
 An image of the test set that a model was trained on, or that a few-shot prompt shows with its solution, makes a score
-too good. Copies are found that are the same file, that have the same pixels, or that look the same
-(:mod:`medtasks.data.duplicates.image_hashes`). That several questions show one image under one image id is no
-finding.
+too good. Copies are the same file, have the same pixels, or look the same
+(:mod:`medtasks.data.duplicates.image_hashes`). Several questions on one image under one image id are no finding.
 
 Images of a single grey are equal to each other and say nothing; they are counted and not compared.
 """
 
 import enum
+import importlib.util
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from medtasks.data.dataset_lookup import known, prepared_folder
 from medtasks.data.document_store import load_documents
-from medtasks.data.duplicates.image_hashes import FolderImages, ImageHash, hash_images, images_below
-from medtasks.data.duplicates.near_images import Alike, Looks, near
+from medtasks.data.duplicates.image_hashes import DICOM_ENDINGS, Alike, ImageHash, Looks, hash_images, near
 from medtasks.data.images.volume_files import is_volume
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, DEMONSTRATIONS_SPLIT, image_digests
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.stats.standard_error import connected_components
+
+_VOLUMES = (".nii", ".nii.gz")
+_NO_IMAGES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow knows their names and little more
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,14 @@ class DistinctImage:
     uses: tuple[Use, ...] = ()  # by a dataset; none for images of a folder
 
     @property
+    def asking(self) -> list[Use]:
+        """Uses by questions."""
+        return [use for use in self.uses if not use.example]
+
+    @property
     def questions(self) -> tuple[str, ...]:
         """Ids of the questions that show it."""
-        return tuple(dict.fromkeys(use.doc_id for use in self.uses if not use.example))
+        return tuple(dict.fromkeys(use.doc_id for use in self.asking))
 
     @property
     def examples(self) -> tuple[str, ...]:
@@ -59,13 +69,59 @@ class DistinctImage:
         return tuple(dict.fromkeys(use.doc_id for use in self.uses if use.example))
 
 
+@dataclass
+class FolderImages:
+    """Image files of a folder, and numbers of what else is in it."""
+
+    files: list[Path] = field(default_factory=list)  # sorted
+    volumes: int = 0  # NIfTI files, which are not compared
+    closed: int = 0  # folders that may not be read
+    without_decoder: int = 0  # DICOM files that nothing installed reads
+    others: int = 0  # files that are no images by their ending
+
+
+def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
+    """Find all images in a folder and its subfolders, following links, except in the folders ``without``."""
+    formats = Image.registered_extensions()
+    readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_IMAGES}
+    if importlib.util.find_spec("pydicom"):
+        readable.update(DICOM_ENDINGS)
+    images = FolderImages()
+
+    def identity(path: str | Path) -> tuple[int, int]:
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+
+    def closed(_: OSError) -> None:
+        images.closed += 1
+
+    visited = {identity(path) for path in without if path.is_dir()}
+    for path, folders, names in os.walk(folder, onerror=closed, followlinks=True):
+        if identity(path) in visited:
+            folders.clear()
+            continue
+        visited.add(identity(path))
+        folders.sort()
+        for name in sorted(names):
+            ending = os.path.splitext(name)[1].lower()
+            if name.lower().endswith(_VOLUMES):
+                images.volumes += 1
+            elif ending in readable:
+                images.files.append(Path(path, name))
+            elif ending in DICOM_ENDINGS:
+                images.without_decoder += 1
+            else:
+                images.others += 1
+    return images
+
+
 @dataclass(frozen=True)
 class DatasetImages:
     """Images of a prepared dataset."""
 
     documents: Sequence[Mapping[str, Any]]  # questions, in order
-    images: tuple[DistinctImage, ...]  # distinct ones, in the order of the questions; those of solved examples last
-    folders: tuple[Path, ...]  # where the files lie
+    images: tuple[DistinctImage, ...]  # in the order of the questions; those of solved examples last
+    folders: tuple[Path, ...]  # of the files
     volumes: int  # number of distinct volumes, which are not compared
 
 
@@ -86,32 +142,33 @@ def dataset_images(name: str) -> DatasetImages:
     """Hash all images of a prepared dataset; SourceError for damaged documents and images, MedTasksError for none."""
     documents = load_documents(name)
     uses: dict[Path, list[Use]] = defaultdict(list)
-    for example, shown_by in ((False, documents), (True, load_documents(name, DEMONSTRATIONS_SPLIT))):
-        for document in shown_by:
+    for example, split in ((False, documents), (True, load_documents(name, DEMONSTRATIONS_SPLIT))):
+        for document in split:
             folder = prepared_folder(str(document["dataset"]))
             image_id, patient_id, pair_id = (document.get(key) for key in ("image_id", "patient_id", "pair_id"))
             for digest in image_digests(document):
                 path, identity = folder / digest, (image_id or digest, patient_id)
                 uses[path].append(Use(document["doc_id"], path, example, identity, image_id, patient_id, pair_id))
     folders = sorted({prepared_folder(str(document["dataset"])) for document in documents})
-    for file in (file for folder in folders for file in images_below(folder / DEMONSTRATIONS_FOLDER).files):
-        uses[file].append(Use(file.name, file, True, (file.name, None)))
+    for folder in folders:
+        for file in images_below(folder / DEMONSTRATIONS_FOLDER).files:
+            uses[file].append(Use(file.name, file, True, (file.name, None)))
     files = [file for file in uses if not is_volume(file)]
     volumes = len(uses) - len(files)
     if not files:
-        raise MedTasksError(f"the questions of '{name}' show no pictures{' but volumes' if volumes else ''}")
+        raise MedTasksError(f"the questions of '{name}' show no images{' but volumes' if volumes else ''}")
     hashes, errors = hash_images(files)
     for file, error in errors.items():
         first = "" if is_private(name) else f" ({file}: {error})"
         raise SourceError(
-            f"{len(errors)} of {len(files)} pictures of '{name}' cannot be read{first}; run 'medtasks data prepare "
+            f"{len(errors)} of {len(files)} images of '{name}' cannot be read{first}; run 'medtasks data prepare "
             f"{name}' again"
         )
     return DatasetImages(documents, _distinct(files, hashes, uses), tuple(folders), volumes)
 
 
 def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
-    """Hash the images of a folder, except in those ``without``; or, if there is none of this name, of a dataset."""
+    """Hash the images of a folder, except in those ``without``; or, if no folder has this name, of a dataset."""
     folder = Path(named).expanduser()
     if folder.is_dir():
         listed = images_below(folder, without)
@@ -121,15 +178,16 @@ def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
             return OtherImages(named, folder, _distinct(files, hashes, {}), len(files), errors, listed)
         dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
         raise MedTasksError(
-            f"{named} holds no picture that can be read (damaged pictures: {len(errors)}, volumes: {listed.volumes}, "
+            f"{named} holds no image that can be read (damaged images: {len(errors)}, volumes: {listed.volumes}, "
             f"other files: {listed.others}, folders that may not be read: {listed.closed}"
             f"{dicom if listed.without_decoder else ''})"
         )
     if folder.exists() or not known(named):
         raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
-    shown = dataset_images(named)
-    number = sum(len(image.files) for image in shown.images)
-    return OtherImages(named, None, shown.images, number, {}, FolderImages(volumes=shown.volumes), is_private(named))
+    dataset = dataset_images(named)
+    files_read = sum(len(image.files) for image in dataset.images)
+    volumes = FolderImages(volumes=dataset.volumes)
+    return OtherImages(named, None, dataset.images, files_read, {}, volumes, is_private(named))
 
 
 def _distinct(
@@ -153,7 +211,7 @@ _EXACT = Alike(0, 1.0)
 
 
 class CopyKind(enum.StrEnum):
-    """How sure it is that two images are one, the surest first."""
+    """Certainty that two images are copies, the surest first."""
 
     FILE = "same file"
     PIXELS = "same pixels"
@@ -161,7 +219,7 @@ class CopyKind(enum.StrEnum):
 
 
 class Concern(enum.StrEnum):
-    """Why a duplicate within a set matters, the weightiest first."""
+    """Reason why a duplicate within a set matters, the weightiest first."""
 
     EXAMPLE = "solved example"
     PAIR = "both of a pair"
@@ -171,19 +229,19 @@ class Concern(enum.StrEnum):
 
 @dataclass(frozen=True)
 class DuplicatePair:
-    """Two images that are one."""
+    """Two images that are copies."""
 
     first: DistinctImage  # an image of the set
     second: DistinctImage  # another one, of the set or not; or the same, used in two ways that contradict each other
-    kind: CopyKind  # how sure it is
-    concern: Concern | None  # why it matters within the set; None for an image outside of it
+    kind: CopyKind
+    concern: Concern | None  # None for an image outside of the set
     alike: Alike
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """Ids of the set's questions that show one of them."""
-        own = self.first.questions if self.concern is None else self.first.questions + self.second.questions
-        return tuple(dict.fromkeys(own))
+        """Ids of the set's questions that show either image."""
+        ids = self.first.questions if self.concern is None else self.first.questions + self.second.questions
+        return tuple(dict.fromkeys(ids))
 
 
 @dataclass(frozen=True)
@@ -191,7 +249,7 @@ class Duplicates:
     """Result of a search."""
 
     shown: DatasetImages
-    other: OtherImages | None  # what it was compared with; None if with itself alone
+    other: OtherImages | None  # None if the set was compared with itself alone
     within: tuple[DuplicatePair, ...]  # findings within the set, the weightiest and surest first
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
     groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
@@ -207,53 +265,49 @@ class Duplicates:
         return len(self.shown.documents)
 
 
-def find_duplicates(shown: DatasetImages, other: OtherImages | None, distance: int, *, turned: bool) -> Duplicates:
+def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance: int, *, turned: bool) -> Duplicates:
     """Compare all images of a set with each other, and with others it may share with them, such as training images.
 
-    Hashes of images that look the same differ in at most ``distance`` bits. With ``turned``, also those are found
-    that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as many comparisons.
+    Hashes of images that look the same differ in at most ``distance`` bits. With ``turned``, copies that are mirrored
+    or rotated by 90, 180 or 270 degrees count too, which takes eight times as many comparisons.
     """
-    images = [image for image in shown.images if image.known.views]
+    images = [image for image in dataset.images if image.known.views]
     looks = Looks([(image.files[0], image.known) for image in images], any_turn=turned)
     alike = {(number, number): _EXACT for number in range(len(images))} | near(looks, looks, distance)
     within = []
-    for (one, two), resemblance in alike.items():
-        first, second = images[one], images[two]
+    for (number, twin), resemblance in alike.items():
+        first, second = images[number], images[twin]
         concern = _concern(first, second)
         if concern is not None:
-            kind = _exactness(first, second) if one == two else CopyKind.NEAR
+            kind = _exactness(first, second) if number == twin else CopyKind.NEAR
             within.append(DuplicatePair(first, second, kind, concern, resemblance))
-    outside = _outside(images, looks, other, distance) if other else []
+    outside = []
+    if other:
+        others = [image for image in other.images if image.known.views]
+        by_pixels = {image.known.pixels_sha256: image for image in others}
+        for image in images:
+            match = by_pixels.get(image.known.pixels_sha256)
+            if match and image.questions:
+                outside.append(DuplicatePair(image, match, _exactness(image, match), None, _EXACT))
+        close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
+        for (number, twin), resemblance in close.items():
+            first, second = images[number], others[twin]
+            if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
+                outside.append(DuplicatePair(first, second, CopyKind.NEAR, None, resemblance))
     return Duplicates(
-        shown=shown,
+        shown=dataset,
         other=other,
         within=tuple(sorted(within, key=_weight)),
         outside=tuple(sorted(outside, key=_weight)),
         groups=_groups(images, within),
-        uniform=tuple(image for image in shown.images if not image.known.views),
+        uniform=tuple(image for image in dataset.images if not image.known.views),
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
-        left_out=_left_out(shown.documents, within, outside),
+        left_out=_left_out(dataset.documents, within, outside),
     )
 
 
-def _outside(images: Sequence[DistinctImage], looks: Looks, other: OtherImages, distance: int) -> list[DuplicatePair]:
-    others = [image for image in other.images if image.known.views]
-    by_pixels = {image.known.pixels_sha256: image for image in others}
-    findings = []
-    for image in images:
-        twin = by_pixels.get(image.known.pixels_sha256)
-        if twin and image.questions:
-            findings.append(DuplicatePair(image, twin, _exactness(image, twin), None, _EXACT))
-    close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
-    for (one, two), alike in close.items():
-        first, second = images[one], others[two]
-        if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
-            findings.append(DuplicatePair(first, second, CopyKind.NEAR, None, alike))
-    return findings
-
-
 def _exactness(first: DistinctImage, second: DistinctImage) -> CopyKind:
-    """Return whether images of the same pixels, or all files of one, are the same file."""
+    """Tell whether images of the same pixels, or all files of one, are the same file."""
     if first is second:
         return CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
     return CopyKind.FILE if first.file_digests & second.file_digests else CopyKind.PIXELS
@@ -263,23 +317,17 @@ def _concern(first: DistinctImage, second: DistinctImage) -> Concern | None:
     """Return why it matters that two images, or all uses of one, show the same; None if it does not."""
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE
-    one, two = _asking(first), _asking(second)
+    uses, twins = first.asking, second.asking
     if first is second:
-        pairs = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in one if use.pair_id is not None})
+        pairs = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in uses if use.pair_id is not None})
         in_one_pair = any(count > 1 for count in pairs.values())
     else:
-        in_one_pair = bool({use.pair_id for use in one} & {use.pair_id for use in two} - {None})
+        in_one_pair = bool({use.pair_id for use in uses} & {use.pair_id for use in twins} - {None})
     if in_one_pair:
         return Concern.PAIR
-    if _differ({use.patient_id for use in one} - {None}, {use.patient_id for use in two} - {None}):
+    if _differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
         return Concern.PATIENTS
-    if _differ({use.identity for use in one}, {use.identity for use in two}):
-        return Concern.TWICE
-    return None
-
-
-def _asking(image: DistinctImage) -> list[Use]:
-    return [use for use in image.uses if not use.example]
+    return Concern.TWICE if _differ({use.identity for use in uses}, {use.identity for use in twins}) else None
 
 
 def _differ(first: set[Any], second: set[Any]) -> bool:
@@ -297,44 +345,45 @@ def _groups(images: Sequence[DistinctImage], within: Iterable[DuplicatePair]) ->
         findings_of[id(finding.first)].append(index)
         findings_of[id(finding.second)].append(index)
     connected = [image for image in images if id(image) in findings_of]
+    components = connected_components([findings_of[id(image)] for image in connected])
     groups: dict[int, list[DistinctImage]] = defaultdict(list)
-    for image, group in zip(connected, connected_components([findings_of[id(one)] for one in connected]), strict=True):
-        groups[group].append(image)
+    for image, component in zip(connected, components, strict=True):
+        groups[component].append(image)
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
 def _left_out(
     documents: Sequence[Mapping[str, Any]], within: Iterable[DuplicatePair], outside: Iterable[DuplicatePair]
 ) -> tuple[str, ...]:
-    known = {question for finding in outside for question in finding.questions}
+    spoiled = {question for finding in outside for question in finding.questions}
     neighbours: dict[str, list[DuplicatePair]] = defaultdict(list)
     for finding in within:
         if finding.concern is Concern.EXAMPLE:
-            known.update(finding.first.questions if finding.second.examples else ())
-            known.update(finding.second.questions if finding.first.examples else ())
+            spoiled.update(finding.first.questions if finding.second.examples else ())
+            spoiled.update(finding.second.questions if finding.first.examples else ())
         elif finding.concern is Concern.PAIR:
             members: dict[str | None, set[str]] = defaultdict(set)
-            for use in {*_asking(finding.first), *_asking(finding.second)}:
+            for use in {*finding.first.asking, *finding.second.asking}:
                 members[use.pair_id].add(use.doc_id)
-            known.update(*(ids for pair, ids in members.items() if pair is not None and len(ids) > 1))
+            spoiled.update(*(ids for pair, ids in members.items() if pair is not None and len(ids) > 1))
         for question in finding.questions:
             neighbours[question].append(finding)
     units: dict[Any, list[str]] = defaultdict(list)
     for document in documents:
         units[document.get("pair_id") or (document["doc_id"],)].append(document["doc_id"])
-    kept: set[str] = set()
-    dropped: set[str] = set()
+    staying: set[str] = set()
+    leaving: set[str] = set()
     for unit in units.values():
-        contradicted = any(_contradicts(question, kept, neighbours[question]) for question in unit)
-        (dropped if contradicted or not known.isdisjoint(unit) else kept).update(unit)
-    return tuple(document["doc_id"] for document in documents if document["doc_id"] in dropped)
+        contradicted = any(_contradicts(question, staying, neighbours[question]) for question in unit)
+        (leaving if contradicted or not spoiled.isdisjoint(unit) else staying).update(unit)
+    return tuple(document["doc_id"] for document in documents if document["doc_id"] in leaving)
 
 
-def _contradicts(question: str, kept: set[str], findings: Iterable[DuplicatePair]) -> bool:
-    """Return whether a question shows an image that a kept one shows under another identity."""
+def _contradicts(question: str, staying: set[str], findings: Iterable[DuplicatePair]) -> bool:
+    """Return whether a question shows an image that a staying one shows under another identity."""
     for finding in findings:
-        uses = {*_asking(finding.first), *_asking(finding.second)}
-        own = {use.identity for use in uses if use.doc_id == question}
-        if any(use.doc_id in kept and use.identity not in own for use in uses):
+        uses = {*finding.first.asking, *finding.second.asking}
+        identities = {use.identity for use in uses if use.doc_id == question}
+        if any(use.doc_id in staying and use.identity not in identities for use in uses):
             return True
     return False

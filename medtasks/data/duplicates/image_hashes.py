@@ -1,4 +1,4 @@
-"""Image files found in folders, their hashes, and features by which two images look the same.
+"""Image files below folders, their hashes, and the features by which two images look the same.
 
 Medical images of one kind look alike, so a short hash with a generous distance calls every chest X-ray a copy of
 every other. Here a pair counts as near-duplicate when both hold:
@@ -9,23 +9,22 @@ every other. Here a pair counts as near-duplicate when both hold:
    than 56) without their slow variation of brightness and with equal local contrast.
 
 Measured by ``benchmarks/duplicate_recall.py`` on synthetic images, 1,000 each of eight kinds: of 499,500 pairs of
-different images of a kind at most 18 count as copies (eyes; by the hash alone 296). Found are all copies that were
+different images of a kind at most 18 count as copies (eyes; by the hash alone 296). Detected are all copies that were
 re-encoded, resized by a factor of 1/4 to 2, changed in brightness or contrast, noisy, softened, inverted or given a
 border; 99.6 % of those with a line of text or cropped by 1 %; 64 % with equalised histogram; hardly any cropped by 2 %
 or more, or rotated by 3 degrees. Neighbouring slices of a volume or frames of a video may count as copies.
-
-Hashes are made on all processors and kept: what is unchanged is not decoded again.
 """
 
 import contextlib
 import hashlib
-import importlib.util
 import io
-import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from tqdm import tqdm
 from medtasks.data.images.decoding import decoded_somehow
 from medtasks.data.images.image_store import pixels_sha256
 from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.errors import MedTasksError
 from medtasks.home import home
 from medtasks.net.disk_cache import SqliteCache
 
@@ -57,7 +57,7 @@ TURNS = {
     "rotated by 90 degrees and mirrored": Image.Transpose.TRANSPOSE,
     "rotated by 270 degrees and mirrored": Image.Transpose.TRANSVERSE,
 }
-"""The eight ways to lay an image, by what is said of one laid that way."""
+"""The eight orientations of an image, by the words for each."""
 
 Sketch = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
@@ -72,20 +72,36 @@ _ROWS, _BLOCK = 8, 4096  # hashes compared with all others at once, and between 
 
 
 def sketches(image: Image.Image) -> list[Sketch]:
-    """Return small grey versions of an image: of the whole, and of what is inside a plain border if it has one.
-
-    One or two arrays of shape (64, 64); none for an image that shows a single grey, which resembles any other.
-    """
+    """Return 64 x 64 grey versions of an image and of its part inside a plain border; none if it is flat."""
     grey = image.convert("L")
     whole = _sketch(grey)
     if int(whole.max()) - int(whole.min()) <= _FLAT:
         return []
-    box = _inside_border(np.asarray(grey))
-    return [whole] if box == (0, 0, *grey.size) else [whole, _sketch(grey.crop(box))]
+    pixels = np.asarray(grey)
+    height, width = pixels.shape
+    left, top = _plain_lines(pixels.T), _plain_lines(pixels)
+    right, bottom = width - _plain_lines(pixels.T[::-1]), height - _plain_lines(pixels[::-1])
+    box = (left, top, right, bottom)
+    if box == (0, 0, width, height) or right - left < _CORE * width or bottom - top < _CORE * height:
+        return [whole]
+    return [whole, _sketch(grey.crop(box))]
+
+
+def _sketch(grey: Image.Image) -> Sketch:
+    return np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
+
+
+def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:
+    """Count the lines, from the first on, that have its grey."""
+    level = float(np.median(lines[0]))
+    for number, line in enumerate(lines):
+        if np.count_nonzero(np.abs(line - level) > _BORDER) > _SPECKS * line.size:
+            return number
+    return len(lines)
 
 
 def turned(sketch: Sketch, turn: str) -> Sketch:
-    """Return a sketch laid one of the ways of :data:`TURNS`."""
+    """Return a sketch in one of the orientations of :data:`TURNS`."""
     method = TURNS[turn]
     return sketch if method is None else np.asarray(Image.fromarray(sketch).transpose(method))
 
@@ -153,88 +169,15 @@ def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[
             yield end, row, other, bits, inverted
 
 
-def _sketch(grey: Image.Image) -> Sketch:
-    return np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS))
-
-
-def _inside_border(grey: npt.NDArray[np.uint8]) -> tuple[int, int, int, int]:
-    """Return the box inside the plain border: left, top, right, bottom."""
-    height, width = grey.shape
-    left, top = _plain_lines(grey.T), _plain_lines(grey)
-    right, bottom = width - _plain_lines(grey.T[::-1]), height - _plain_lines(grey[::-1])
-    if right - left < _CORE * width or bottom - top < _CORE * height:
-        return 0, 0, width, height
-    return left, top, right, bottom
-
-
-def _plain_lines(lines: npt.NDArray[np.uint8]) -> int:
-    """Return how many lines from the first on have its grey."""
-    level = float(np.median(lines[0]))
-    for number, line in enumerate(lines):
-        if np.count_nonzero(np.abs(line - level) > _BORDER) > _SPECKS * line.size:
-            return number
-    return len(lines)
-
-
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 3  # of the hashes; hashes of another version are not used
 _CHUNK = 1000  # files between two writes to the cache
 _CANNOT_KEEP = (
-    "Hashes of pictures cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
+    "Hashes of images cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
 )
 # Decoders of rare formats raise any of these on damaged files; one such file must not end the search.
 _FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-_DICOM = (".dcm", ".dicom", ".ima")
-_VOLUMES = (".nii", ".nii.gz")
-_NO_IMAGES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow knows their names and little more
-
-
-@dataclass
-class FolderImages:
-    """What a folder holds."""
-
-    files: list[Path] = field(default_factory=list)  # images, sorted
-    volumes: int = 0  # how many volumes (NIfTI) it holds, which are not compared
-    closed: int = 0  # how many folders in it may not be read
-    without_decoder: int = 0  # how many DICOM files it holds that nothing installed reads
-    others: int = 0  # how many files are no images by their ending
-
-
-def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
-    """Find all images in a folder and its subfolders, following links, except in the folders ``without``."""
-    formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_IMAGES}
-    if importlib.util.find_spec("pydicom"):
-        readable.update(_DICOM)
-    images = FolderImages()
-    visited = {_identity(path) for path in without if path.is_dir()}
-
-    def closed(_: OSError) -> None:
-        images.closed += 1
-
-    for place, folders, names in os.walk(folder, onerror=closed, followlinks=True):
-        identity = _identity(Path(place))
-        if identity in visited:
-            folders.clear()
-            continue
-        visited.add(identity)
-        folders.sort()
-        for name in sorted(names):
-            ending = os.path.splitext(name)[1].lower()
-            if name.lower().endswith(_VOLUMES):
-                images.volumes += 1
-            elif ending in readable:
-                images.files.append(Path(place, name))
-            elif ending in _DICOM:
-                images.without_decoder += 1
-            else:
-                images.others += 1
-    return images
-
-
-def _identity(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
-    return status.st_dev, status.st_ino
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 
 
 def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]:
@@ -244,8 +187,8 @@ def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]
     because the other rule loses detail that tells twins. One whose range is not clear goes from its least to its
     largest value. Errors are those of :func:`~medtasks.data.images.decoding.decoded`.
     """
-    if path.suffix.lower() in _DICOM:
-        from medtasks.data.sources.multimedeval.mammography import read_dicom
+    if path.suffix.lower() in DICOM_ENDINGS:
+        from medtasks.data.sources.multimedeval.x_rays import read_dicom
 
         image = read_dicom(path)
     else:
@@ -263,10 +206,12 @@ class ImageHash(BaseModel, frozen=True):
 
 
 def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path, str]]:
-    """Hash images, on all processors; those hashed before come from a cache below ``MEDTASKS_HOME``.
+    """Hash images on all processors, with a cache below ``MEDTASKS_HOME``.
 
-    Each is read completely unless path, size and time of change are those of before. Returns the hashes by file, and
-    the error message of each file that cannot be read.
+    A file whose path, size and time of change are those of an earlier call is not decoded again.
+
+    Returns:
+        The hashes by file, and the error message of each file that cannot be read.
     """
     cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
     hashes: dict[Path, ImageHash] = {}
@@ -285,12 +230,10 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
                     status = path.stat()
                     state = f"{_VERSION}\0{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
                     keys[path] = hashlib.sha256(state.encode("utf-8", "surrogateescape")).digest()
-            kept = cache.get(keys.values())
+            cached = cache.get(keys.values())
             for path, key in keys.items():
-                try:
-                    hashes[path] = ImageHash.model_validate_json(kept[key])
-                except (KeyError, ValidationError):  # not hashed before, or damaged
-                    continue
+                with contextlib.suppress(KeyError, ValidationError):  # not hashed before, or damaged
+                    hashes[path] = ImageHash.model_validate_json(cached[key])
             missing = [path for path in part if path not in hashes]
             for path, result in zip(missing, workers.map(_hashed, missing), strict=True):
                 if isinstance(result, str):
@@ -315,3 +258,128 @@ def _hashed(path: Path) -> ImageHash | str:
         return str(error)
     except _FAILURES as error:
         return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+
+
+_MOST_PAIRS = 1_000_000
+_DETAILS_KEPT = 20_000  # vectors, about 160 MB
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Resemblance of two images."""
+
+    distance: int  # bits that differ in their hashes, of 256
+    likeness: float  # correlation of their details, up to 1
+    turn: str = ""  # orientation of one of them, of ``TURNS``; empty if both have the same
+    inverted: bool = False  # whether dark is bright in one of them
+
+
+@dataclass(frozen=True)
+class _View:
+    image: int
+    file: Path
+    size: tuple[int, int]
+    sketch: int  # 0 for the whole image, 1 for the part inside its border
+    turn: str
+
+
+class Looks:
+    """Views of images and their hashes; images of a single grey have none.
+
+    With ``any_turn`` also the mirrored and rotated views, for which every image is read at once.
+    """
+
+    def __init__(self, images: Sequence[tuple[Path, ImageHash]], *, any_turn: bool = False) -> None:
+        self.views: list[_View] = []
+        hashes: list[str] = []
+        with ThreadPoolExecutor() as workers:
+            files = [file for file, _ in images]
+            upright: Iterable[list[Sketch]] = workers.map(_sketches, files) if any_turn else [[] for _ in files]
+            for number, ((file, image), views) in enumerate(zip(images, upright, strict=True)):
+                self.views += [_View(number, file, image.size, at, "") for at in range(len(image.views))]
+                hashes += image.views
+                for turn in list(TURNS)[1:]:
+                    self.views += [_View(number, file, image.size, at, turn) for at in range(len(views))]
+                    hashes += [perceptual_hash(turned(view, turn)) for view in views]
+        self.hashes = stacked(hashes)
+
+
+def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
+    """Find all images that look the same, in two sets or, given the same object twice, in one.
+
+    Returns:
+        The closest resemblance, by number of the image in ``first`` and in ``second``; the smaller number first where
+        both are the same.
+
+    Raises:
+        MedTasksError: More than a million pairs look the same, which says nothing about any of them.
+    """
+    pairs: dict[tuple[int, int], Alike] = {}
+    likeness_of = _likenesses()
+
+    def confirmed(row: int, other: int, bits: int, inverted: bool) -> tuple[tuple[int, int], Alike] | None:
+        view, twin = first.views[row], second.views[other]
+        likeness = None if first is second and view.image >= twin.image else likeness_of(view, twin, inverted)
+        return None if likeness is None else ((view.image, twin.image), Alike(bits, likeness, view.turn, inverted))
+
+    with (
+        ThreadPoolExecutor() as workers,
+        tqdm(desc="Comparing", total=len(second.hashes), unit="image", leave=False, disable=None) as bar,
+    ):
+        for end, *candidates in close_pairs(first.hashes, second.hashes, distance):
+            for match in workers.map(confirmed, *(column.tolist() for column in candidates)):
+                if match and (match[0] not in pairs or match[1].likeness > pairs[match[0]].likeness):
+                    pairs[match[0]] = match[1]
+            bar.update(end - bar.n)
+            if len(pairs) > _MOST_PAIRS:
+                raise MedTasksError(
+                    f"more than {_MOST_PAIRS:,} pairs of images look the same; nearly all are of one kind, so take a "
+                    f"smaller --distance than {distance}"
+                )
+    return pairs
+
+
+def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
+    """Tell for each pair of images, by their numbers, whether they look the same in the same orientation."""
+    looks, likeness_of = Looks(images), _likenesses()
+    rows: dict[int, list[int]] = defaultdict(list)
+    for row, view in enumerate(looks.views):
+        rows[view.image].append(row)
+
+    def are_near(pair: tuple[int, int]) -> bool:
+        for first, second in product(rows.get(pair[0], ()), rows.get(pair[1], ())):
+            bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
+            if min(bits, BITS - bits) > DISTANCE:
+                continue
+            if likeness_of(looks.views[first], looks.views[second], bits > BITS // 2) is not None:
+                return True
+        return False
+
+    with ThreadPoolExecutor() as workers:
+        return list(workers.map(are_near, pairs))
+
+
+def _likenesses() -> Callable[[_View, _View, bool], float | None]:
+    """Return a function that gives the likeness of two views, None if they differ, and caches their details."""
+
+    @lru_cache(_DETAILS_KEPT)
+    def details_of(view: _View, side: int) -> npt.NDArray[np.float16]:
+        upright = _sketches(view.file)
+        if view.sketch >= len(upright):  # the image cannot be read any more
+            return np.zeros(side * side, np.float16)
+        return details(turned(upright[view.sketch], view.turn), side).astype(np.float16)
+
+    def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
+        side = side_compared(view.size, twin.size)
+        correlation = float(details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32))
+        likeness = min(-correlation if inverted else correlation, 1.0)
+        return likeness if likeness >= LIKENESS[side] else None
+
+    return likeness_of
+
+
+def _sketches(file: Path) -> list[Sketch]:
+    try:
+        return sketches(read_image(file)[0])
+    except OSError:  # it could be read when it was hashed
+        return []

@@ -1,4 +1,4 @@
-"""What a model sees of an image file: RGB pixels of 8 bits, by one of two rules.
+"""Decoding of image files for models: to RGB pixels of 8 bits, by one of two rules.
 
 ==========================  =======================================  ===========================================
 the file holds              ``linear``                               ``reference``
@@ -46,9 +46,9 @@ from medtasks.data.images.strict_pillow import (
 from medtasks.errors import MedTasksError
 
 AS_STORED = "8 bits as stored"
-"""What is said of an image with which nothing was done."""
+"""The conversion of an image that was not changed."""
 NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
-"""What is said of an image of which a model sees next to nothing, after what was done with it."""
+"""The last conversion of an image of which a model sees next to nothing."""
 _LEAST_SPAN = 32
 
 _BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
@@ -70,7 +70,7 @@ _LYING = [_TURNED[orientation] for orientation in (5, 6, 7, 8)]
 
 
 class ImageRule(enum.StrEnum):
-    """How the pixels of a file become what a model sees."""
+    """Conversion of a file's pixels for models."""
 
     REFERENCE = "reference"
     LINEAR = "linear"
@@ -78,26 +78,26 @@ class ImageRule(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Decoding:
-    """A rule and what a user knows about the images."""
+    """A rule and the user's range of the values."""
 
     rule: ImageRule = ImageRule.LINEAR
     value_range: Range | None = None  # black and white, of images with more than 8 bits; None: as files say
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
-        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither."""
-        rule, given = settings.get("image_rule"), settings.get("image_range")
-        if rule is None and given is None:
+        """Read ``image_rule`` and ``image_range`` of a task or folder; None where it has neither."""
+        rule, bounds = settings.get("image_rule"), settings.get("image_range")
+        if rule is None and bounds is None:
             return None
         if rule is not None and rule not in list(ImageRule):
             raise MedTasksError(f"image_rule is {rule!r}; it can be {' or '.join(ImageRule)}")
         chosen = ImageRule(rule or ImageRule.LINEAR)
-        if given is None:
+        if bounds is None:
             return cls(chosen)
-        numbers = given if isinstance(given, list | tuple) and {int, float}.issuperset(map(type, given)) else ()
+        numbers = bounds if isinstance(bounds, list | tuple) and {int, float}.issuperset(map(type, bounds)) else ()
         if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
             raise MedTasksError(
-                f"image_range is {given!r}; it must be [LOW, HIGH], the values that are black and white"
+                f"image_range is {bounds!r}; it must be [LOW, HIGH], the values that are black and white"
             )
         if chosen is ImageRule.REFERENCE:
             raise MedTasksError("image_range is for the image_rule linear; reference cuts values off at 255")
@@ -110,11 +110,11 @@ LINEAR = Decoding()
 
 @dataclass(frozen=True)
 class DecodedImage:
-    """What a model sees of a file."""
+    """An image as a model sees it."""
 
     pixels: Image.Image  # RGB
-    size: tuple[int, int]  # width and height of the whole image; ``pixels`` may have been asked for smaller
-    conversions: tuple[str, ...] = ()  # what was done with the file's values; empty for 8 bits as stored
+    size: tuple[int, int]  # width and height of the whole image; ``pixels`` may be smaller
+    conversions: tuple[str, ...] = ()  # of the file's values; empty for 8 bits as stored
 
 
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
@@ -122,7 +122,7 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
 
     Raises:
         FileNotFoundError: There is no such file.
-        UnclearRange: Nothing says which values of an image with more than 8 bits are black and white.
+        UnclearRange: It is unknown which values of an image with more than 8 bits are black and white.
         UnreadableImage: The file is truncated, damaged or no image. The message names no file.
     """
     try:
@@ -136,24 +136,24 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
             cause = "it is no image that can be read"
         elif isinstance(error, Image.DecompressionBombError):
             cause = f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
-        else:  # without the file, which Pillow calls as it was given it: mostly a stream or a copy
-            words = error.strerror if isinstance(error, OSError) else None
-            cause = words or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
+        else:  # without the file, which is mostly a stream or a copy
+            strerror = error.strerror if isinstance(error, OSError) else None
+            cause = strerror or re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__
         raise UnreadableImage(cause) from error
 
 
 def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
-    """Decode an image to look at it or compare it: one of an unclear range, which no model would see, is stretched."""
+    """Decode an image to view or compare it; one of an unclear range, which no model would see, is stretched."""
     try:
         return decoded(source, decoding, side)
     except UnclearRange as unclear:
-        low, high = unclear.found
+        low, high = unclear.values
     seen = decoded(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
     return DecodedImage(seen.pixels, seen.size, ("scaled from its least to its largest value", *seen.conversions[1:]))
 
 
-def mend_of(error: OSError) -> str | None:
-    """Return what is amiss with all images of one kind, and what mends it; None where the one file is broken."""
+def fault_of_kind(error: OSError) -> str | None:
+    """Return the fault of all images of one kind and how to fix it; None where the one file is broken."""
     if isinstance(error, UnclearRange):
         return "nothing says which values of an image are black and white; save it with 8 bits"
     return str(error) if isinstance(error, NoReader) else None
@@ -166,7 +166,7 @@ def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
 
 
 def is_whole_image(source: Source) -> bool:
-    """Return whether ``source`` decodes completely."""
+    """Return whether an image decodes completely."""
     try:
         decoded(source, REFERENCE)
     except OSError:
@@ -186,7 +186,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
     with image:
         size = image.size
-        # How a file that was opened, and not decoded yet, holds its values, in Pillow's words.
+        # Pillow's name for the layout of the values in a file that is opened and not decoded yet.
         tiles = getattr(image, "tile", None)
         args = tiles[0].args if tiles else ""
         raw = str(args[0] if isinstance(args, tuple) and args else args or "")
@@ -213,14 +213,14 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
         return DecodedImage(pixels, size, tuple(done))
 
 
-def _linear(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
+def _linear(image: Image.Image, raw: str, source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
     tags = getattr(image, "tag_v2", {})
     if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
         raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
     if _is_deep(image, raw):
         from medtasks.data.images.deep_images import scaled
 
-        pixels, done = scaled(image, raw, source, given)
+        pixels, done = scaled(image, raw, source, value_range)
         return pixels.convert("RGB"), done
     if tags.get(_FORMAT, (1,))[0] == _SIGNED:
         raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
@@ -242,7 +242,7 @@ def _as_references_do(image: Image.Image, raw: str) -> tuple[Image.Image, list[s
         done.append("more than 8 bits cut off at 255")
     elif _is_deep(image, raw):
         done.append("low byte of 16 bits dropped")
-    # Nothing below changes pixels, and nothing that is wrong with a file's remarks makes it unreadable.
+    # Nothing below changes pixels, and damaged metadata do not make a file unreadable.
     with contextlib.suppress(*_BROKEN):
         if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
             done.append("transparency dropped")
@@ -257,7 +257,7 @@ def _is_deep(image: Image.Image, raw: str) -> bool:
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
-    """Return how an image that was decoded stands upright; TIFF files have been turned by then."""
+    """Return the turn that puts a decoded image upright; TIFF files have been turned by then."""
     try:
         return _TURNED.get(image.getexif().get(_ORIENTATION, 1))
     except (*_BROKEN, LookupError, TypeError):
@@ -265,7 +265,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 
 
 def is_dicom(head: bytes) -> bool:
-    """Return whether a file is one of DICOM, by its beginning."""
+    """Return whether a file is a DICOM file, by its first bytes."""
     return head[:_HEAD_BYTES].endswith(b"DICM") and len(head) >= _HEAD_BYTES
 
 

@@ -48,17 +48,29 @@ _UNSIGNED = 1
 _FULL = 16  # bits
 
 
-def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    """Return an image of more than 8 bits in 8: grey or RGB, on black where it is transparent; and what was done.
+def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+    """Scale an image of more than 8 bits to 8: grey or RGB, on black where it is transparent.
 
-    ``image`` comes from ``source``, is opened and is decoded here; ``raw`` is how the file holds its values, in
-    Pillow's words; ``given`` are the values that are black and white, where a user knows better than the file. Without
-    these an UnclearRange says that nothing tells them; another OSError, that the file is damaged.
+    Args:
+        image: Opened from ``source``; decoded here.
+        raw: Pillow's name for the layout of the values in the file.
+        source: The file.
+        value_range: Values that are black and white, where a user knows better than the file.
+
+    Returns:
+        The image and its conversions.
+
+    Raises:
+        UnclearRange: The values that are black and white are unknown.
+        OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
-    depths = _significant_bits(source) if image.format == "PNG" else ()
-    if given is not None:
-        (low, high), done = given, f"more than 8 bits scaled from {given[0]:g}..{given[1]:g}, as given"
+    depths = significant_bits(source) if image.format == "PNG" else ()
+    if value_range is not None:
+        (low, high), done = (
+            value_range,
+            f"more than 8 bits scaled from {value_range[0]:g}..{value_range[1]:g}, as given",
+        )
     else:
         (low, high), done = _file_range(image, values, depths)
         least, largest = _ends(values)
@@ -127,7 +139,7 @@ def _decoded_as(source: Source, raw: str) -> Any:
 
 
 def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
-    """Return what is black and white by the file's own words, and these words."""
+    """Return the values that are black and white by the file's own words, and the conversion's name."""
     if image.format == "PNG":
         return _of_bits(_used_bits(values, depths[:3] if values.ndim == 3 else depths[:1]))
     if image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
@@ -162,12 +174,12 @@ def _of_bits(bits: int) -> tuple[Range, str]:
 
 
 def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
-    """Return how many bits a file says its values have; all, where a value exceeds that."""
+    """Return the number of bits that a file declares; all, where a value exceeds that."""
     bits = max(named, default=full)
     return bits if 0 < bits < full and int(values.max()) < 2**bits else full
 
 
-def _significant_bits(source: Source) -> tuple[int, ...]:
+def significant_bits(source: Source) -> tuple[int, ...]:
     """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
     if isinstance(source, Path):
         data = source.read_bytes()
@@ -214,10 +226,10 @@ def reading_dicom(name: str) -> Iterator[Any]:
         raise UnreadableImage("it is truncated or holds no image" if cut else first + more) from error
 
 
-def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    """Read the image of a DICOM file, grey or RGB; and say what was done.
+def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
+    """Read the image of a DICOM file, grey or RGB, and its conversions.
 
-    ``given`` are values of the modality that are black and white, in place of the file's own window.
+    ``value_range`` are values of the modality that are black and white, in place of the file's own window.
 
     Raises:
         UnclearRange: It has no window, and all its values are the same.
@@ -236,7 +248,7 @@ def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str
                 from_table = kind == "PALETTE COLOR"
                 white = np.iinfo(stored.dtype).max if from_table else 2 ** int(dataset.BitsStored) - 1
                 return from_unit(to_unit(stored, 0, white)), ["DICOM colours"]
-            share, done = _grey(pydicom.pixels, dataset, stored, given)
+            share, done = _grey(pydicom.pixels, dataset, stored, value_range)
     except MedTasksError as missing:
         raise NoReader(str(missing)) from missing
     if kind == "MONOCHROME1":
@@ -244,37 +256,31 @@ def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str
     return from_unit(share), [done]
 
 
-def _grey(pixels: Any, dataset: Any, stored: Any, given: Range | None) -> tuple[Any, str]:
+def _grey(pixels: Any, dataset: Any, stored: Any, value_range: Range | None) -> tuple[Any, str]:
     """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
     values = pixels.apply_modality_lut(stored, dataset).astype(np.float64)
-    if given is not None:
-        return to_unit(values, *given), f"DICOM scaled from {given[0]:g}..{given[1]:g}, as given"
+    if value_range is not None:
+        return to_unit(values, *value_range), f"DICOM scaled from {value_range[0]:g}..{value_range[1]:g}, as given"
     if dataset.get("VOILUTSequence"):
         return _in_table(values, dataset), "DICOM VOI table applied"
     if all(dataset.get(name) not in (None, "") for name in ("WindowCenter", "WindowWidth")):
         return _in_window(values, dataset), "DICOM window applied"
     if int(dataset.get("BitsStored", 64)) <= _READY_BITS and not dataset.PixelRepresentation:
-        ends = np.array([0, 2**dataset.BitsStored - 1], stored.dtype)
-        low, high = sorted(map(float, pixels.apply_modality_lut(ends, dataset)))
+        bounds = np.array([0, 2**dataset.BitsStored - 1], stored.dtype)
+        low, high = sorted(map(float, pixels.apply_modality_lut(bounds, dataset)))
         return to_unit(values, low, high), f"DICOM without a window scaled from the {dataset.BitsStored} bits stored"
-    shown = values[~_is_padding(stored, dataset)]
-    if not shown.size:
+    visible, padding = values, dataset.get("PixelPaddingValue")
+    if padding is not None and stored.dtype.kind in "iu":
+        limit = dataset.get("PixelPaddingRangeLimit")
+        # PS3.3 C.7.5.1.1.2; some files write a negative padding as an unsigned number.
+        ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
+        visible = values[(stored < ends.min()) | (stored > ends.max())]
+    if not visible.size:
         raise UnreadableImage("all of its pixels are padding")
-    low, high = float(shown.min()), float(shown.max())
+    low, high = float(visible.min()), float(visible.max())
     if low == high:
         raise UnclearRange(f"it has no window, and all its values are {low:g}", (low, high))
     return to_unit(values, low, high), "DICOM without a window scaled from its least to its largest value"
-
-
-def _is_padding(stored: Any, dataset: Any) -> Any:
-    """Return which stored values only fill the image up (DICOM PS3.3 C.7.5.1.1.2), as booleans."""
-    padding = dataset.get("PixelPaddingValue")
-    if padding is None or stored.dtype.kind not in "iu":
-        return np.zeros(stored.shape, bool)
-    limit = dataset.get("PixelPaddingRangeLimit")
-    # Some files write a negative padding as an unsigned number.
-    ends = np.array([padding, padding if limit is None else limit], np.int64).astype(stored.dtype)
-    return (stored >= ends.min()) & (stored <= ends.max())
 
 
 def _in_table(values: Any, dataset: Any) -> Any:

@@ -15,7 +15,7 @@ from medtasks.data.images.volume_files import ENDING, volume_digests
 
 FOLDER = "images"
 VOLUME = "volume"
-"""What is said of a volume, which models read as a file or as slices."""
+"""The conversion of a volume, which models read as a file or as slices."""
 _DIGITS = 16  # of a digest in a file's name
 _BAND = 1 << 22  # bytes of pixels that are hashed at once
 _DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
@@ -36,17 +36,17 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What is known of an image's pixels."""
+    """Facts of an image's pixels."""
 
     sha256: str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
-    conversions: tuple[str, ...] = ()  # how they came from the file, see :class:`.decoding.DecodedImage`
+    conversions: tuple[str, ...] = ()  # from the file, see :class:`.decoding.DecodedImage`
 
 
 class ImageStore:
-    """Writes images below ``folder`` and remembers what their pixels are, as models will see them.
+    """Writes images below ``folder`` and records the facts of their pixels, as models will see them.
 
-    Equal files are stored once, so a question set on few images stays small, and a second attempt after an interruption
-    writes nothing again. Several threads may add images at once.
+    Equal files are stored once, and a second attempt after an interruption writes nothing again. Several threads may
+    add images at once.
 
     Adding raises UnreadableImage for a file that is truncated, no image or of an unclear range, FileNotFoundError for
     one that is not there, and another OSError where it may not be read or the disk is full.
@@ -60,7 +60,7 @@ class ImageStore:
 
     @property
     def facts(self) -> dict[str, ImageFacts]:
-        """What is known of each image, by file."""
+        """Facts of each image, by file."""
         return dict(self._facts)
 
     def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
@@ -75,7 +75,7 @@ class ImageStore:
         return self.add_bytes(path.read_bytes(), name)
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
-        """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` says how they were made."""
+        """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` names how they were made."""
         conversions = (*(() if conversion is None else (conversion,)), *flat_mark(image))
         facts = ImageFacts(pixels_sha256(image.convert("RGB")), conversions)
         buffer = io.BytesIO()
@@ -87,7 +87,7 @@ class ImageStore:
         return StoredImage(file, hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path) -> StoredImage:
-        """Point to the file of a volume, which stays where it is."""
+        """Link to the file of a volume, which is not copied."""
         digests = volume_digests(path)
         file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
         self._facts[file] = ImageFacts(digests.voxels, (VOLUME,))
@@ -110,19 +110,8 @@ class ImageStore:
                     path.write_bytes(data)
         return file
 
-    def recall(self, image: StoredImage, facts: ImageFacts) -> StoredImage:
-        """Take an image that an earlier attempt stored, with what was noted of it then, without decoding it again.
-
-        FileNotFoundError says that its file is not there, ValueError that it has changed.
-        """
-        path = Path(self.folder, image.file)
-        if hashlib.sha256(path.read_bytes()).hexdigest() != image.sha256:
-            raise ValueError(f"{path} has changed")
-        self._facts[image.file] = facts
-        return image
-
     def keep_only(self, files: set[str]) -> None:
-        """Delete what an earlier attempt left and the documents do not name."""
+        """Delete images of an earlier attempt that the documents do not name."""
         for folder, _, names in os.walk(self.folder / FOLDER, topdown=False):
             below = os.path.relpath(folder, self.folder).replace(os.sep, "/")
             for name in names:
@@ -133,7 +122,7 @@ class ImageStore:
 
 
 def image_facts(seen: DecodedImage) -> ImageFacts:
-    """Return what is kept of a decoded image."""
+    """Return the facts of a decoded image."""
     return ImageFacts(pixels_sha256(seen.pixels), seen.conversions)
 
 

@@ -1,4 +1,4 @@
-"""Pillow as this package uses it: a cut file is an error, and remarks about its inside stay out of the terminal."""
+"""Pillow as this package uses it: a cut file is an error, and warnings about its metadata are dropped."""
 
 import contextlib
 import logging
@@ -26,32 +26,32 @@ _undo: list[contextlib.ExitStack] = []  # one for each block that is open; block
 
 
 class UnreadableImage(OSError):
-    """The bytes are truncated, damaged or no image; an OSError of another kind is about the disk."""
+    """The bytes are truncated, damaged or no image; another OSError is about the disk."""
 
 
 class NoReader(UnreadableImage):
-    """The package that reads files of its kind is not installed; its message says so and nothing of the file."""
+    """The package that reads such files is not installed; the message does not name the file."""
 
 
 class UnclearRange(UnreadableImage):
-    """Nothing says which of an image's values, ``found`` from least to largest, are black and white."""
+    """It is unknown which of an image's ``values`` (least and largest) are black and white."""
 
-    def __init__(self, what: str, found: Range) -> None:
+    def __init__(self, what: str, values: Range) -> None:
         super().__init__(
             f"{what}; say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
         )
-        self.found = found
+        self.values = values
 
 
 @contextlib.contextmanager
 def strict_decoding() -> Iterator[None]:
     """Make Pillow refuse truncated files within the block; importing the harness makes it accept them silently.
 
-    Its warnings and log lines about metadata, size and palettes are dropped within the block: they name no file that a
-    user knows, and what matters of them is an error or in a dataset's manifest.
+    Its warnings and log lines about metadata, size and palettes are dropped: they name no file that a user knows, and
+    what matters is an error or in a dataset's manifest.
     """
     with _setting:
-        # The first block found the settings of the process and gives them back when the last one ends.
+        # The first block keeps the settings of the process, which come back when the last one ends.
         undo = contextlib.ExitStack()
         if not _undo:
             undo.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES)
@@ -60,13 +60,13 @@ def strict_decoding() -> Iterator[None]:
                 undo.callback(setattr, logger, "disabled", logger.disabled)
                 logger.disabled = True
             # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
-            given = warnings.showwarning
+            showwarning = warnings.showwarning
 
             def show(message: Warning | str, category: type[Warning], filename: str, *args: Any, **where: Any) -> None:
                 if not filename.startswith(_PILLOW):
-                    given(message, category, filename, *args, **where)
+                    showwarning(message, category, filename, *args, **where)
 
-            undo.callback(setattr, warnings, "showwarning", given)
+            undo.callback(setattr, warnings, "showwarning", showwarning)
             warnings.showwarning = show
         _undo.append(undo)
     try:

@@ -1,4 +1,4 @@
-"""Volumes (NIfTI, ``.nii.gz``) of a dataset, their slices, and uniform grey stand-ins of images and volumes.
+"""Volumes (NIfTI, ``.nii.gz``) of a dataset, their slices, and uniform grey replacements of images and volumes.
 
 Volumes are too large to copy: a dataset only points to the files of its source. One that is truncated, damaged or no
 NIfTI file with one volume is an :class:`UnreadableImage`.
@@ -35,13 +35,13 @@ class VolumeDigests(NamedTuple):
 
 
 def is_volume(file: str | Path) -> bool:
-    """Return whether a file is a volume, by its name."""
+    """Tell by its name whether a file is a volume."""
     return str(file).lower().endswith(ENDING)
 
 
 @contextlib.contextmanager
 def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
-    """Open a volume, and turn what Python raises for a damaged one within the block into :class:`UnreadableImage`."""
+    """Open a volume; errors of Python on a damaged one become :class:`UnreadableImage` within the block."""
     try:
         with gzip.open(file) as plain:
             yield plain
@@ -73,7 +73,7 @@ def _checked(header: Any) -> Any:
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
     if header["datatype"] not in _PLAIN_NUMBERS:
         raise UnreadableImage(f"its voxels are of type {header['datatype']} and no plain numbers")
-    header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # nibabel mends this and the next in what it loads
+    header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # as nibabel corrects both in files it loads
     header["pixdim"][1:4] = abs(header["pixdim"][1:4])
     with contextlib.suppress(ValueError):
         if all(towards in range(3) for towards, _ in _orientation(header)):
@@ -82,7 +82,7 @@ def _checked(header: Any) -> Any:
 
 
 def _orientation(header: Any) -> Any:
-    """Return for each axis of a volume which of right, front and head it is closest to, and whether backwards (-1)."""
+    """Return the closest of right, front and head for each axis of a volume, and its direction (-1: backwards)."""
     import nibabel
 
     return nibabel.io_orientation(header.get_best_affine())
@@ -109,18 +109,18 @@ def volume_digests(path: Path) -> VolumeDigests:
 
 
 def axial_slices(path: Path, count: int) -> list[Image.Image]:
-    """Return images of a volume, for models that see no volumes.
+    """Return slices of a volume as images, for models that see no volumes.
 
     There are ``count``, evenly spread from feet to head; of a volume with fewer slices some come twice. They are grey,
-    in RGB, as slices are printed: the front on top, the patient's right on the left. Black and white are the 0.5th and
-    the 99.5th percentile of the voxels shown.
+    in RGB, in the usual orientation: the front on top, the patient's right on the left. Black and white are the 0.5th
+    and the 99.5th percentile of their voxels.
     """
     import numpy as np
 
     with unpacked_volume(path) as plain:
-        shown = axial(plain.read(), count)
-    dark, bright = np.nanpercentile(shown, (_DARK, _BRIGHT))
-    grey = np.nan_to_num(np.clip((shown - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
+        slices = axial(plain.read(), count)
+    dark, bright = np.nanpercentile(slices, (_DARK, _BRIGHT))
+    grey = np.nan_to_num(np.clip((slices - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
     return [Image.fromarray(image).convert("RGB") for image in grey.round().astype(np.uint8)]
 
 
@@ -159,9 +159,8 @@ def blank_image(image: Image.Image) -> Image.Image:
 def blank_volume(path: Path) -> Path:
     """Return a grey volume of the same size and orientation, written once below ``MEDTASKS_HOME``.
 
-    Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original's file
-    is in it, and nothing of its name in that of the new one. An OSError is about the original, a MedTasksError about
-    the new one.
+    Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original, nor of
+    its name, is in it. An OSError is about the original, a MedTasksError about the new one.
     """
     with unpacked_volume(path) as plain:
         header = read_header(plain.read(HEADER_BYTES))

@@ -1,1 +1,1 @@
-"""From a published source to a prepared dataset: downloads, tables, and the one way rows become samples."""
+"""From a published source to a prepared dataset: downloads, archives, tables, rows."""

@@ -29,11 +29,11 @@ _TIMEOUT_S = (10.0, 60.0)  # to connect, between two pieces
 _PIECE = 1 << 20  # bytes
 _WORTH_ANOTHER_TRY = frozenset({408, 416, 429})  # and all from 500
 _HUB = "https://huggingface.co/datasets/"
-_REVISION = "REVISION"  # file beside the downloaded ones
+_REVISION = "REVISION"  # file next to the downloaded ones
 
 
 class Failure(Exception):
-    """A request failed for good."""
+    """A request failed finally."""
 
 
 class Transient(Failure):
@@ -49,15 +49,15 @@ class Unreachable(Transient):
 
 
 def patiently(attempts: int, backoff_s: float, stop: threading.Event | None = None) -> tenacity.Retrying:
-    """Return what calls a request again while its failures are :class:`Transient`, until ``stop`` is set.
+    """Return a caller that repeats a request while its failures are :class:`Transient`, until ``stop`` is set.
 
     It waits ``backoff_s`` before the second try; twice as long before every further one, or as a server asks.
     """
     stop, backoff = stop or threading.Event(), tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
 
     def wait_s(state: tenacity.RetryCallState) -> float:
-        asked = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
-        return max(backoff(state), min(asked, _LONGEST_RETRY_AFTER_S))
+        retry_after_s = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
+        return max(backoff(state), min(retry_after_s, _LONGEST_RETRY_AFTER_S))
 
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Transient),
@@ -70,7 +70,7 @@ def patiently(attempts: int, backoff_s: float, stop: threading.Event | None = No
 
 @contextlib.contextmanager
 def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[requests.Response]:
-    """Send a request and yield its answer, ``what`` it asks for; also what breaks off while reading is a Failure."""
+    """Send a request for ``what`` and yield its answer; an error while reading is a Failure, too."""
     try:
         answer = request()
     except requests.RequestException as error:
@@ -116,11 +116,11 @@ class Published:
 
 
 def download(published: Published, target: Path, backoff_s: float | None = None) -> Path:
-    """Download a file to ``target`` unless it is there; an interrupted download goes on where it stopped.
+    """Download a file to ``target`` unless it exists; an interrupted download continues in ``<name>.part``.
 
-    What has arrived so far lies beside it in ``<name>.part``. A SourceError says that the server cannot be reached or
-    has no such file, which its cause tells, or that what arrived is not the published file; an OSError that the disk is
-    full.
+    Raises:
+        SourceError: The server cannot be reached or has no such file (see its cause), or sent another file.
+        OSError: The disk is full.
     """
     if target.is_file() and published.matches(target):
         return target
@@ -196,9 +196,9 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path],
 
 
 def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
-    """Return a function that tells the revision of a source folder: the commit it was downloaded at, if it was.
+    """Return a function for the revision of a source folder: the commit it was downloaded at, if it was.
 
-    Else it is the catalogue's where all files with a known checksum are the published ones, or ``"local"``.
+    Otherwise it is the catalogue's if all files with a known checksum are the published ones, or ``"local"``.
     """
 
     def revision(source: Path) -> str:
@@ -221,24 +221,24 @@ def _listed(repository: str, revision: str, patterns: Sequence[str]) -> tuple[st
     from huggingface_hub.hf_api import RepoFile
 
     hub = HfApi()
-    # Asked for a known commit, too: without a network this fails at once, where listing tries again and again.
+    # Also for a known commit: without a network this fails at once, where listing tries again and again.
     commit = str(hub.repo_info(repository, repo_type="dataset", revision=revision).sha)
     tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
     files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
-    needed: dict[str, Any] = {}
+    selected: dict[str, Any] = {}
     for pattern in patterns:
         matching = fnmatch.filter(files, pattern)
         if not matching:
             raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
-        needed |= {path: files[path] for path in sorted(matching)}
-    return commit, list(needed.values())
+        selected |= {path: files[path] for path in sorted(matching)}
+    return commit, list(selected.values())
 
 
 def _fetch(info: DatasetInfo, repository: str, commit: str, file: Any, folder: Path) -> None:
     from huggingface_hub import hf_hub_download
 
     path = Path(hf_hub_download(repository, file.path, repo_type="dataset", revision=commit, local_dir=folder))
-    wanted = file.lfs.sha256 if file.lfs else info.sha256.get(file.path)
-    if path.stat().st_size != file.size or wanted not in (None, file_sha256(path)):
+    published = file.lfs.sha256 if file.lfs else info.sha256.get(file.path)
+    if path.stat().st_size != file.size or published not in (None, file_sha256(path)):
         path.unlink()  # so that the next attempt fetches it anew
         raise SourceError(f"{_HUB}{repository} sent another {file.path} than it published; run the same command again")

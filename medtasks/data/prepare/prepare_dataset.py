@@ -1,4 +1,4 @@
-"""Which code prepares which dataset; parts of prepared datasets; and checking a prepared one."""
+"""Preparing a dataset by name, a part of a prepared one, and checking a prepared one."""
 
 import importlib
 from collections.abc import Callable, Iterator
@@ -38,13 +38,13 @@ def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
 
 
 def prepare(name: str, options: Options) -> Manifest:
-    """Prepare dataset ``name``; UnknownName where there is none, MedTasksError where source or disk do not allow it."""
+    """Prepare dataset ``name``; UnknownName or MedTasksError if the name, the source or the disk do not allow it."""
     info = dataset_info(name)
     if info.part_of is None:
         return prepare_recipe(info, recipe_of(name, options), options)
     whole = dataset_folder(info.part_of)
-    known = Manifest.read(whole).source if (whole / FILE_NAME).is_file() else None
-    if known is None or (options.source is not None and known != str(options.source.resolve())):
+    source = Manifest.read(whole).source if (whole / FILE_NAME).is_file() else None
+    if source is None or (options.source is not None and source != str(options.source.resolve())):
         prepare(info.part_of, options)
     return publish_part(info.part_of, info.selection, name)
 
@@ -52,8 +52,8 @@ def prepare(name: str, options: Options) -> Manifest:
 def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     """Make the documents of a prepared dataset that fit a dataset of their own, called ``name``.
 
-    ``criteria`` are wanted values by column; errors are those of :func:`medtasks.data.selecting.choose`, and another
-    MedTasksError that an image is broken or nothing can be written.
+    ``criteria`` are values by column. Errors are those of :func:`medtasks.data.selecting.choose`, and another
+    MedTasksError if an image is broken or nothing can be written.
     """
     folder = prepared_folder(dataset)
     whole = Manifest.read(folder)
@@ -81,7 +81,7 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
 
 
 def verify(name: str) -> Iterator[str]:
-    """Read a prepared dataset completely and yield one sentence for each thing that is not as its manifest says."""
+    """Read a prepared dataset completely and yield one sentence for each difference from its manifest."""
     folder = prepared_folder(name)
     manifest = Manifest.read(folder)
     open_documents(name)  # as the harness does, which reads more files than the next line
@@ -90,18 +90,18 @@ def verify(name: str) -> Iterator[str]:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
     if text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
-    wanted = {file: digest for document in documents for file, digest in image_digests(document).items()}
+    digests = {file: digest for document in documents for file, digest in image_digests(document).items()}
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
-    found: dict[str, ImageFacts] = {}
-    for file, digest in wanted.items():
+    facts: dict[str, ImageFacts] = {}
+    for file, digest in digests.items():
         path = images / file
         try:
             if file_sha256(path) != digest:
                 yield f"{path} has changed since it was prepared"
-            found[image_key(file)] = read_facts(path, manifest.decoding)
+            facts[image_key(file)] = read_facts(path, manifest.decoding)
         except FileNotFoundError:
             yield f"{path} is missing"
         except OSError as error:
             yield f"{path} is broken ({error})"
-    if len(found) == len(wanted) and pixels_fingerprint(found) != manifest.pixels_sha256:
+    if len(facts) == len(digests) and pixels_fingerprint(facts) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

@@ -1,7 +1,7 @@
-"""Finding a source's files, whether the user has them in a folder or still in the published archive.
+"""Finding a source's files, in a folder or still in the published archive.
 
-Everything here raises SourceError: for a file that is not there or there twice, and for a damaged or encrypted archive.
-A source is a folder or a zip archive. Patterns say where a file may lie, likeliest first: ``"US/test.jsonl"``, or
+Everything here raises SourceError: for a file that is missing or exists twice, and for a damaged or encrypted archive.
+A source is a folder or a zip archive. Patterns are locations of a file, likeliest first: ``"US/test.jsonl"``, or
 ``"*.zip!*/US/test.jsonl"`` for a member of an archive. ``*`` is any text, in a member's name slashes included.
 """
 
@@ -25,8 +25,6 @@ _BROKEN = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError),
     *(NotImplementedError, RuntimeError),
 )
-
-
 # A name from a table may be empty, that of a folder, or no name that a file can have.
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -40,7 +38,7 @@ class SourceFile:
 
     @property
     def name(self) -> str:
-        """What messages call it: ``test.jsonl``, or ``mednli.zip/mli_test_v1.jsonl``."""
+        """Its name in messages: ``test.jsonl``, or ``mednli.zip/mli_test_v1.jsonl``."""
         return self.path.name if self.member is None else f"{self.path.name}/{Path(self.member).name}"
 
     @contextlib.contextmanager
@@ -55,7 +53,7 @@ class SourceFile:
 
 
 def open_archive(path: Path, inner: IO[bytes] | None = None) -> zipfile.ZipFile:
-    """Open a zip archive, or the ``inner`` one that was unpacked from it; SourceError where it would fill the disk."""
+    """Open a zip archive, or the ``inner`` one that was unpacked from it; SourceError if it would fill the disk."""
     archive = zipfile.ZipFile(inner or path)
     size = sum(member.file_size for member in archive.infolist())
     if size > _MOST_UNPACKED * path.stat().st_size:
@@ -67,7 +65,7 @@ def open_archive(path: Path, inner: IO[bytes] | None = None) -> zipfile.ZipFile:
 
 @contextlib.contextmanager
 def unpacking(archive: Path) -> Iterator[None]:
-    """Turn what Python raises for a damaged or encrypted archive into our own sentence."""
+    """Raise SourceError for Python's errors on a damaged or encrypted archive."""
     try:
         yield
     except _BROKEN as error:
@@ -78,7 +76,7 @@ def unpacking(archive: Path) -> Iterator[None]:
 def file_reader(
     folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
 ) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads a file by name, from folders, else from archives at one of the places ``below``."""
+    """Yield a function that reads a file by name, from folders or archives (after a prefix of ``below``)."""
     with contextlib.ExitStack() as stack:
         opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
@@ -90,9 +88,9 @@ def file_reader(
                 with contextlib.suppress(*_NO_FILE):
                     return (folder / name).read_bytes()
             for path, archive in opened.items():
-                for place in below:
+                for prefix in below:
                     with contextlib.suppress(KeyError), unpacking(path):
-                        return archive.read(place + name)
+                        return archive.read(prefix + name)
             raise FileNotFoundError(name)
 
         yield read
@@ -101,9 +99,9 @@ def file_reader(
 def unpacked_or_archived(
     source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
 ) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
-    """Return what reads files by name that lie in one of the ``folders`` of a source or still in their archive.
+    """Return a reader of files by name, in one of the ``folders`` of a source or still in their archive.
 
-    ``below`` says where in the archive, see :func:`file_reader`.
+    ``below`` are prefixes in the archive, see :func:`file_reader`.
     """
     unpacked = [source / folder for folder in folders if (source / folder).is_dir()]
     archives = [source / archive] if (source / archive).is_file() else []
@@ -115,12 +113,12 @@ def unpacked_or_archived(
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
     """Return the file that the first matching pattern names, or None."""
     for pattern in patterns:
-        found = _matching(source, pattern)
-        if len(found) > 1:
-            names = " and ".join(str(file.member or file.path.relative_to(source)) for file in found[:2])
+        files = _matching(source, pattern)
+        if len(files) > 1:
+            names = " and ".join(str(file.member or file.path.relative_to(source)) for file in files[:2])
             raise SourceError(f"{source} holds both {names}; keep the one that shall be used")
-        if found:
-            return found[0]
+        if files:
+            return files[0]
     return None
 
 
@@ -142,34 +140,34 @@ def physionet_file(source: Path, project: str, version: str, names: Sequence[str
 def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     """Return the files that the first matching pattern names, by name; an error where some of them are missing."""
     for pattern in patterns:
-        found = sorted(_matching(source, pattern), key=lambda file: file.name)
-        if not found:
+        files = sorted(_matching(source, pattern), key=lambda file: file.name)
+        if not files:
             continue
-        marks = [mark for file in found if (mark := _SHARD.search(file.name))]
+        marks = [mark for file in files if (mark := _SHARD.search(file.name))]
         total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
-        if marks and (len(found) != total or numbers != list(range(total))):
+        if marks and (len(files) != total or numbers != list(range(total))):
             missing = sorted(set(range(total)) - set(numbers))
-            what = (
+            fault = (
                 f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
             )
-            names = ", ".join(file.name for file in found)
-            raise SourceError(f"{found[0].path.parent} holds {names}: {what}")
-        return found
+            names = ", ".join(file.name for file in files)
+            raise SourceError(f"{files[0].path.parent} holds {names}: {fault}")
+        return files
     return []
 
 
 def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:
-    """Return what :func:`find_shards` does; an error calls missing files ``what``, by default the first pattern."""
+    """Return shards as :func:`find_shards`; an error calls missing files ``what``, by default the first pattern."""
     files = find_shards(source, patterns)
     if not files:
         raise not_found(source, what or patterns[0])
     return files
 
 
-def not_found(source: Path, what: str, mend: str = "name the folder that holds it") -> SourceError:
-    """Build the error for a source that lacks ``what`` it should hold."""
-    place = source if source.is_dir() or zipfile.is_zipfile(source) else f"{source} is no folder and no zip archive and"
-    return SourceError(f"{place} holds no {what}; {mend}")
+def not_found(source: Path, what: str, fix: str = "name the folder that holds it") -> SourceError:
+    """Build the error for a source that lacks a file."""
+    exists = source.is_dir() or zipfile.is_zipfile(source)
+    return SourceError(f"{source}{'' if exists else ' is no folder and no zip archive and'} holds no {what}; {fix}")
 
 
 def _matching(source: Path, pattern: str) -> list[SourceFile]:
@@ -181,6 +179,6 @@ def _matching(source: Path, pattern: str) -> list[SourceFile]:
     for archive in archives:
         with unpacking(archive), open_archive(archive) as opened:
             members = sorted(fnmatch.filter(opened.namelist(), inner))
-        # What a Mac adds to an archive has the names of the real files.
+        # Files that a Mac adds to an archive have the names of the real ones.
         files += [SourceFile(archive, name) for name in members if not name.startswith("__MACOSX/")]
     return files

@@ -1,8 +1,8 @@
-"""Preparing a dataset from rows: what every source has in common, whatever its format.
+"""Preparing a dataset from rows, whatever the format of its source.
 
-A source's module only reads: it yields one :class:`PublishedRow` per published row, and says in each where it is, so
-that every complaint can name file and row. For a benchmark that is a table, :class:`TableReader` needs only where its
-table is, what a row becomes, and how its images are called and found.
+A source's module only reads: it yields one :class:`PublishedRow` per published row, which says where it is, so that
+every complaint can name file and row. For a benchmark that is a table, a :class:`TableReader` gives only the
+location of the table, the document of a row, and the names and files of its images.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tqdm import tqdm
 
@@ -38,15 +38,13 @@ _SAMPLE = "drawn sample of medtasks (no patient images)"
 
 @dataclass(frozen=True)
 class Options:
-    """How to prepare."""
+    """Settings of one preparation."""
 
     source: Path | None = None  # laid out as it is published; None downloads what the licence allows
     fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
     allow_incomplete: bool = False  # even if rows are left out or fewer than published; the manifest says so
-    sample: bool = False  # the source is a drawn sample; results say so
-    # prepare from files that are not the published ones; the manifest's revision says so (MedHEval and GMAI-MMBench
-    # only)
-    allow_changed: bool = False
+    sample: bool = False  # the source is a synthetic sample; results say so
+    allow_changed: bool = False  # accept other files than the published ones (MedHEval and GMAI-MMBench only)
     # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
     images: Mapping[str, Path] = field(default_factory=dict)
 
@@ -55,8 +53,7 @@ class Options:
 class PublishedRow:
     """One row of a source."""
 
-    # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    place: str
+    place: str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
     # columns of the dataset's schema except ``dataset`` and those about image files; None where the row cannot be used
     document: Mapping[str, Any] | None
     images: Sequence[StoredImage] = ()  # in the order they are shown
@@ -67,82 +64,49 @@ class PublishedRow:
 
 
 def images_row(
-    place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]
+    location: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]
 ) -> PublishedRow:
     """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
 
-    The row is one without a document where an image is missing or broken; an OSError is about the disk.
+    Without an ``image_id``, rows with equal files get one. The row has no document where an image is missing or broken;
+    an OSError is about the disk.
     """
     stored = []
     for name, add in adding:
+        image = f"its image {name}".strip()
         try:
             stored.append(add())
         except FileNotFoundError:
-            return PublishedRow(place, None, cause=f"its image {name} is missing")
+            return PublishedRow(location, None, cause=f"{image} is missing")
         except (UnreadableImage, SourceError) as error:  # the latter from a damaged archive
-            said = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
-            return PublishedRow(place, None, cause=f"its image {name} {said} ({error})")
-    return shown_row(place, document, stored)
-
-
-def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredImage]) -> PublishedRow:
-    """Return a row that shows stored images; without an ``image_id``, those with equal files get one."""
-    shared = "+".join(image.image_id for image in images) or None
-    return PublishedRow(place, {**document, "image_id": document["image_id"] or shared}, images)
-
-
-_T = TypeVar("_T")
-
-
-def in_order(rows: Iterable[Callable[[], _T]]) -> Iterator[_T]:
-    """Ask for rows in several threads, a few ahead, and yield them in order."""
-    waiting: deque[Future[_T]] = deque()
-    with ThreadPoolExecutor(_WORKERS) as workers:
-        for row in rows:
-            waiting.append(workers.submit(row))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            fault = "cannot be read" if isinstance(error, UnclearRange | NoReader) else "is broken"
+            return PublishedRow(location, None, cause=f"{image} {fault} ({error})")
+    shared = "+".join(image.image_id for image in stored) or None
+    return PublishedRow(location, {**document, "image_id": document["image_id"] or shared}, stored)
 
 
 Reader = Callable[[Path, ImageStore], Iterable[PublishedRow]]
-Tables = Callable[[Path, str], SourceTable]
-ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[PublishedRow]]
 
 
 @dataclass(frozen=True)
 class SourceRecipe:
-    """How one dataset is read from its source."""
+    """Reading and downloading of one dataset."""
 
     columns: Columns  # of its documents
     test: Reader  # reads the evaluated rows, in published order
-    layout: str  # what the source folder holds, for messages: ``"the hub's parquet files test-*.parquet"``
+    layout: str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
     # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
     # gives none, with a note in the manifest.
     demonstrations: Reader | None = None
     hub_files: Sequence[str] = ()  # patterns of the files to download, where the source is on the Hub
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
-    # what the manifest has to say of the documents, one sentence each
-    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()
-    decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
+    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()  # on the documents, a sentence each
+    decoding: Decoding = REFERENCE  # of its image files for models; published sets are read as their references do
     counted: bool = True  # whether its rows must be as many as the catalogue says
     obtaining: str = ""  # how to get the source, where this is more than the catalogue and ``layout`` say
-    # writes what else belongs into the dataset's folder, which is not in its place yet
+    # writes what else belongs into the dataset's folder, which is not in its final location yet
     enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
-
-    @classmethod
-    def of_splits(
-        cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
-    ) -> "SourceRecipe":
-        """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
-
-        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
-            table = tables(source, splits[position])
-            return rows(table.spread() if position else table.rows(), splits[position], source, images)
-
-        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
 
     def of(self, info: DatasetInfo) -> "SourceRecipe":
         """Return the same recipe with what fetches its files from the Hub, if it names any."""
@@ -154,8 +118,9 @@ class SourceRecipe:
 def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) -> Manifest:
     """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
 
-    A SourceError says that the source is missing, malformed or incomplete, and names file and row; another
-    MedTasksError that the disk is full or another process prepares the same dataset.
+    Raises:
+        SourceError: The source is missing, malformed or incomplete; the message names file and row.
+        MedTasksError: The disk is full, or another process prepares the same dataset.
     """
     if options.source is not None and not options.source.exists():
         raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")
@@ -169,24 +134,23 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             folder.mkdir(parents=True, exist_ok=True)
             source = recipe.download(folder)
         images = ImageStore(work, recipe.decoding)
-        documents, causes, outside = _gather(info, recipe, recipe.test(source, images))
+        documents, left_out, outside = _gather(info, recipe, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
-            why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
+            why = "; ".join([*left_out, *outside][:_NAMED]) or "it is empty"
             raise SourceError(f"'{info.name}': no usable row in the source ({why})")
-        left_out, found = [*causes], len(documents) + len(causes)
-        if recipe.counted and info.rows not in (None, found) and not options.sample:
-            left_out.append(f"the source holds {found} rows, the evaluated set {info.rows}")
+        rows = len(documents) + len(left_out)
+        if recipe.counted and info.rows not in (None, rows) and not options.sample:
+            left_out.append(f"the source holds {rows} rows, the evaluated set {info.rows}")
         if left_out and not options.allow_incomplete:
             more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
             raise SourceError(
                 f"'{info.name}' is incomplete: {'; '.join(left_out[:_NAMED])}{more}. Complete the source, or accept "
                 f"the loss with --allow-incomplete"
             )
-        used = _files(documents)
-        images.keep_only(used | _files(demonstrations))
+        files = _files(documents)
+        images.keep_only(files | _files(demonstrations))
         facts = images.facts
-        tested = {image_key(file): facts[file] for file in used}
         manifest = Manifest(
             name=info.name,
             source=_SAMPLE if options.sample else str(options.source.resolve()) if options.source else info.source,
@@ -197,7 +161,7 @@ def prepare_recipe(info: DatasetInfo, recipe: SourceRecipe, options: Options) ->
             left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
-            **measured(documents, tested),
+            **measured(documents, {image_key(file): facts[file] for file in files}),
         )
         recipe.enclose(work, manifest)
         publish(work, manifest, documents, recipe.columns, demonstrations)
@@ -235,8 +199,8 @@ def _gather(
         if doc_id in places:
             raise SourceError(f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique")
         places[doc_id] = row.place
-        shown = image_columns(recipe.columns, [(image.file, image.sha256) for image in row.images])
-        documents.append({**row.document, "dataset": info.name, **shown})
+        files = image_columns(recipe.columns, [(image.file, image.sha256) for image in row.images])
+        documents.append({**row.document, "dataset": info.name, **files})
     return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 
@@ -246,14 +210,12 @@ def _demonstrations(
     """Return the few-shot examples; a training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
-    documents: Documents
     try:
         documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
     except SourceError as error:
-        documents, causes = [], [str(error)]
+        return [], [f"no few-shot demonstrations: {error}"]
     if causes or not documents:
-        why = causes[0] if causes else "the source has no training split"
-        return [], [f"no few-shot demonstrations: {why}"]
+        return [], [f"no few-shot demonstrations: {causes[0] if causes else 'the source has no training split'}"]
     return documents, []
 
 
@@ -266,61 +228,88 @@ def _files(documents: Iterable[Mapping[str, Any]]) -> set[str]:
 _LARGE = 1 << 19
 
 ReadFile = Callable[[str], bytes]
-"""Reads a file of a source by its name, FileNotFoundError where there is none."""
+"""Reads a file of a source by its name, FileNotFoundError where there is no such file."""
 
 
 @contextlib.contextmanager
-def by_name(where: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
-    """Yield what reads one of these files."""
+def by_name(files: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
+    """Yield a function that reads one of these files."""
 
     def read(name: str) -> bytes:
-        if name not in where:
+        if name not in files:
             raise FileNotFoundError(name)
-        return where[name]()
+        return files[name]()
 
     yield read
 
 
 class UnusableRow(Exception):
-    """A row has the form of the others and still gives no document; its text says why, without a final stop."""
+    """A row has the form of the others and still gives no document; its text says why, without a final stop.
+
+    One that is ``outside`` is not part of the evaluated set, see :class:`PublishedRow`.
+    """
+
+    def __init__(self, cause: str, *, outside: bool = False) -> None:
+        super().__init__(cause)
+        self.outside = outside
 
 
-@dataclass(frozen=True)
 class TableReader:
-    """How the rows of a benchmark's splits are read."""
+    """Reading of a benchmark whose splits are tables; every benchmark has a class of its own."""
 
     columns: Columns  # of its documents
-    table: Tables  # finds a split in a source
-    document: Callable[[SourceRow, str], Document]  # what a row of a split becomes
-    # what a row calls its images, in the order they are shown
-    named: Callable[[SourceRow], Sequence[str]] = lambda row: ()
-    # opens the image files of a source
-    files: Callable[[Path], AbstractContextManager[ReadFile]] = lambda source: by_name({})
-    embedded: Sequence[str] = ()  # columns with an image file in each, or none; shown in this order
+    embedded: Sequence[str] = ()  # columns of the table with an image file in each, or none; shown in this order
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Find a split in a source."""
+        raise NotImplementedError
+
+    def document(self, row: SourceRow, split: str) -> Document:
+        """Return the document of a row of a split; UnusableRow if it gives none."""
+        raise NotImplementedError
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the names of a row's images, in the order shown."""
+        return ()
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        """Open the image files of a source."""
+        return by_name({})
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-        """Read rows of a split."""
-        with self.files(source) as read, ThreadPoolExecutor(1) as alone:
+        """Read rows of a split in order; their images are stored in several threads, a few rows ahead."""
+        waiting: deque[Future[PublishedRow]] = deque()
+        with self.files(source) as read, ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(_WORKERS) as workers:
 
             def add(data: bytes) -> StoredImage:
                 return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)
 
-            def storing(row: SourceRow) -> Callable[[], PublishedRow]:
-                """Return what stores the images of a row and makes it one of a dataset."""
+            for row in rows:
                 try:
                     document = self.document(row, split)
                 except UnusableRow as error:
-                    return functools.partial(PublishedRow, row.place, None, cause=str(error))
-                adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
-                held = ((column, row.encoded(column)) for column in self.embedded)
-                adding += [(column, functools.partial(add, data)) for column, data in held if data is not None]
-                return functools.partial(images_row, row.place, adding, document)
-
-            yield from in_order(map(storing, rows))
+                    unusable = PublishedRow(row.place, None, cause=str(error), outside=error.outside)
+                    waiting.append(workers.submit(lambda row: row, unusable))
+                else:
+                    adding = [(name, functools.partial(lambda name: add(read(name)), name)) for name in self.named(row)]
+                    for column in self.embedded:
+                        if (data := row.encoded(column)) is not None:
+                            name = column if len(self.embedded) > 1 else ""
+                            adding.append((name, functools.partial(add, data)))
+                    waiting.append(workers.submit(images_row, row.place, adding, document))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
     def recipe(
         self, layout: str, splits: Sequence[str] = ("test", "train"), hub_files: Sequence[str] = ()
     ) -> SourceRecipe:
         """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
-        recipe = SourceRecipe.of_splits(self.columns, self.table, self.rows, layout, splits)
-        return dataclasses.replace(recipe, hub_files=hub_files)
+
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[PublishedRow]:
+            table = self.table(source, splits[position])
+            return self.rows(table.spread() if position else table.rows(), splits[position], source, images)
+
+        examples = functools.partial(read, 1) if splits[1:] else None
+        return SourceRecipe(self.columns, functools.partial(read, 0), layout, examples, hub_files)

@@ -1,4 +1,4 @@
-"""Rows of published tables (Parquet, CSV, JSON), each knowing the file and row it stands in.
+"""Rows of published tables (Parquet, CSV, JSON), each with its file and row for messages.
 
 Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in. A file
 that is damaged or lacks a column, and a value of another type than asked for, is a SourceError that names file and row.
@@ -54,11 +54,11 @@ class SourceRow:
             raise self.error(f"{column} is {kind_of(value)} and not a text")
         return value
 
-    def one_of(self, column: str, known: Collection[str], complaint: str) -> str:
-        """Return one of the ``known`` texts; of any other one an error says ``complaint``, and which are known."""
+    def one_of(self, column: str, allowed: Collection[str], complaint: str) -> str:
+        """Return one of the ``allowed`` texts; any other is an error with the ``complaint`` and a list of these."""
         value = self.text(column)
-        if value not in known:
-            raise self.error(f"{complaint} {', '.join(known)}")
+        if value not in allowed:
+            raise self.error(f"{complaint} {', '.join(allowed)}")
         return value
 
     def optional_text(self, column: str) -> str | None:
@@ -73,7 +73,7 @@ class SourceRow:
         return value
 
     def encoded(self, column: str) -> bytes | None:
-        """Return the image file in a column as the Hub keeps it, or None where there is none."""
+        """Return the image file in a column as the Hub stores it, or None."""
         value = self.values.get(column)
         data = value.get("bytes") if isinstance(value, dict) else value
         if data is not None and not isinstance(data, bytes):
@@ -93,23 +93,23 @@ class SourceRow:
 
 
 class SourceTable:
-    """One split of a dataset, from ``records``: the place of each row, in order, and what reads its columns.
+    """One split of a dataset, from ``records``: the location of each row, in order, and a reader of its columns.
 
-    Every row is met; the columns of those that are not wanted are not read.
+    Columns are read of the requested rows only.
     """
 
     def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
         self._records = records
 
     def count(self) -> int:
-        """Return the number of rows, without reading them where the format tells it."""
+        """Return the number of rows, without reading them if the format allows it."""
         return sum(1 for _ in self._records())
 
-    def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order: those at the positions ``wanted``, by default all."""
-        for index, (place, values) in enumerate(self._records()):
-            if wanted is None or index in wanted:
-                yield SourceRow(place, index, values())
+    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order: those at ``positions``, by default all."""
+        for index, (location, values) in enumerate(self._records()):
+            if positions is None or index in positions:
+                yield SourceRow(location, index, values())
 
     def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
         """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
@@ -127,21 +127,21 @@ class ParquetTable(SourceTable):
         """Return the number of rows."""
         return sum(self._opened(file).metadata.num_rows for file in self._files)
 
-    def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, see :meth:`SourceTable.rows`; row groups in which none is wanted are left out."""
-        behind = 0
+    def rows(self, positions: Set[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order, see :meth:`SourceTable.rows`; row groups without any of them are skipped."""
+        end = 0
         for file in self._files:
-            opened, first = self._opened(file), behind
+            opened, first = self._opened(file), end
             columns = [*self._columns, *(name for name in self._optional if name in opened.schema_arrow.names)]
             for group in range(opened.num_row_groups):
-                positions = range(behind, behind + opened.metadata.row_group(group).num_rows)
-                behind = positions.stop
-                if wanted is not None and wanted.isdisjoint(positions):
+                group_positions = range(end, end + opened.metadata.row_group(group).num_rows)
+                end = group_positions.stop
+                if positions is not None and positions.isdisjoint(group_positions):
                     continue
                 batches = _batches(file, opened, group, columns)
                 rows = (batch.slice(offset, 1) for batch in batches for offset in range(batch.num_rows))
-                for row, index in zip(rows, positions, strict=False):
-                    if wanted is None or index in wanted:
+                for row, index in zip(rows, group_positions, strict=False):
+                    if positions is None or index in positions:
                         yield SourceRow(f"{file.name} row {index - first + 1}", index, row.to_pylist()[0])
 
     def _opened(self, file: SourceFile) -> Any:
@@ -153,7 +153,7 @@ class ParquetTable(SourceTable):
             opened = ParquetFile(file.path, buffer_size=_BUFFER)
         except (ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # the file, not what is in it
+                raise  # about the file and not its content
             raise SourceError(f"{file.path} is no whole parquet file; download it again") from error
         check_columns(file.name, self._columns, opened.schema_arrow.names)
         return opened
@@ -218,17 +218,17 @@ def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) 
         raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
 
 
-def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> None:
-    """Refuse a table that lacks a column; the message names what is missing and what there is."""
-    there = set(present)
-    missing = [column for column in wanted if column not in there]
+def check_columns(location: str, required: Iterable[str], present: Iterable[str]) -> None:
+    """Refuse a table that lacks a column; the message names the missing and the present ones."""
+    columns = set(present)
+    missing = [column for column in required if column not in columns]
     if missing:
-        names = ", ".join(sorted(map(str, there))) or "nothing"
-        raise SourceError(f"{place} lacks {', '.join(map(repr, missing))}; it has {names}")
+        names = ", ".join(sorted(map(str, columns))) or "nothing"
+        raise SourceError(f"{location} lacks {', '.join(map(repr, missing))}; it has {names}")
 
 
 def kind_of(value: Any) -> str:
-    """Return what a value is, for messages: its content may be a patient's."""
+    """Describe the type of a value for messages: its content may be a patient's."""
     return _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
@@ -237,24 +237,24 @@ def json_lines(
 ) -> SourceTable:
     """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
 
-    def values(place: str, line: bytes) -> Mapping[str, Any]:
-        published = _object(place, _json(place, line), columns)
-        return published if change is None else change(SourceRow(place, 0, published))
+    def values(location: str, line: bytes) -> Mapping[str, Any]:
+        published = _object(location, _json(location, line), columns)
+        return published if change is None else change(SourceRow(location, 0, published))
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         with file.open() as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
-                    place = f"{file.name} row {number}"
-                    yield place, functools.partial(values, place, line.strip())
+                    location = f"{file.name} row {number}"
+                    yield location, functools.partial(values, location, line.strip())
 
     return SourceTable(records)
 
 
 def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> SourceTable:
-    """Return rows that are in memory already, each with its place for messages; every one must have ``columns``."""
-    known = [(place, functools.partial(_object, place, value, columns)) for place, value in records]
-    return SourceTable(lambda: iter(known))
+    """Return rows that are in memory, each with its location for messages; every one must have ``columns``."""
+    rows = [(location, functools.partial(_object, location, value, columns)) for location, value in records]
+    return SourceTable(lambda: iter(rows))
 
 
 def read_json(file: SourceFile) -> Any:
@@ -277,15 +277,15 @@ def listed_in(name: str, data: bytes, columns: Sequence[str]) -> SourceTable:
     return records_table(((f"{name} row {number}", value) for number, value in enumerate(values, 1)), columns)
 
 
-def _json(place: str, data: bytes | str) -> Any:
+def _json(location: str, data: bytes | str) -> Any:
     try:
         return parse_json(data)
     except ValueError as error:
-        raise SourceError(f"{place} is no JSON ({error})") from error
+        raise SourceError(f"{location} is no JSON ({error})") from error
 
 
-def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+def _object(location: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise SourceError(f"{place} is {kind_of(value)} and not an object with {', '.join(columns)}")
-    check_columns(place, columns, value)
+        raise SourceError(f"{location} is {kind_of(value)} and not an object with {', '.join(columns)}")
+    check_columns(location, columns, value)
     return value

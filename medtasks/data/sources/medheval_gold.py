@@ -2,9 +2,9 @@
 
 Answers are texts: an option, its letter, both, a sentence, several options, or a remark that the image does not say.
 A single option is taken where a careful reader would find it, and none where the answer names several, contradicts
-itself or decides nothing. What had to be interpreted is flagged, so that it can be looked at. A dataset's targets must
-not change when extractors of models' replies do, so that this is apart from them and frozen: whoever changes what it
-reads raises ``VERSION`` and the version of the tasks.
+itself or decides nothing. Interpreted answers are flagged. A dataset's targets must not change when extractors of
+models' replies do, so this module is separate from them and frozen: whoever changes its results raises ``VERSION`` and
+the version of the tasks.
 
 Options are published as one text in one of several dialects: ``A. x, B. y``, ``A: x, B: y`` and ``A) x, B) y``, also
 with semicolons or blanks between them; ``A, x; B, y``; and letters without any text, ``A, B, C``.
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 
 from medtasks.data.samples import letter as letter_of
+from medtasks.data.samples import option_index
 
 VERSION = 1
 
@@ -30,7 +31,7 @@ _JUST_BEFORE = re.compile(
     r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)"
     r"(?: (?:an?|the|any|evidence of|on|in|at|of))* $"
 )
-_DENIED_BEHIND = re.compile(
+_DENIED_AFTER = re.compile(
     r"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?(?:seen|present|identified|visible|visuali[sz]ed|"
     r"evident|noted|detected|observed|demonstrated|appreciated|found|shown|apparent|there|likely|correct|right|"
     r"indicated|appropriate|supported|consistent|the|an?|it|my|true)\b|"
@@ -133,20 +134,24 @@ def option_said(text: str, options: Sequence[str]) -> int | None:
     """
     letter = _SAID_LETTER.match(text.strip())
     if letter and letter[0].isascii():
-        index = ord((letter[1] or letter[2]).upper()) - ord("A")
+        index = option_index((letter[1] or letter[2]).upper())
         return index if index < len(options) else None
     plain = [normalised(option) for option in options]
     sentences = [normalised(text), *map(normalised, _SENTENCES.split(text))]
-    equal = {index for said in sentences for index, own in enumerate(plain) if own in (said, _FRAME.sub("", said))}
-    equal -= {index for index, own in enumerate(plain) if not own}
+    forms = {form for sentence in sentences for form in (sentence, _FRAME.sub("", sentence))}
+    equal = {index for index, option in enumerate(plain) if option and option in forms}
     if equal:
         return equal.pop() if len(equal) == 1 else None
     if _UNABLE.search(text) or _NONE_OF_THEM.search(text):
         return None
-    found = {index for index, own in enumerate(plain) if _affirmed(own, text)}
-    found = {index for index in found if not any(plain[index] in plain[other] for other in found - {index})}
-    found = found or _begun(normalised(text), plain)
-    return found.pop() if len(found) == 1 else None
+    affirmed = {index for index, option in enumerate(plain) if _affirmed(option, text)}
+    affirmed = {index for index in affirmed if not any(plain[index] in plain[other] for other in affirmed - {index})}
+    if not affirmed:  # options that begin with the whole text, or are the bare word that opens it
+        words = normalised(text)
+        opening = {words.partition(" ")[0]} & _BARE_WORDS
+        begun = [words and option.startswith(f"{words} ") for option in plain]
+        affirmed = {index for index, option in enumerate(plain) if begun[index] or option in opening}
+    return affirmed.pop() if len(affirmed) == 1 else None
 
 
 def _affirmed(option: str, text: str) -> bool:
@@ -167,13 +172,6 @@ def _affirmed(option: str, text: str) -> bool:
     return not denied or not all(denied)
 
 
-def _begun(words: str, options: Sequence[str]) -> set[int]:
-    """Return options that begin with the whole text, or are the bare word that opens it."""
-    begun = {index for index, option in enumerate(options) if words and option.startswith(f"{words} ")}
-    opening = {words.partition(" ")[0]} & _BARE_WORDS
-    return begun | {index for index, option in enumerate(options) if option in opening}
-
-
 def yes_or_no(text: str, question: str) -> str | None:
     """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None.
 
@@ -185,46 +183,46 @@ def yes_or_no(text: str, question: str) -> str | None:
         >>> yes_or_no("No information provided", "Is there a fracture?") is None
         True
     """
-    found: set[str] = set()
+    verdicts: set[str] = set()
     for number, sentence in enumerate(_SENTENCES.split(text)):
         match = _VERDICT.match(sentence)
         if match and (number == 0 or not re.search(r"\w", sentence[match.end() :])):
             second = _SECOND.match(sentence, match.end())
-            found |= {match.lastgroup or "", *([second[1].casefold().replace("not", "no")] if second else [])}
-    if not found:
+            verdicts |= {match.lastgroup or "", *([second[1].casefold().replace("not", "no")] if second else [])}
+    if not verdicts:
         plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
-        found = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if not found and not _UNABLE.search(text):
-        found = _stated(text, question)
-    return found.pop() if len(found) == 1 and found <= {"yes", "no"} else None
+        verdicts = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+    if not verdicts and not _UNABLE.search(text):
+        verdicts = _stated(text, question)
+    return verdicts.pop() if len(verdicts) == 1 and verdicts <= {"yes", "no"} else None
 
 
 def _stated(text: str, question: str) -> set[str]:
-    """Return what the statements of a text answer to a question that asks whether one thing is so."""
+    """Return the answers that the statements of a text give to a question about one thing."""
     if not _SIMPLE.match(question) or _NOT_SIMPLE.search(question):
         return set()
-    asked, found = _content(question).keys(), set()
+    topic, verdicts = _content(question).keys(), set()
     for clause in _CLAUSES.split(text):
-        said = _content(clause or "")
-        held = [_is_denied(clause, *place) for stem, place in said.items() if stem in asked]
-        if not held or _UNSURE.search(clause):
+        stems = _content(clause or "")
+        denied = [_is_denied(clause, *span) for stem, span in stems.items() if stem in topic]
+        if not denied or _UNSURE.search(clause):
             continue
-        if asked <= said.keys() and not any(held):
-            found.add("yes")
-        elif any(held) and said.keys() <= asked:
-            found.add("no")
-    return found
+        if topic <= stems.keys() and not any(denied):
+            verdicts.add("yes")
+        elif any(denied) and stems.keys() <= topic:
+            verdicts.add("no")
+    return verdicts
 
 
 def _is_denied(clause: str, start: int, end: int) -> bool:
-    """Return whether a clause denies the words from ``start`` to ``end``, before them or behind in the same phrase."""
+    """Return whether a clause denies the words from ``start`` to ``end``, before them or after in the same phrase."""
     comma = clause.find(",", end)
-    behind = _DENIED_BEHIND.search(clause, end, comma if comma >= 0 else len(clause))
-    return behind is not None or _DENIED.search(clause, 0, start) is not None
+    denial = _DENIED_AFTER.search(clause, end, comma if comma >= 0 else len(clause))
+    return denial is not None or _DENIED.search(clause, 0, start) is not None
 
 
 def _content(text: str) -> dict[str, tuple[int, int]]:
-    """Return the words of a text that tell what it is about, singular and in one spelling, and where they stand."""
+    """Return the content words of a text, singular and in one spelling, with their spans."""
     plain = text.replace("’", "'").casefold()
     return {stem: word.span() for word in _WORD.finditer(plain) if (stem := _stem(word[0])) not in _FILLERS}
 
@@ -234,7 +232,7 @@ _LETTERS = {"yes": "A", "no": "B"}
 
 
 class Flag(enum.StrEnum):
-    """What had to be interpreted, or could not be."""
+    """Remark on an interpreted or unresolved answer."""
 
     OPTIONS_WITHOUT_TEXT = "options_without_text"
     OPTIONS_UNPARSED = "options_unparsed"
@@ -291,24 +289,23 @@ def bare_letters(choices: str) -> list[str]:
 
 
 def _texts_at_labels(choices: str, mark: str) -> list[str]:
-    """Cut a text at its labels A, B, C, ..., taking for each the first place behind the one before."""
+    """Cut a text at its labels A, B, C, ..., each at the first position after the one before."""
     texts: list[str] = []
-    start = -1
-    position = 0
+    start, position = -1, 0
     for letter in ascii_uppercase:
         before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
         label = re.compile(before + letter + mark)
-        found = label.match(choices) if letter == "A" else label.search(choices, position)
-        if found is None:
+        match = label.match(choices) if letter == "A" else label.search(choices, position)
+        if match is None:
             break
         if start >= 0:
-            texts.append(choices[start : found.start()].strip(_AROUND))
-        start = position = found.end()
+            texts.append(choices[start : match.start()].strip(_AROUND))
+        start = position = match.end()
     return [*texts, choices[start:].strip(_AROUND)] if start >= 0 else []
 
 
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
-    """Return A for yes, B for no, or None, and what had to be interpreted.
+    """Return A for yes, B for no, or None, and flags.
 
     All texts are as published; sentences are understood as answers to the question, and some yes/no questions list
     ``A. Yes, B. No`` as choices.
@@ -327,7 +324,7 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
         chosen, flags = resolve_choice(text, listed)
         if Flag.GOLD_CONTRADICTORY in flags:
             return None, flags
-        text = listed[ord(chosen) - ord("A")] if chosen and not flags else text
+        text = listed[option_index(chosen)] if chosen and not flags else text
     labelled = _LABELLED.fullmatch(text)
     plain = _DECIDED.fullmatch(labelled[2].strip() if labelled else text)
     if plain:
@@ -338,7 +335,7 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
 
 
 def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
-    """Return the letter of the one option that the published answer names, or None, and what had to be interpreted.
+    """Return the letter of the one option that the published answer names, or None, and flags.
 
     Example:
         >>> [resolve_choice(gold, ["CT", "MRI"])[0] for gold in ("MRI", "B", "B: MRI")]
@@ -352,15 +349,15 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
         return letter_of(equal[0]), ()
     alone = _LETTER.fullmatch(text)
     if alone:
-        known = ord(alone[1]) - ord("A") < len(options)
-        return (alone[1], ()) if known else (None, (Flag.GOLD_UNRESOLVED,))
+        exists = option_index(alone[1]) < len(options)
+        return (alone[1], ()) if exists else (None, (Flag.GOLD_UNRESOLVED,))
     labelled = _LABELLED.fullmatch(text)
-    if labelled and ord(labelled[1]) - ord("A") < len(options):
+    if labelled and option_index(labelled[1]) < len(options):
         return _resolve_labelled(labelled[1], labelled[2], options)
     if _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
-    said = option_said(text, options)
-    return (None, (Flag.GOLD_UNRESOLVED,)) if said is None else (letter_of(said), (Flag.GOLD_INTERPRETED,))
+    index = option_said(text, options)
+    return (None, (Flag.GOLD_UNRESOLVED,)) if index is None else (letter_of(index), (Flag.GOLD_INTERPRETED,))
 
 
 def _resolve_labelled(letter: str, text: str, options: Sequence[str]) -> Resolved:
@@ -369,7 +366,7 @@ def _resolve_labelled(letter: str, text: str, options: Sequence[str]) -> Resolve
         return letter, ()
     if equal:
         return None, (Flag.GOLD_CONTRADICTORY,)
-    others = {found for found in _LABEL.findall(text) if found != letter and ord(found) - ord("A") < len(options)}
+    others = {label for label in _LABEL.findall(text) if label != letter and option_index(label) < len(options)}
     if others or _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
     contained = [letter_of(index) for index in _contained(text, options)[0]]
@@ -387,17 +384,17 @@ def _equal(text: str, options: Sequence[str]) -> list[int]:
 
 def _names_several(text: str, options: Sequence[str]) -> bool:
     """Return whether a text holds several options, or one that is joined to something else ("GI and IV contrast")."""
-    found, rest = _contained(text, options)
-    return len(found) > 1 or _JOINED.search(rest) is not None
+    indices, barred = _contained(text, options)
+    return len(indices) > 1 or _JOINED.search(barred) is not None
 
 
 def _contained(text: str, options: Sequence[str]) -> tuple[list[int], str]:
-    """Return the options whose words stand in a text and not only inside a longer one, and the text with bars there."""
-    rest = f" {normalised(text)} "
-    found = []
+    """Return the options whose words a text holds, not only inside a longer one, and the text with bars for them."""
+    barred = f" {normalised(text)} "
+    indices = []
     for index in sorted(range(len(options)), key=lambda index: -len(normalised(options[index]))):
         words = f" {normalised(options[index])} "
-        if words.strip() and words in rest:
-            found.append(index)
-            rest = rest.replace(words, " | ")
-    return sorted(found), rest
+        if words.strip() and words in barred:
+            indices.append(index)
+            barred = barred.replace(words, " | ")
+    return sorted(indices), barred

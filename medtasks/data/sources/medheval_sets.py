@@ -2,11 +2,8 @@
 
 A record with a missing field, or a value of another type or an unknown one, is a SourceError. The benchmark ships no
 images. Each of four sources has a root of its own on the user's disk; questions name an image by its path below it.
-
-:func:`survey` tells which sets can be prepared before any is.
 """
 
-import contextlib
 import functools
 import re
 from collections import Counter
@@ -16,10 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.dataset_manifest import file_sha256
-from medtasks.data.images.image_store import ImageStore, StoredImage
-from medtasks.data.images.strict_pillow import UnreadableImage
+from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.source_files import SourceFile, not_found
-from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
+from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, listed_records
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
 from medtasks.data.sources.medheval_gold import (
@@ -39,8 +35,8 @@ class ImageSource:
 
     title: str
     names: re.Pattern[str]  # of its images
-    folders: tuple[str, ...]  # where the images lie below the folder a user names, likeliest first
-    expected: str  # what to name, for messages
+    folders: tuple[str, ...]  # of the images below the folder a user names, likeliest first
+    expected: str  # the folder to name, for messages
     private: bool = False  # names hold numbers of patients and stay out of messages
 
 
@@ -69,14 +65,15 @@ IMAGE_SOURCES: Mapping[str, ImageSource] = {
         private=True,
     ),
 }
-_UNASKED = ("images", "images/{0}", "{0}", "")  # where images may lie below the benchmark's own folder
+_UNNAMED = ("images", "images/{0}", "{0}", "")  # folders of images below the benchmark's own folder
 
 
 class ImageRoots:
     """Finds image files by their source and the name that questions have for them.
 
-    What the user does not name is looked for below the benchmark's own folder, in ``images``, ``images/<source>``,
-    ``<source>`` and the folder itself. UnknownName is for a source, SourceError for a folder that does not exist.
+    Images of a source that the user does not name are searched below the benchmark's own folder, in ``images``,
+    ``images/<source>``, ``<source>`` and the folder itself. UnknownName is for a source, SourceError for a folder that
+    does not exist.
     """
 
     def __init__(self, source: Path, named: Mapping[str, Path]) -> None:
@@ -85,19 +82,15 @@ class ImageRoots:
                 raise unknown_name("source of images", key, IMAGE_SOURCES)
             if not folder.is_dir():
                 raise SourceError(f"the folder of {IMAGE_SOURCES[key].title} images, {folder}, does not exist")
-        self._source, self._named = source, named
+        self.searched = {key: named.get(key, source) for key in IMAGE_SOURCES}
         self._folders: dict[str, list[Path]] = {}
         for key, images in IMAGE_SOURCES.items():
-            roots = [named[key]] if key in named else [source / place.format(key) for place in _UNASKED]
+            roots = [named[key]] if key in named else [source / folder.format(key) for folder in _UNNAMED]
             below = (root / folder for root in roots for folder in images.folders)
             self._folders[key] = list(dict.fromkeys(folder for folder in below if folder.is_dir()))
 
-    def searched(self, key: str) -> Path:
-        """Return the folder below which the images of a source are looked for."""
-        return self._named.get(key, self._source)
-
     def find(self, key: str, name: str) -> Path | None:
-        """Return the file of an image, or None where there is none."""
+        """Return the file of an image, or None where there is no such file."""
         return next((folder / name for folder in self._folders[key] if (folder / name).is_file()), None)
 
 
@@ -114,22 +107,11 @@ _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 
 @dataclass(frozen=True)
 class RecordKind:
-    """How the records of one file become documents."""
+    """Reading of the records of one file."""
 
     columns: Columns  # of the documents
-    fields: tuple[str, ...]  # what every record must have
+    fields: tuple[str, ...]  # that every record must have
     document: Callable[[SourceRow], Document]  # returns the columns of a record, without those about its images
-
-
-def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
-    """Return the records of a file in order; two of the same number are an error."""
-    rows = list(listed_records(SourceFile(path), kind.fields).rows())
-    first: dict[int, SourceRow] = {}
-    for row in rows:
-        before = first.setdefault(row.integer("qid"), row)
-        if before is not row:
-            raise row.error(f"it has the qid {row.integer('qid')} of row {before.index + 1}; qids must be unique")
-    return rows
 
 
 def source_of(row: SourceRow) -> str:
@@ -139,16 +121,6 @@ def source_of(row: SourceRow) -> str:
     if source is None:
         raise row.error("img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg")
     return source
-
-
-def document_of(row: SourceRow, kind: RecordKind, file: str) -> Document:
-    """Return the columns of a record's document but for its images; its number is unique in the file only."""
-    patient = _PATIENT.match(row.text("img_name"))
-    return {
-        "doc_id": f"{PurePosixPath(file).stem}/{row.integer('qid')}",
-        "patient_id": patient[1] if patient else None,
-        **kind.document(row),
-    }
 
 
 def _visual(row: SourceRow) -> Document:
@@ -185,6 +157,14 @@ def _closed(row: SourceRow, kind: str, hallucination: str | None) -> Document:
     }
 
 
+def _open(row: SourceRow) -> Document:
+    return {
+        "question": row.text("question"),
+        "answer": row.text("answer"),
+        "question_type": row.optional_text("question_type"),
+    }
+
+
 def _report(row: SourceRow) -> Document:
     components = row.values["structured_answer"]
     if not isinstance(components, dict):
@@ -202,23 +182,14 @@ def _report(row: SourceRow) -> Document:
 _SHARED = ("img_name", "question", "answer", "qid")
 _VISUAL = RecordKind(CLOSED_QUESTION, (*_SHARED, "hallucination_type", "question_type", "choices"), _visual)
 # Files that do not say of which type their questions are: all are yes/no.
-YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), lambda row: _closed(row, BINARY, None))
-_OPEN = RecordKind(
-    OPEN_QUESTION,
-    _SHARED,
-    lambda row: {
-        **{name: row.text(name) for name in ("question", "answer")},
-        "question_type": row.optional_text("question_type"),
-    },
-)
-_REPORT = RecordKind(COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report)
-KINDS: Mapping[str, RecordKind] = {
+_YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), lambda row: _closed(row, BINARY, None))
+_KINDS: Mapping[str, RecordKind] = {
     "medheval_visual_mm": _VISUAL,
     "medheval_visual_cxr": _VISUAL,
-    "medheval_visual_report": _REPORT,
-    "medheval_knowledge_closed": YES_NO_ONLY,
-    "medheval_knowledge_open": _OPEN,
-    "medheval_context": YES_NO_ONLY,
+    "medheval_visual_report": RecordKind(COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report),
+    "medheval_knowledge_closed": _YES_NO_ONLY,
+    "medheval_knowledge_open": RecordKind(OPEN_QUESTION, _SHARED, _open),
+    "medheval_context": _YES_NO_ONLY,
 }
 
 
@@ -230,21 +201,17 @@ GROUPS: Mapping[str, frozenset[str]] = {
     ),
     "medheval_public": frozenset(("medheval_visual_mm",)),
 }
-"""Sets behind the groups of tasks, largest first."""
+"""Sets of the groups of tasks, largest first."""
 
 
 @dataclass(frozen=True)
 class ImageCount:
     """Images of one source that a set names."""
 
-    source: str  # key in :data:`~medtasks.data.sources.medheval_sets.IMAGE_SOURCES`
+    source: str  # key in :data:`IMAGE_SOURCES`
     found: frozenset[str]  # names of images that are on the disk
     missing: frozenset[str]  # names of those that are not
     questions: int  # questions on missing images
-
-    def __str__(self) -> str:
-        total = len(self.found) + len(self.missing)
-        return f"{IMAGE_SOURCES[self.source].title}: {len(self.found)} of {total} images found"
 
 
 @dataclass(frozen=True)
@@ -258,11 +225,11 @@ class Readiness:
 
 def _recipe(info: DatasetInfo, options: Options) -> SourceRecipe:
     def revision(source: Path) -> str:
-        changed = [f"{path.name} (SHA-256 {own[:_DIGITS]})" for path, (own, _) in _changed(info, source).items()]
+        changed = [f"{path.name} (SHA-256 {digest[:_DIGITS]})" for path, (digest, _) in _changed(info, source).items()]
         return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
 
     return SourceRecipe(
-        columns=KINDS[info.name].columns,
+        columns=_KINDS[info.name].columns,
         test=functools.partial(_rows, info, options),
         layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
         obtaining=_how_to_obtain(info.name, f" ({info.description})", "it needs"),
@@ -283,12 +250,12 @@ def survey(options: Options) -> list[Readiness]:
         raise SourceError(_how_to_obtain("medheval", "", "you have"))
     if not options.source.is_dir():
         raise SourceError(f"{options.source} is no folder; give your clone of {MEDHEVAL[0].source}")
-    found = []
+    sets = []
     for info in MEDHEVAL:
         counts: tuple[ImageCount, ...] = ()
-        cause = None
-        if _present(options.source, next(iter(info.sha256))) is None:
-            cause = f"its file {next(iter(info.sha256))} is not below {options.source}"
+        cause, file = None, next(iter(info.sha256))
+        if _published_file(options.source, file) is None:
+            cause = f"its file {file} is not below {options.source}"
         else:
             counts = tuple(preflight(info, options))
             missing = {IMAGE_SOURCES[count.source].title: len(count.missing) for count in counts if count.missing}
@@ -297,8 +264,8 @@ def survey(options: Options) -> list[Readiness]:
             elif missing and not options.allow_incomplete:
                 lacking = " and ".join(f"{number} of {title}" for title, number in missing.items())
                 cause = f"it lacks images, {lacking}"
-        found.append(Readiness(info.name, counts, cause))
-    return found
+        sets.append(Readiness(info.name, counts, cause))
+    return sets
 
 
 def _how_to_obtain(name: str, about: str, which: str) -> str:
@@ -309,99 +276,104 @@ def _how_to_obtain(name: str, about: str, which: str) -> str:
     )
 
 
-def image_totals(found: Sequence[Readiness]) -> dict[str, tuple[int, int]]:
-    """Return how many distinct images are found and named in all sets, by source."""
+def image_totals(sets: Sequence[Readiness]) -> dict[str, tuple[int, int]]:
+    """Return the numbers of distinct images found and named in all sets, by source."""
     totals = {}
     for key in IMAGE_SOURCES:
-        counts = [count for readiness in found for count in readiness.counts if count.source == key]
-        there = frozenset[str]().union(*(count.found for count in counts))
-        named = there.union(*(count.missing for count in counts))
+        counts = [count for readiness in sets for count in readiness.counts if count.source == key]
+        present = frozenset[str]().union(*(count.found for count in counts))
+        named = present.union(*(count.missing for count in counts))
         if named:
-            totals[key] = (len(there), len(named))
+            totals[key] = (len(present), len(named))
     return totals
 
 
-def largest_group(found: Sequence[Readiness]) -> str | None:
-    """Return the largest group of tasks all of whose sets are ready, None if there is none."""
-    ready = {readiness.name for readiness in found if readiness.cause is None}
-    return next((group for group, sets in GROUPS.items() if sets <= ready), None)
+def largest_group(sets: Sequence[Readiness]) -> str | None:
+    """Return the largest group of tasks all of whose sets are ready, or None."""
+    ready = {readiness.name for readiness in sets if readiness.cause is None}
+    return next((group for group, members in GROUPS.items() if members <= ready), None)
 
 
-def _present(source: Path, name: str) -> Path | None:
-    """Return a published file below the clone or its folder ``benchmark_data``, None where it is not there."""
+def _published_file(source: Path, name: str) -> Path | None:
+    """Return a published file below the clone or its folder ``benchmark_data``, None where it is missing."""
     paths = (source / name, source / Path(name).relative_to("benchmark_data"))
     return next((path for path in paths if path.is_file()), None)
 
 
 def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
-    """Return the digests, its own and the published one, of each file of a set that is there and not the published."""
-    there = {path: digest for name, digest in info.sha256.items() if (path := _present(source, name))}
-    return {path: (own, digest) for path, digest in there.items() if (own := file_sha256(path)) != digest}
+    """Return the digest and the published digest of each file of a set in which they differ."""
+    files = {path: digest for name, digest in info.sha256.items() if (path := _published_file(source, name))}
+    digests = {path: (file_sha256(path), published) for path, published in files.items()}
+    return {path: pair for path, pair in digests.items() if pair[0] != pair[1]}
 
 
 def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
-    path = _present(source, next(iter(info.sha256)))
+    """Return the records of a set's file in order; two of the same number are an error."""
+    path = _published_file(source, next(iter(info.sha256)))
     if path is None:
         raise not_found(source, next(iter(info.sha256)))
     if not options.allow_changed:
-        for file, (own, published) in _changed(info, source).items():
+        for file, (digest, published) in _changed(info, source).items():
             raise SourceError(
-                f"{file} is not the file published at {info.revision}: its SHA-256 begins with {own[:_DIGITS]} and not "
-                f"with {published[:_DIGITS]}; check out that commit, or accept this file with --allow-changed"
+                f"{file} is not the file published at {info.revision}: its SHA-256 begins with {digest[:_DIGITS]} and "
+                f"not with {published[:_DIGITS]}; check out that commit, or accept this file with --allow-changed"
             )
-    return read_records(path, KINDS[info.name])
+    rows = list(listed_records(SourceFile(path), _KINDS[info.name].fields).rows())
+    first: dict[int, SourceRow] = {}
+    for row in rows:
+        before = first.setdefault(row.integer("qid"), row)
+        if before is not row:
+            raise row.error(f"it has the qid {row.integer('qid')} of row {before.index + 1}; qids must be unique")
+    return rows
 
 
 def _counted(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount]:
-    asked: dict[str, Counter[str]] = {}
+    questions: dict[str, Counter[str]] = {}
     for row in records:
-        asked.setdefault(source_of(row), Counter())[row.text("img_name")] += 1
+        questions.setdefault(source_of(row), Counter())[row.text("img_name")] += 1
     counts = []
     for key in IMAGE_SOURCES:
-        missing = {name: number for name, number in asked.get(key, {}).items() if roots.find(key, name) is None}
-        if key in asked:
-            found = frozenset(asked[key]) - frozenset(missing)
-            counts.append(ImageCount(key, found, frozenset(missing), sum(missing.values())))
+        missing = {name: number for name, number in questions.get(key, {}).items() if roots.find(key, name) is None}
+        if key in questions:
+            present = frozenset(questions[key]) - frozenset(missing)
+            counts.append(ImageCount(key, present, frozenset(missing), sum(missing.values())))
     return counts
 
 
 def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
-    records = _records(info, source, options)
-    roots = ImageRoots(source, options.images)
+    records, roots = _records(info, source, options), ImageRoots(source, options.images)
     counts = _counted(records, roots)
     for count in counts:
         if not count.found and not options.allow_incomplete:
             title, expected = IMAGE_SOURCES[count.source].title, IMAGE_SOURCES[count.source].expected
             raise SourceError(
                 f"'{info.name}' needs {len(count.missing)} images of {title}, and none of them is below "
-                f"{roots.searched(count.source)}; give {expected} with --images {count.source}=DIR, or leave its "
+                f"{roots.searched[count.source]}; give {expected} with --images {count.source}=DIR, or leave its "
                 f"{count.questions} questions out with --allow-incomplete"
             )
-    file = Path(next(iter(info.sha256))).name
-
-    @functools.cache
-    def stored(path: Path) -> StoredImage | None:
-        with contextlib.suppress(UnreadableImage):
-            return images.add_file(path)
-        return None
-
+    file = PurePosixPath(next(iter(info.sha256)))
+    add = functools.cache(images.add_file)
     for row in records:
-        document = document_of(row, KINDS[info.name], file)
         key, name = source_of(row), row.text("img_name")
-        path = roots.find(key, name)
-        if path is None:
-            continue
-        if image := stored(path):
-            yield PublishedRow(row.place, {**document, "image_id": image.image_id}, [image])
-        else:
-            called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
-            yield PublishedRow(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
+        if path := roots.find(key, name):
+            patient = _PATIENT.match(name)
+            document = {
+                "doc_id": f"{file.stem}/{row.integer('qid')}",  # the number is unique in its file only
+                "patient_id": patient[1] if patient else None,
+                **_KINDS[info.name].document(row),
+                "image_id": None,
+            }
+            stored = images_row(row.place, [(name, functools.partial(add, path))], document)
+            if stored.document is None:
+                called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
+                stored = PublishedRow(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
+            yield stored
     for count in counts:
         if count.missing:
             image_source, total = IMAGE_SOURCES[count.source], len(count.found) + len(count.missing)
             example = "" if image_source.private else f", such as {min(count.missing)}"
             cause = f"{len(count.missing)} of the {total} images of {image_source.title} are missing{example}"
-            yield PublishedRow(file, None, cause=f"{cause}, and with them {count.questions} questions")
+            yield PublishedRow(file.name, None, cause=f"{cause}, and with them {count.questions} questions")
 
 
 RECIPES: Mapping[str, Callable[[Options], SourceRecipe]] = {

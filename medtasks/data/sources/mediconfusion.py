@@ -1,4 +1,4 @@
-"""Preparing MediConfusion: a local copy, the published files with images from PubMed Central, or the drawn sample.
+"""Preparing MediConfusion: a local copy, the published files with images from PubMed Central, or the synthetic sample.
 
 A published file (``dataset.json``, ``dataset.csv``, ``image_dict.json``) that is missing or malformed is a SourceError,
 which names the pair and the field.
@@ -22,11 +22,15 @@ from medtasks.data.dataset_manifest import file_sha256
 from medtasks.data.document_store import SCRATCH
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.prepare.downloads import Published, download
+from medtasks.data.prepare.downloads import (
+    Published,
+    download,
+)
 from medtasks.data.prepare.source_files import find_file
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe
 from medtasks.data.safe_parsing import parse_json
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER, PAIRED_CHOICE
+from medtasks.data.sources.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
@@ -57,7 +61,7 @@ _LISTS = ("category_1", "category_2")  # columns of the CSV file that hold lists
 
 @dataclass(frozen=True)
 class PairImage:
-    """One image of a pair: its id, its key and its categories."""
+    """One image of a pair."""
 
     image_id: str
     answer: str
@@ -66,7 +70,7 @@ class PairImage:
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair: a question with two options, asked of two images."""
+    """A question with two options, asked of two images."""
 
     pair_id: str
     question: str
@@ -76,7 +80,7 @@ class Pair:
 
 def _recipe(options: Options) -> SourceRecipe:
     if options.source is not None:
-        find_question_file(options.source)  # before anything is written
+        find_question_file(options.source)  # an error before anything is written
 
     def revision(source: Path) -> str:
         question_file = find_question_file(source)
@@ -135,14 +139,12 @@ def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Publis
 def _stored_images(
     pairs: Sequence[Pair], source: Path, images: ImageStore, options: Options
 ) -> tuple[dict[str, StoredImage], dict[str, str]]:
-    """Store all images, fetched where that is asked for; return them by id, and the cause for each unusable one."""
-    wanted = sorted({image.image_id for pair in pairs for image in pair.images})
-    files = {name: source / "images" / f"{name}.jpg" for name in wanted}
+    """Store all images, fetched if the options say so; return them by id, and the cause for each unusable one."""
+    image_ids = sorted({image.image_id for pair in pairs for image in pair.images})
+    files = {name: source / "images" / f"{name}.jpg" for name in image_ids}
     causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
     if causes and (options.fetch_images or options.source is None):
-        from medtasks.data.sources.pmc import Figure, fetch_figures, pmc_id_of
-
-        # A folder of their own: what an interrupted run stored from another source must not pass for fetched.
+        # In a folder apart: images that an interrupted run stored from another source were not fetched.
         files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
         links = read_links(source / "image_dict.json")
         figures = {
@@ -151,7 +153,7 @@ def _stored_images(
         causes = {name: f"image {name} is not listed in image_dict.json" for name in causes if name not in links}
         causes |= {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
     stored = {}
-    usable = [name for name in wanted if name not in causes]
+    usable = [name for name in image_ids if name not in causes]
     for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
         try:
             stored[name] = images.add_file(files[name], f"{name}.jpg")
@@ -169,8 +171,9 @@ def _download_questions(folder: Path) -> Path:
             download(Published(f"{base}/{name}", sha256=digest), folder / name)
         except SourceError as error:
             if error.__cause__ is None:
-                what = f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
-                raise SourceError(what) from error
+                raise SourceError(
+                    f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
+                ) from error
             raise SourceError(
                 f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check the "
                 f"connection and run the command again, or clone {MEDICONFUSION.source} and add "
@@ -204,19 +207,20 @@ def read_pairs(path: Path) -> list[Pair]:
             records = _RECORDS.validate_python({row["id"]: row for row in rows})
     except ValidationError as error:
         first = error.errors()[0]
-        place = "".join(
+        location = "".join(
             f", {what} {part!r}" for what, part in zip(("pair", "field", "label"), first["loc"], strict=False)
         )
-        raise SourceError(f"{path}{place}: {first['msg']}; get it again from the published repository") from error
+        raise SourceError(f"{path}{location}: {first['msg']}; get it again from the published repository") from error
     except (csv.Error, KeyError, SyntaxError, TypeError, ValueError) as error:
         raise SourceError(f"{path} is malformed ({error!r}); get it again from the published repository") from error
     if not records:
         raise SourceError(f"{path} holds no pairs")
     pairs = []
     for pair_id, record in records.items():
-        one = PairImage(record.im_1_local, record.im_1_correct, record.category_1)
-        other = PairImage(record.im_2_local, record.im_2_correct, record.category_2)
-        pairs.append(Pair(pair_id, record.question, (record.option_A, record.option_B), (one, other)))
+        first_image = PairImage(record.im_1_local, record.im_1_correct, record.category_1)
+        second_image = PairImage(record.im_2_local, record.im_2_correct, record.category_2)
+        options = (record.option_A, record.option_B)
+        pairs.append(Pair(pair_id, record.question, options, (first_image, second_image)))
     return pairs
 
 

@@ -1,11 +1,4 @@
-"""Figures from PubMed Central's open-access storage.
-
-The storage is a public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``), which
-replaced the packages on PubMed Central's FTP server in 2026. Published image lists still name a package and a file
-name, so the key is looked up in the listing of the article. Source: https://pmc.ncbi.nlm.nih.gov/tools/pmcaws.
-
-It is read over HTTPS, patiently: with retries, back-off, and bodies checked against length and MD5.
-"""
+"""Figures from PubMed Central's open-access storage."""
 
 import functools
 import hashlib
@@ -30,8 +23,8 @@ from medtasks.data.prepare.downloads import Failure, Transient, Unreachable, ans
 from medtasks.errors import SourceError
 from medtasks.home import written_whole
 
-URL_VARIABLE = "MEDTASKS_PMC_URL"
-DEFAULT_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
+STORAGE_VARIABLE = "MEDTASKS_PMC_URL"
+_STORAGE_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
 
 _PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
 _UNREACHABLE_ARTICLES = 3
@@ -44,21 +37,27 @@ _TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 @dataclass(frozen=True)
 class Figure:
-    """One wanted figure."""
+    """One figure of an article."""
 
     pmc_id: str  # such as ``"PMC3284869"``
     file_name: str  # original name of the figure's file in the article; unique only within it
-    target: Path  # where to put it; its folder is created
+    target: Path  # file to write; its folder is created
 
 
 class ObjectStorage:
-    """The S3 bucket that the environment names, read without credentials, patiently; a Failure is for good."""
+    """PubMed Central's open-access storage, read over HTTPS with retries and back-off; a Failure is final.
+
+    A public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``), which replaced the
+    packages on PubMed Central's FTP server in 2026. Published image lists still name a package and a file name, so the
+    key is looked up in the listing of the article. Bodies are checked against length and MD5.
+    Source: https://pmc.ncbi.nlm.nih.gov/tools/pmcaws.
+    """
 
     def __init__(self) -> None:
-        url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+        url = (os.environ.get(STORAGE_VARIABLE) or _STORAGE_URL).rstrip("/")
         if not re.match(r"https?://[^/]", url):
             raise SourceError(
-                f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it"
+                f"'{url}' is no storage URL; set {STORAGE_VARIABLE} to one that begins with https:// or unset it"
             )
         self.base_url, self.stop = url, threading.Event()
         self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
@@ -69,31 +68,33 @@ class ObjectStorage:
 
     def listing(self, prefix: str) -> list[str]:
         """Return all keys that begin with ``prefix``."""
+
+        def page(query: dict[str, str]) -> ElementTree.Element:
+            try:
+                return ElementTree.fromstring(self._get("", query))
+            except ElementTree.ParseError as error:
+                raise Transient("the storage's listing is no XML") from error
+
         keys: list[str] = []
         query = {"list-type": "2", "prefix": prefix}
         while True:
-            page = self._patiently(self._page, query)
-            keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
-            token = page.findtext("{*}NextContinuationToken")
+            listed = self._patiently(page, query)
+            keys += [key.text or "" for key in listed.iterfind("{*}Contents/{*}Key")]
+            token = listed.findtext("{*}NextContinuationToken")
             if not token or token == query.get("continuation-token"):
                 return keys
             query = query | {"continuation-token": token}
 
     def image(self, key: str) -> bytes:
         """Return the body of an object that is an image; one that does not decode is fetched again."""
-        return self._patiently(self._image, key)
 
-    def _page(self, query: dict[str, str]) -> ElementTree.Element:
-        try:
-            return ElementTree.fromstring(self._get("", query))
-        except ElementTree.ParseError as error:
-            raise Transient("the storage's listing is no XML") from error
+        def body() -> bytes:
+            data = self._get(quote(key))
+            if not is_whole_image(BytesIO(data)):
+                raise Transient(f"{key} does not decode as an image")
+            return data
 
-    def _image(self, key: str) -> bytes:
-        body = self._get(quote(key))
-        if not is_whole_image(BytesIO(body)):
-            raise Transient(f"{key} does not decode as an image")
-        return body
+        return self._patiently(body)
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
         what = path or "the listing"
@@ -120,23 +121,28 @@ def pmc_id_of(dlink: str) -> str:
 
 
 def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
-    """Fetch figures, of distinct targets, that are not there yet; return why each that could not be had is missing.
+    """Fetch figures, of distinct targets, unless they exist; every file that exists afterwards is a whole image.
 
-    The causes are in the order of the figures. Every file that exists afterwards is a whole image. Safe to interrupt
-    and run again: a target that decodes is kept and costs no request. An interruption waits for the requests in flight.
-    A SourceError says that the storage cannot be reached at all or its URL is malformed, an OSError that a target
-    cannot be written.
+    Safe to interrupt and run again: a target that decodes is kept and costs no request. An interruption waits for the
+    requests in flight.
+
+    Returns:
+        Why each figure that could not be fetched is missing, in the order of the figures.
+
+    Raises:
+        SourceError: The storage cannot be reached at all or its URL is malformed.
+        OSError: A target cannot be written.
     """
     storage = ObjectStorage()
     articles: dict[str, list[Figure]] = defaultdict(list)
     for figure in figures:
         if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
-    kept = len(figures) - sum(map(len, articles.values()))
+    present = len(figures) - sum(map(len, articles.values()))
     causes: dict[Figure, str] = {}
     unreachable = 0
     with (
-        tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image") as bar,
+        tqdm(desc="Fetching images", total=len(figures), initial=present, unit="image") as bar,
         ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool,
     ):
         try:
@@ -148,8 +154,8 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
                     raise SourceError(
                         f"cannot reach PubMed Central's storage at {storage.base_url} ({next(iter(failures.values()))})"
-                        f"; check the connection or set {URL_VARIABLE} to a mirror, then run the same command again: "
-                        f"finished images are kept"
+                        f"; check the connection or set {STORAGE_VARIABLE} to a mirror, then run the same command "
+                        f"again: finished images are kept"
                     )
                 causes |= {figure: str(failure) for figure, failure in failures.items()}
                 bar.update(pending[done])
@@ -161,14 +167,14 @@ def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
 
 
 def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
-    """Fetch the figures of one article with one listing; return what failed."""
+    """Fetch the figures of one article with one listing; return the failures."""
+    failures: dict[Figure, Failure] = {}
     try:
         keys = storage.listing(f"{pmc_id}.")
         if not keys:
             raise Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
     except Failure as failure:
         return dict.fromkeys(figures, failure)
-    failures: dict[Figure, Failure] = {}
     for figure in figures:
         versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
         versions = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]

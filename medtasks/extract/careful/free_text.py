@@ -14,7 +14,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.extract.reading.reply_text import answered_text, without_thoughts
 
 NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
 
@@ -41,11 +41,7 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
     return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
 
 
-@extractor(
-    "medheval_open_reference",
-    AnswerKind.FREE_TEXT,
-    "MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
-)
+@extractor("medheval_open_reference", AnswerKind.FREE_TEXT, "MedHEval, open answers at 7f7d980, cut at both ends")
 def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
 
@@ -57,22 +53,16 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_open_reference("Atelectasis", Sample({})).facts
         {'judged': 'Atelectasis', 'labelled': 'No report generated.', 'compared': 'elec'}
     """
-    text = (reply or "") if failure_cause(reply) is None else ""
-    stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
-    labelled = stripped or text
-    return _answer(
-        _reason(reply, text),
-        judged=text.strip(),  # most often the same as in strict, so that one verdict serves both
-        labelled=labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT,
-        compared=stripped,
-    )
+    text = answered_text(reply)
+    whole = "" if isinstance(text, Reason) else text
+    stripped = whole.strip("Assistant:")  # noqa: B005 - this is the published behaviour
+    labelled = stripped or whole
+    labelled = labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT
+    # The judge's text is most often the same as in strict, so that one verdict serves both.
+    return _answer(text, whole.strip(), labelled, stripped)
 
 
-@extractor(
-    "medheval_open_strict",
-    AnswerKind.FREE_TEXT,
-    "MedHEval, open answers without reasoning and without a leading 'Assistant:'",
-)
+@extractor("medheval_open_strict", AnswerKind.FREE_TEXT, "MedHEval, open answers without reasoning")
 def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.
 
@@ -80,20 +70,17 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value
         'Atelectasis, stable'
     """
-    text = without_thoughts((reply or "") if failure_cause(reply) is None else "")
-    if text is None:
-        return _answer(Reason.TRUNCATED, judged="", labelled="", compared="")
-    text = _LABEL.sub("", text).strip()
-    return _answer(_reason(reply, text), judged=text, labelled=text, compared=text)
+    text = answered_text(reply)
+    if not isinstance(text, Reason):
+        answer = without_thoughts(text)
+        text = Reason.TRUNCATED if answer is None else _LABEL.sub("", answer).strip()
+    content = "" if isinstance(text, Reason) else text
+    return _answer(text, content, content, content)
 
 
-def _answer(reason: Reason, *, judged: str, labelled: str, compared: str) -> Answer:
+def _answer(text: str | Reason, judged: str, labelled: str, compared: str) -> Answer:
     """Return the texts for a judge, for the labeler of chest findings, and for text metrics."""
-    texts = {"judged": judged, "labelled": labelled, "compared": compared}
-    return Answer(judged if reason is Reason.OK else None, reason, texts)
-
-
-def _reason(reply: str | None, text: str) -> Reason:
-    if text.strip():
-        return Reason.OK
-    return Reason.EMPTY if failure_cause(reply) is None else Reason.ADAPTER_FAILED
+    facts = {"judged": judged, "labelled": labelled, "compared": compared}
+    if isinstance(text, Reason) or not text.strip():
+        return Answer.invalid(text if isinstance(text, Reason) else Reason.EMPTY, **facts)
+    return Answer.ok(judged, **facts)

@@ -104,13 +104,14 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
 
 def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int]:
     """Yield the numbers of mentions ``(number, start, end)``, in the order of the text, that their clause denies."""
-    rest = iter(clauses(text))
-    clause, begins, ends = "", 0, 0
+    following = iter(clauses(text))
+    clause, clause_start, clause_end = "", 0, 0
     for number, start, end in mentions:
-        while ends <= start and (following := next(rest, None)) is not None:
-            clause, begins = following, text.index(following, ends)
-            ends = begins + len(clause)
-        if begins <= start and end <= ends and stance(clause, start - begins, end - begins) is Stance.DENIED:
+        while clause_end <= start and (candidate := next(following, None)) is not None:
+            clause, clause_start = candidate, text.index(candidate, clause_end)
+            clause_end = clause_start + len(clause)
+        inside = clause_start <= start and end <= clause_end
+        if inside and stance(clause, start - clause_start, end - clause_start) is Stance.DENIED:
             yield number
 
 
@@ -123,7 +124,7 @@ def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
-    """Return the text of a reply, or of its statements if it partly declines, or ``None``; and the reason."""
+    """Return a reply's text, or only its statements if it partly declines, or None; and the reason."""
     text = own_words(reply)
     if isinstance(text, Reason):
         return None, text
@@ -142,11 +143,7 @@ def _cleaned_target(target: str) -> str:
     return clean_head(target.strip())  # not so replies; outer blanks decide whether some marks join or part words
 
 
-@extractor(
-    "multimedeval_vqa_head",
-    AnswerKind.OPEN,
-    "MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
-)
+@extractor("multimedeval_vqa_head", AnswerKind.OPEN, "MultiMedEval at d9ac283: words shared with the target")
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     """Score as MultiMedEval does at d9ac283: tokens are the distinct words of the cleaned texts.
 
@@ -178,9 +175,7 @@ def target_words(target: str) -> tuple[str, ...]:
     return tuple(stated_words(target))
 
 
-@extractor(
-    "robust_vqa", AnswerKind.OPEN, "words shared with the key that the reply does not deny; clear yes or no", version=2
-)
+@extractor("robust_vqa", AnswerKind.OPEN, "words of the target that are not denied; clear yes or no", version=2)
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score with care.
 

@@ -78,31 +78,33 @@ def declared_options(text: str, options: Sequence[str]) -> set[int]:
 def _beginning(near: str, options: Sequence[str]) -> set[int]:
     """Return the option with the longest text that ``near`` begins with, or that its first words begin."""
     article = _ARTICLE.match(near)
-    said = {f"{normalised(near)} ", f"{normalised(near[article.end() if article else 0 :])} "}
+    beginnings = {f"{normalised(near)} ", f"{normalised(near[article.end() if article else 0 :])} "}
     plain = [normalised(option) for option in options]
     sentence = normalised(re.split(r"[.;:?!\n]", near)[0]).join("  ")
-    if " or " in sentence and sum(f" {own} " in sentence for own in plain if own) > 1:  # a choice that is still open
+    if " or " in sentence and sum(f" {option} " in sentence for option in plain if option) > 1:  # a choice still open
         return set()
-    held = [index for index, own in enumerate(plain) if own and any(words.startswith(f"{own} ") for words in said)]
-    if held:
-        longest = max(len(plain[index]) for index in held)
-        return {index for index in held if len(plain[index]) == longest}
+    matching = [
+        index
+        for index, option in enumerate(plain)
+        if option and any(words.startswith(f"{option} ") for words in beginnings)
+    ]
+    if matching:
+        longest = max(len(plain[index]) for index in matching)
+        return {index for index in matching if len(plain[index]) == longest}
     first = normalised(re.split(r"[.,;:\n]", near.strip())[0])
-    begun = {index for index, own in enumerate(plain) if " " in first and own.startswith(f"{first} ")}
+    begun = {index for index, option in enumerate(plain) if " " in first and option.startswith(f"{first} ")}
     return begun if len(begun) == 1 else set()
 
 
 def chosen_options(text: str, options: Sequence[str]) -> set[int]:
     """Return the options that are a sentence of the reply or are called the best: "Warfarin. It is", "B is correct"."""
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
-    found = {index for index in sentences if index is not None}
     named = [
         index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
     ]
     parts = clauses(text) if named and _ANY_PRAISE.search(text) else []
-    return found | {
-        index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)
-    }
+    praised = {index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)}
+    return {index for index in sentences if index is not None} | praised
 
 
 @lru_cache(maxsize=4096)  # as many questions have the same options
@@ -111,7 +113,7 @@ def _praised(option: str) -> re.Pattern[str]:
 
 
 def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
-    r"""Return what a reply's lines on one option each call correct, and the reply without them, if it has such lines.
+    r"""Read lines on one option each: the letters that they call correct, and the reply without them; None without any.
 
     A reply that begins with one option and then goes through them all has answered before.
 
@@ -162,11 +164,9 @@ _IN_CHINESE = re.compile(
 _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNORECASE | re.DOTALL)
 
 
-@extractor(
-    "robust_choice", AnswerKind.CHOICE, "letters, option texts and refusals as a careful reader would", version=4
-)
-def robust_choice(reply: str | None, sample: Sample) -> Answer:
-    """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
+@extractor("robust_choice", AnswerKind.CHOICE, "letters, texts and refusals, read with care", own_words, version=4)
+def robust_choice(reply: str, sample: Sample) -> Answer:
+    """Read the chosen option, of at most 26, from a reply; a sample without options has A and B with unknown texts.
 
     Example:
         >>> sample = Sample({"options": ["Aortic arch", "Kidneys"]})
@@ -177,8 +177,7 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
         >>> robust_choice("The image shows an aortic arch.", sample).value
         'A'
     """
-    text = own_words(reply)
-    return Answer.invalid(text) if isinstance(text, Reason) else _read_own(text, sample)
+    return _read_own(reply, sample)
 
 
 def _read_own(text: str, sample: Sample) -> Answer:
@@ -191,13 +190,8 @@ def _read_own(text: str, sample: Sample) -> Answer:
     return _read(text, letters, ["" if normalised(option).upper() in letters else option for option in options])
 
 
-@extractor(
-    "robust_kit_choice",
-    AnswerKind.CHOICE,
-    "robust_choice, options that are letters, and letters in Chinese words",
-    version=3,
-)
-def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
+@extractor("robust_kit_choice", AnswerKind.CHOICE, "robust_choice; letters as options, Chinese", own_words, version=3)
+def robust_kit_choice(reply: str, sample: Sample) -> Answer:
     """Read as :func:`robust_choice`, but also an option's letter with a letter as its text, and Chinese declarations.
 
     Example:
@@ -206,20 +200,17 @@ def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
         >>> robust_kit_choice("正确答案是B。", Sample({"options": ["liver", "spleen"]})).value
         'B'
     """
-    text = own_words(reply)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
     named = {letter_of(index): normalised(option) for index, option in enumerate(sample.options)}
-    label = _LABELLED.fullmatch(text)
+    label = _LABELLED.fullmatch(reply)
     if label and named.get(label[1].upper(), "") == normalised(label[2]) != "":
         return Answer.ok(label[1].upper())
-    found = set() if text.isascii() else {letter.upper() for letter in _IN_CHINESE.findall(text)} & named.keys()
-    return Answer.only(found) if found else _read_own(text, sample)
+    chinese = set() if reply.isascii() else {letter.upper() for letter in _IN_CHINESE.findall(reply)} & named.keys()
+    return Answer.only(chinese) if chinese else _read_own(reply, sample)
 
 
 def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     before, *after = _QUESTION.split(text)
-    if after:  # what a base model says before it repeats the question is its answer, what follows is invented
+    if after:  # a base model's answer comes before it repeats the question; what follows is invented
         first = only_letters(before, letters) or declared_letters(before, letters) or leading_letters(before, letters)
         text = before if first else "\n".join(after)
     only, whole, labelled = only_letters(text, letters), equal_option(text, options), set[str]()
@@ -241,30 +232,30 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     if only or stated:
         return _settle(only or stated, text, letters, options)
     talk = discussion(claims, letters, options)
-    correct, rest = talk or (set(), claims)
-    found = leading_letters(rest, letters) | correct
-    if found:
-        return _settle(found, text, letters, options)
-    chosen = chosen_options(text, options)
+    correct, remainder = talk or (set(), claims)
+    leading = leading_letters(remainder, letters) | correct
+    if leading:
+        return _settle(leading, text, letters, options)
+    chosen = {letters[index] for index in chosen_options(text, options)}
     if not chosen and refuses(text):
         return Answer.invalid(Reason.REFUSED)
-    found = {letters[index] for index in chosen}
-    if not found and not names_alternatives(rest, letters):
-        found = named_letters(rest, letters) or bare_letters(rest, letters)
-        talked = options_named(text, options) or leading_option(text, options)
-        found = found or ({letters[index] for index in talked} if not talk else set())
-        if not found and not talk:
-            return Answer.invalid(Reason.NO_MATCH)
-    return _settle(found, text, letters, options) if found else Answer.invalid(Reason.AMBIGUOUS)
+    if not chosen and not names_alternatives(remainder, letters):
+        chosen = named_letters(remainder, letters) or bare_letters(remainder, letters)
+        if not chosen and not talk:
+            by_text = options_named(text, options) or leading_option(text, options)
+            chosen = {letters[index] for index in by_text}
+            if not chosen:
+                return Answer.invalid(Reason.NO_MATCH)
+    return _settle(chosen, text, letters, options) if chosen else Answer.invalid(Reason.AMBIGUOUS)
 
 
-def _settle(found: set[str], text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
+def _settle(chosen: set[str], text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     """Accept a single letter unless the words after it are another option's text."""
-    if len(found) > 1:
+    if len(chosen) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    letter = next(iter(found))
-    rest = re.sub(rf"^\W*{letter}\W+", "", text, count=1, flags=re.IGNORECASE)
-    other = equal_option(rest.split("\n")[0], options)
-    if rest != text and other is not None and letters[other] != letter:
+    (letter,) = chosen
+    after = re.sub(rf"^\W*{letter}\W+", "", text, count=1, flags=re.IGNORECASE)
+    other = equal_option(after.split("\n")[0], options)
+    if after != text and other is not None and letters[other] != letter:
         return Answer.invalid(Reason.AMBIGUOUS)
     return Answer.ok(letter)

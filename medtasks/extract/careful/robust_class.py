@@ -35,7 +35,7 @@ from medtasks.extract.reading.option_numbers import (
     only_numbers,
     without_scale,
 )
-from medtasks.extract.reading.reply_text import declared, own_words, refuses
+from medtasks.extract.reading.reply_text import declared, refuses, spaced_words
 
 NO_OPTION = -1
 _FILLER = re.compile(
@@ -48,7 +48,7 @@ _SIGN = re.compile(
 _ALSO = re.compile(
     r"[)\]\"']*\s*(?:[,/&(:]|\b(?:and|or|versus|vs\.?)\b)\s*(?:(?:or|and)\s+)?(?:(?:an?|the)\s+)?", re.IGNORECASE
 )
-_NUMBER_BEHIND = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
+_NUMBER_AFTER = re.compile(r"\s*[(\[,:-]\s*(?:option|class|number|#)?\s*(\d{1,2})\s*(?:[)\]]|$)", re.IGNORECASE)
 _NUMBER_ENDS = re.compile(r"[)\]\"']*(?:\s*[:.)\],]|\s+[-–—]\s|\s*$|\s*\n|\s*\(|\s+(?:because|since|due)\b)")
 _NAME_ENDS = re.compile(
     r"[)\]\"']*\s*(?:$|[.,;:!?)(\n]|[-–—]\s|(?:because|since|as|for|given|which|due|is)\b)", re.IGNORECASE
@@ -123,7 +123,7 @@ class ClassChoices:
         denied = stance(clause, 0, min(end - begin, len(clause))) is Stance.DENIED
         if denied or (leading and not _NAME_ENDS.match(near, end)):
             return set()
-        number = _NUMBER_BEHIND.match(near, end)
+        number = _NUMBER_AFTER.match(near, end)
         return named | {self.position(int(number[1]))} if number else named
 
     def without_echo(self, text: str) -> str:
@@ -172,10 +172,8 @@ _BOTH_SIDES = re.compile(
 )
 
 
-@extractor(
-    "robust_class", AnswerKind.CHOICE, "option numbers, grades and class names as a careful reader would", version=2
-)
-def robust_class(reply: str | None, sample: Sample) -> Answer:
+@extractor("robust_class", AnswerKind.CHOICE, "numbers, grades and names, read with care", spaced_words, version=2)
+def robust_class(reply: str, sample: Sample) -> Answer:
     """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
 
     Example:
@@ -189,15 +187,11 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
         >>> robust_class("BI-RADS category 4", Sample({"options": ["1", "2", "3", "4", "5"]})).value
         'D'
     """
-    text = own_words(reply, split_names=True)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
     classes = class_choices(sample.options or ("", ""))
-    text = classes.without_echo(text)
+    text = classes.without_echo(reply)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
-    shifted = classes.shifted and grades_called(text)
-    options = set() if shifted else _whole(text, classes) or _opening(text, classes)
+    options = set() if classes.shifted and grades_called(text) else _stated(text, classes)
     if not options and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     options = options or _called(text, classes)
@@ -221,19 +215,16 @@ def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
     return classes.names.told_apart(option, text) and not (sided and _BOTH_SIDES.search(text))
 
 
-def _whole(text: str, classes: ClassChoices) -> set[int]:
+def _stated(text: str, classes: ClassChoices) -> set[int]:
+    """Return the classes that are the whole reply, else those that it declares, else those that it begins with."""
     numbers = only_numbers(text)
     if numbers and not (classes.shifted and len(numbers) > 1):  # "(2) 1" is option 2, grade 1
         return classes.positions(numbers)
     mentions = classes.names.mentions(text)
     if len(mentions) == 1 and not re.search(r"\w", text[: mentions[0].start] + text[mentions[0].end :]):
         return {mentions[0].what}
-    begun = classes.names.begun_by(text)
-    return set() if begun is None or mentions else {begun}
-
-
-def _opening(text: str, classes: ClassChoices) -> set[int]:
-    """Return the classes that are declared, else those that the reply begins with."""
+    if not mentions and (begun := classes.names.begun_by(text)) is not None:
+        return {begun}
     stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
     if stated:
         return stated

@@ -1,4 +1,4 @@
-"""Findings in a chest image, read with care.
+"""Findings in a chest image, and options that a reply lists, read with care.
 
 A label is present (1) if the reply affirms it at least once, in its own words or those of radiologists ("enlarged
 heart" is cardiomegaly), else absent (0): not named, negated ("no effusion or pneumothorax", "is not seen", "ruled out",
@@ -9,16 +9,16 @@ A reply that affirms no label is valid, all absent, if it denies one, calls the 
 the chest. Otherwise it is a refusal, or no match. "No findings" next to an affirmed label is ambiguous.
 """
 
-import functools
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.negation import Mention, Stance, clauses, stance
-from medtasks.extract.reading.reply_text import is_unable, own_words
+from medtasks.extract.reading.option_names import equal_option, options_named
+from medtasks.extract.reading.reply_text import is_unable, own_words, refuses, spaced_words
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
 _LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
@@ -102,8 +102,8 @@ def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]
         # Of two labels that are kinds of effusion, a mere "effusion" is neither.
         one_of_several = len(words) > 1 and sum(other[-1:] == words[-1:] for other in plain) > 1
         called = () if one_of_several else _CALLED.get(" ".join(words), ())
-        own = r"[\W_]*".join(map(re.escape, words)) + "s?"
-        patterns.append((label, re.compile(rf"\b(?:{'|'.join([own, *called])})\b", re.IGNORECASE)))
+        name = r"[\W_]*".join(map(re.escape, words)) + "s?"
+        patterns.append((label, re.compile(rf"\b(?:{'|'.join([name, *called])})\b", re.IGNORECASE)))
     return patterns + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
 
 
@@ -131,8 +131,8 @@ _ALL_NORMAL = re.compile(
 _NO_FINDING = "nofinding"
 
 
-@extractor("robust_labels", AnswerKind.LABELS, "findings as a careful reader would", version=2)
-def robust_labels(reply: str | None, sample: Sample) -> Answer:
+@extractor("robust_labels", AnswerKind.LABELS, "findings, read with care", spaced_words, version=2)
+def robust_labels(reply: str, sample: Sample) -> Answer:
     """Read the labels that a reply gives to a chest image.
 
     The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
@@ -148,24 +148,19 @@ def robust_labels(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, tuple(sample.options))
 
 
-@functools.lru_cache(maxsize=4096)  # many samples of a run have the same short reply
-def _read(reply: str | None, options: tuple[str, ...]) -> Answer:
-    text = own_words(reply, split_names=True)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
+@lru_cache(maxsize=4096)  # many samples of a run have the same short reply
+def _read(text: str, options: tuple[str, ...]) -> Answer:
     text = next((part for part in _QUESTION.split(text) if part.strip()), text)
     final = [part for part in _FINAL.split(text)[1:] if part.strip()]
-    text = _NO_FINDING_ITEM.sub(
-        "normal. ", final[-1] if final else text
-    )  # the name of a label, not the denial of what follows
+    # The item is the name of a label, not the denial of what follows.
+    text = _NO_FINDING_ITEM.sub("normal. ", final[-1] if final else text)
     is_none = [re.sub(r"[\W_]+", "", name).casefold() == _NO_FINDING for name in options]
     names = ["" if none else name for none, name in zip(is_none, options, strict=True)]
     by_stance: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
         for finding in findings_named(clause, names):
             inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
-            how = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
-            by_stance[how].add(finding.what)
+            by_stance[Stance.DENIED if inside else stance(clause, finding.start, finding.end)].add(finding.what)
     affirmed = by_stance[Stance.AFFIRMED]
     normal = _NORMAL.search(text) is not None and _NOT_NORMAL.search(text) is None
     if affirmed:
@@ -177,3 +172,65 @@ def _read(reply: str | None, options: tuple[str, ...]) -> Answer:
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
     return Answer.ok(tuple(int(empty if none else label in affirmed) for label, none in enumerate(is_none)))
+
+
+# ---- options that a reply lists, for questions with several right ones ----
+#
+# GMAI-MMBench asks for letters separated by commas and does not publish its rule, so this is our own:
+# 1. the whole reply, or its declared answer ("the correct answers are A and C", "Answer: A,C"), is a list of letters;
+# 2. lines that begin with a letter, unless they repeat every option;
+# 3. named or bracketed letters ("options A and D", "(A), (D)");
+# 4. the texts of options, unless denied.
+# A refusal lists nothing.
+
+_LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
+_BETWEEN = r"\s*+(?:,?\s*+(?:and|&)\s++|[,;/+]\s*+|(?<=\s))"
+_LIST = rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*"
+_WHOLE = re.compile(rf"\s*(?:(?:options?|answers?|choices?)\s*:?\s*)?({_LIST})\s*\.?\s*", re.IGNORECASE)
+_TOGETHER = re.compile(r"\s*([A-Z]{2,})\s*\.?\s*")
+_DECLARED = re.compile(
+    r"\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]{0,99}\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
+    rf"({_LIST})(?=\s*(?:$|[.\n,;]))",
+    re.IGNORECASE,
+)
+_LINE = re.compile(r"^\s*+[-*•]?\s*+[\"'(\[]*([A-Za-z])[)\].:]+(?=\s|$)", re.MULTILINE)
+_NAMED = re.compile(rf"\b(?:options?|choices?|letters?)\s+({_LIST})", re.IGNORECASE)
+_BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
+_SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+
+
+@extractor("listed_options", AnswerKind.LABELS, "letters, else option texts, that are listed", own_words, version=2)
+def listed_options(text: str, sample: Sample) -> Answer:
+    """Read the options that a reply lists: 1 or 0 per option, at least one of them 1.
+
+    Example:
+        >>> sample = Sample({"options": ["cytosol", "actin", "vesicles"]})
+        >>> listed_options("The correct answers are A and C.", sample).value
+        (1, 0, 1)
+    """
+    letters = [letter(index) for index in range(len(sample.options))]
+    lines = {mark.upper() for mark in _LINE.findall(text)}
+    repeated = lines == set(letters)
+    together, whole = _TOGETHER.fullmatch(text), _WHOLE.fullmatch(text)
+    listed = set(together[1]) if together else _letters(whole[1]) if whole else set()
+    listed = listed or _letters(*_DECLARED.findall(text)[-1:]) or (set() if repeated else lines)
+    if not listed:
+        if repeated:
+            text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
+        if refuses(text):
+            return Answer.invalid(Reason.REFUSED)
+        listed = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)])) & set(letters)
+    if not listed:
+        parts = re.split(r"[,;\n]|\band\b", text)
+        equal = {index for part in parts if (index := equal_option(part, sample.options)) is not None}
+        listed = {letter(index) for index in equal | options_named(text, sample.options)}
+    if listed.isdisjoint(letters):
+        return Answer.invalid(Reason.NO_MATCH)
+    if not listed <= set(letters):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(tuple(int(name in listed) for name in letters))
+
+
+def _letters(listed: str = "") -> set[str]:
+    plain = re.sub(r"\b(?:and|options?)\b", " ", listed, flags=re.IGNORECASE)
+    return {name.upper() for name in _SINGLE.findall(plain)}

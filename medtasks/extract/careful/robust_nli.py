@@ -56,8 +56,8 @@ _JOINT = re.compile(
 )
 
 
-@extractor("robust_nli", AnswerKind.CHOICE, "the relation of two sentences as a careful reader would", version=2)
-def robust_nli(reply: str | None, sample: Sample) -> Answer:
+@extractor("robust_nli", AnswerKind.CHOICE, "relation of two sentences, read with care", own_words, version=2)
+def robust_nli(reply: str, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 
     The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters; a
@@ -70,23 +70,20 @@ def robust_nli(reply: str | None, sample: Sample) -> Answer:
         >>> robust_nli("Not entailment.", sample).reason.value
         'no_match'
     """
-    text = own_words(reply)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
-    following = _NEXT.search(text, 1)
-    rest = _QUESTION.sub(" ", text[: following.start()] if following else text)
-    rest = _LIST.sub(
-        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], rest
+    following = _NEXT.search(reply, 1)
+    text = _QUESTION.sub(" ", reply[: following.start()] if following else reply)
+    text = _LIST.sub(
+        lambda match: " " if len({word.what for word in _mentions(match[0])}) == len(_FORMS) else match[0], text
     ).strip()
-    if rest != text and not re.search(r"\w", rest):
+    if text != reply and not re.search(r"\w", text):
         return Answer.invalid(Reason.AMBIGUOUS)
-    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
-    relations = declared(_LEADS, text, lambda lead: _from(text, lead.end()))
+    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", text))
+    relations = declared(_LEADS, text, lambda lead: _relations_at(text, lead.end()))
     opening = _OPENING.match(text)
     start = opening.end() if opening else 0
     word = _RELATION.match(text, start)
     if not relations and word and (_OPENED.match(text, word.end()) or _JOINT.match(text, word.end())):
-        relations = _from(text, start)
+        relations = _relations_at(text, start)
     if not relations and is_unable(text):
         return Answer.invalid(Reason.REFUSED)
     by_stance = stances(text, _mentions)
@@ -98,7 +95,7 @@ def _mentions(text: str) -> list[Mention[str]]:
     return [Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(text)]
 
 
-def _from(text: str, start: int) -> set[str]:
+def _relations_at(text: str, start: int) -> set[str]:
     """Return the relation named at ``start`` and those joined to it by "or"."""
     relations: set[str] = set()
     while word := _RELATION.match(text, start):

@@ -115,8 +115,8 @@ def own_part(text: str) -> str:
 def verdicts(text: str) -> set[str]:
     """Return the verdicts a reply gives: of ``yes``, ``no`` and ``maybe``, several if it contradicts itself.
 
-    It is the final answer if one is declared; else what the reply begins with, declares, or says in its own sentence.
-    The "no" of "no significant difference" is never a verdict.
+    It is the final answer if one is declared; else the verdicts that the reply begins with, declares, or gives in a
+    sentence of their own. The "no" of "no significant difference" is never a verdict.
 
     Example:
         >>> verdicts("Yes, no significant difference was found.")
@@ -124,24 +124,25 @@ def verdicts(text: str) -> set[str]:
         >>> verdicts("No significant difference was found.")
         set()
     """
-    final = {word for match in _DECLARED[0].finditer(text) for word in _said(match, text)}
+
+    def verdict(match: re.Match[str], text: str) -> set[str]:
+        """Return the verdict of a match, and a second one next to it ("yes and no", "maybe not")."""
+        first = match.lastgroup or ""
+        following = _SECOND.match(text, match.end())
+        second = following[1].casefold() if following else first
+        return {first, "no" if second == "not" else second}
+
+    final, stated = (
+        {word for match in pattern.finditer(text) for word in verdict(match, text)} for pattern in _DECLARED
+    )
     if final:
         return final
-    found = {word for match in _DECLARED[1].finditer(text) for word in _said(match, text)}
     for number, sentence in enumerate(SENTENCES.split(text)):
         match = _LEADING.match(sentence)
         alone = match and not re.search(r"\w", sentence[match.end() :])
         if match and (alone or (number == 0 and not _OWN_LIMIT.search(sentence))):
-            found |= _said(match, sentence)
-    return found
-
-
-def _said(match: re.Match[str], text: str) -> set[str]:
-    """Return the verdict of a match, and a second one set beside it ("yes and no", "maybe not")."""
-    first = match.lastgroup or ""
-    beside = _SECOND.match(text, match.end())
-    second = beside[1].casefold() if beside else first
-    return {first, "no" if second == "not" else second}
+            stated |= verdict(match, sentence)
+    return stated
 
 
 def is_unsure(text: str) -> bool:
@@ -165,36 +166,36 @@ def yes_no(reply: str | None, question: str = "") -> Answer:
         return Answer.invalid(text)
     text = own_part(text)
     plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
-    found = verdicts(text) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
-    if not found and is_unsure(text):
+    read = verdicts(text) or {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+    if not read and is_unsure(text):
         return Answer.invalid(Reason.REFUSED)
-    found = found or _stated(text, question)
-    return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in found else Answer.only(found)
+    read = read or _stated(text, question)
+    return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in read else Answer.only(read)
 
 
 def _stated(text: str, question: str) -> set[str]:
-    """Return what the statements of a reply answer to a question that asks whether one thing is so."""
-    asked = {word.what for word in _content(question)}
-    if not asked or not _ASKS.match(question) or _NOT_SIMPLE.search(question):
+    """Return the verdicts that a reply's statements give to a question that asks whether one thing is so."""
+    topic = {word.what for word in _content(question)}
+    if not topic or not _ASKS.match(question) or _NOT_SIMPLE.search(question):
         return set()
-    found: set[str] = set()
+    read: set[str] = set()
     for clause in clauses(text):
         if _NO_STATEMENT.search(clause):
             continue
-        held: dict[Stance, set[str]] = {kind: set() for kind in Stance}
+        by_stance: dict[Stance, set[str]] = {kind: set() for kind in Stance}
         for word in _content(clause):
-            held[stance(clause, word.start, word.end)].add(word.what)
-        affirmed = held.pop(Stance.AFFIRMED)
-        doubtful = set[str]().union(*held.values())
+            by_stance[stance(clause, word.start, word.end)].add(word.what)
+        affirmed = by_stance.pop(Stance.AFFIRMED)
+        doubtful = set[str]().union(*by_stance.values())
         opposites = {_OPPOSITES.get(word) for word in affirmed}
-        if asked <= affirmed - doubtful:
-            found.add("yes")
+        if topic <= affirmed - doubtful:
+            read.add("yes")
         # The subject of a denial does not limit it, unlike the words next to what it denies: "no displaced fracture".
-        elif set() < held[Stance.DENIED] <= asked or (
-            opposites & asked and (affirmed | doubtful) - {*_OPPOSITES} <= asked
+        elif set() < by_stance[Stance.DENIED] <= topic or (
+            opposites & topic and (affirmed | doubtful) - {*_OPPOSITES} <= topic
         ):
-            found.add("no")
-    return found
+            read.add("no")
+    return read
 
 
 def _content(text: str) -> list[Mention[str]]:
@@ -203,8 +204,8 @@ def _content(text: str) -> list[Mention[str]]:
     return [word for word in stems if word.what not in _FILLERS]
 
 
-@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "the verdict on a question as a careful reader would", version=2)
-def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
+@extractor("robust_yes_no_maybe", AnswerKind.CHOICE, "verdict on a question, read with care", own_words, version=2)
+def robust_yes_no_maybe(reply: str, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 
     The sample's options are the words "yes", "no" and "maybe" in the order of the letters; a verdict that is no option
@@ -217,10 +218,7 @@ def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
         >>> robust_yes_no_maybe("No significant difference was seen.", sample).reason.value
         'no_match'
     """
-    text = own_words(reply)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
-    text = own_part(text)
+    text = own_part(reply)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
     return worded_option(verdicts(text), sample.options) or Answer.invalid(
@@ -228,10 +226,10 @@ def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     )
 
 
-def worded_option(found: set[str], options: Sequence[str]) -> Answer | None:
-    """Turn words into the letter of the one option that is this word, or into nothing where no word was found."""
-    if not found:
+def worded_option(read: set[str], options: Sequence[str]) -> Answer | None:
+    """Turn words into the letter of the one option that is this word, or into None without any word."""
+    if not read:
         return None
-    if len(found) > 1:
+    if len(read) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in found])
+    return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in read])

@@ -35,7 +35,7 @@ Labels = Mapping[str, Finding | None]
 _building = threading.Lock()
 
 
-class _Trouble(Exception):
+class _TextError(Exception):
     """A failure of a labeler that one of the texts may have caused."""
 
 
@@ -72,8 +72,8 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
     if not texts:
         return []
     try:
-        return _read(labeler(), texts)
-    except _Trouble as error:
+        return _labels_of(labeler(), texts)
+    except _TextError as error:
         if len(texts) == 1:
             return [LabelerError(str(error))]
         return [labels for text in texts for labels in label_texts([text])]
@@ -89,7 +89,7 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
     findings = []
     for name in names:
         if name not in labels:
-            raise LabelerError(f"the labeler says nothing of '{name}'; it must name every condition of a task")
+            raise LabelerError(f"the labeler has no value for '{name}'; it must name every condition of a task")
         finding = labels[name]
         if finding is None:
             kinds = "0 blank, 1 positive, 2 negative, 3 uncertain"
@@ -134,7 +134,7 @@ def _chexbert_with(settings: ModelSettings) -> Labeler:
 
 @functools.cache
 def _built(name: str) -> Labeler | LabelerError:
-    # A failure is kept as well: loading weights in vain would otherwise be repeated for every reply.
+    # A failure is cached as well: loading weights in vain would otherwise be repeated for every reply.
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         return LabelerError(f"{VARIABLE}={name} is not of the form module:factory")
@@ -148,28 +148,28 @@ def _built(name: str) -> Labeler | LabelerError:
     return cast(Labeler, built)
 
 
-def _read(read: Labeler, texts: Sequence[str]) -> list[Labels | LabelerError]:
+def _labels_of(read: Labeler, texts: Sequence[str]) -> list[Labels | LabelerError]:
+    def finding_or_none(value: Any) -> Finding | None:
+        try:
+            return Finding(value)
+        except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
+            return None
+
     try:
         results: list[Any] = list(read(texts))
     except MedTasksError as error:  # ours, without a text in it, and the same for every text
         raise LabelerError(str(error)) from error
     except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-        raise _Trouble(f"the labeler raised {_origin(error)}") from None
+        raise _TextError(f"the labeler raised {_origin(error)}") from None
     if len(results) != len(texts) or not all(isinstance(result, Mapping) for result in results):
         kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))
         count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
-        raise _Trouble(f"the labeler gave {len(results)} results ({kinds}) for {count}; it must give one mapping each")
+        raise _TextError(
+            f"the labeler gave {len(results)} results ({kinds}) for {count}; it must give one mapping each"
+        )
     return [
-        {str(name): _finding_or_none(value) for name, value in result.items() if value is not None}
-        for result in results
+        {str(name): finding_or_none(value) for name, value in result.items() if value is not None} for result in results
     ]
-
-
-def _finding_or_none(value: Any) -> Finding | None:
-    try:
-        return Finding(value)
-    except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
-        return None
 
 
 def _origin(error: Exception) -> str:
@@ -178,11 +178,7 @@ def _origin(error: Exception) -> str:
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno} ({frame.name})"
 
 
-@extractor(
-    NAME,
-    AnswerKind.LABELS,
-    "MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
-)
+@extractor(NAME, AnswerKind.LABELS, "MultiMedEval, MIMIC-CXR: conditions that the labeler calls positive")
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read the conditions that the labeler calls positive. Uncertain counts as absent.
 

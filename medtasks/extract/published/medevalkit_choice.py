@@ -17,8 +17,8 @@ from itertools import product
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_text import parsed_reply, tagged
+from medtasks.extract.reading.reply_text import answered_text
 
 NO_LETTER = "text"
 """The target if the gold is a text that is no option, unless the reply is read as that text."""
@@ -27,7 +27,7 @@ Lines = tuple[str, ...]
 
 _REPEATED = "repeated_gold"  # flag of a row of OmniMedVQA, whose answer is the text of several options
 _NO_MODALITY = "no_modality_type"  # flag of a row of OmniMedVQA without the column, which MedEvalKit needs in every row
-_REMEMBERED = 2**17  # texts whose most similar option is cached, since several rows read the same replies
+_CACHE_SIZE = 2**17  # texts whose most similar option is cached, since several rows read the same replies
 
 
 def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
@@ -52,6 +52,19 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     if tags and not fixed and _NO_MODALITY in (sample.document.get("flags") or ()):
         facts["stops"] = "its published row has no modality_type (KeyError)"
     return Answer.ok(chosen, **facts)
+
+
+def _gold(sample: Sample) -> str | None:
+    """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text."""
+    document = sample.document
+    gold, answer = document.get("gold"), document.get("answer")
+    if gold is None or answer is None:
+        return answer if gold is None else str(gold)
+    repeated = _REPEATED in (document.get("flags") or ())  # then a gold that looks like a letter is a text, too
+    if gold.strip() == answer and not repeated:
+        return str(answer)
+    equal = [index for index, option in enumerate(sample.options) if option == gold]
+    return letter(equal[-1]) if equal else str(gold)
 
 
 def _compared(key: str, text: str, lines: Lines, gold: str | None) -> tuple[str, bool, bool]:
@@ -85,19 +98,6 @@ def _letters(number: int) -> tuple[str, ...]:
     return tuple(letter(index).lower() for index in range(number))
 
 
-def _gold(sample: Sample) -> str | None:
-    """Return MedEvalKit's target: a letter, that of the last option equal to a text, or such a text."""
-    document = sample.document
-    gold, answer = document.get("gold"), document.get("answer")
-    if gold is None or answer is None:
-        return answer if gold is None else str(gold)
-    repeated = _REPEATED in (document.get("flags") or ())  # then a gold that looks like a letter is a text, too
-    if gold.strip() == answer and not repeated:
-        return str(answer)
-    equal = [index for index, option in enumerate(sample.options) if option == gold]
-    return letter(equal[-1]) if equal else str(gold)
-
-
 def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
     """Return the key of a reply, maybe a letter or an option's line, and the text to compare by similarity.
 
@@ -116,7 +116,7 @@ def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str,
     return text.split(".")[0].split(":")[-1], text
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def most_similar(lines: Lines, text: str) -> int:
     """Return the index of the first of the lines most similar to a text by difflib; 0 if none is similar at all.
 
@@ -160,10 +160,8 @@ _KINDS = (  # name, tags, summary
 
 
 def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
-    @extractor(name, AnswerKind.CHOICE, summary)
-    def read(reply: str | None, sample: Sample) -> Answer:
-        if failure_cause(reply) is not None:
-            return Answer.invalid(Reason.ADAPTER_FAILED)
+    @extractor(name, AnswerKind.CHOICE, summary, answered_text)
+    def read(reply: str, sample: Sample) -> Answer:
         return kit_answer(reply, sample, tags=tags, release=release, fixed=fixed)
 
 

@@ -13,16 +13,15 @@ https://github.com/MMMU-Benchmark/MMMU.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.careful.robust_choice import robust_kit_choice
 from medtasks.extract.extractor_registry import AnswerKind, extractor
-from medtasks.extract.failure import failure_cause
 from medtasks.extract.published.medevalkit_choice import NO_LETTER
 from medtasks.extract.published.medevalkit_text import boxed, declared_answer, tagged
-from medtasks.extract.reading.reply_text import own_words
+from medtasks.extract.reading.reply_text import answered_text, own_words
 
 OTHER = "other"
 """The value of an answer to an open question that is not the gold."""
@@ -48,8 +47,8 @@ def is_open(sample: Sample) -> bool:
     return bool(sample.document.get("question_type") == OPEN)
 
 
-@extractor("medevalkit_mmmu", AnswerKind.CHOICE, "MedEvalKit at 9b12e3b for MMMU; open answers are never right")
-def medevalkit_mmmu(reply: str | None, sample: Sample) -> Answer:
+@extractor("medevalkit_mmmu", AnswerKind.CHOICE, "MedEvalKit for MMMU; open answers never right", answered_text)
+def medevalkit_mmmu(reply: str, sample: Sample) -> Answer:
     """Read a reply as MedEvalKit does.
 
     Example:
@@ -58,35 +57,33 @@ def medevalkit_mmmu(reply: str | None, sample: Sample) -> Answer:
         >>> medevalkit_mmmu("liver", Sample({"options": ["liver", "spleen"]})).facts["draws"]
         2
     """
-    return _read(reply, sample, parses=False)
+    return _read(reply, sample, list)
 
 
-@extractor("medevalkit_mmmu_fixed", AnswerKind.CHOICE, "MedEvalKit for MMMU, open answers read by the authors")
-def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
+@extractor("medevalkit_mmmu_fixed", AnswerKind.CHOICE, "MedEvalKit for MMMU, open answers by authors", answered_text)
+def medevalkit_mmmu_fixed(reply: str, sample: Sample) -> Answer:
     """Read an option as MedEvalKit does, and an open answer as MMMU's authors do."""
-    return _read(reply, sample, parses=True)
+    return _read(reply, sample, open_answers)
+
+
+def _read(reply: str, sample: Sample, candidates: Callable[[str], Iterable[Prediction]]) -> Answer:
+    text = declared_answer(reply)
+    if is_open(sample):
+        return _compared(candidates(text), sample, fallback=False)
+    return _option_or_draw(parsed_option(text, sample.options), reply, sample)
 
 
 @extractor("robust_mmmu", AnswerKind.CHOICE, "options read with care, open answers as MMMU's authors", version=3)
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as :func:`~.robust_choice.robust_kit_choice`, an open answer from own words."""
+    """Read an option as :func:`~.robust_choice.robust_kit_choice`, an open answer from the model's own words."""
     if not is_open(sample):
         return robust_kit_choice(reply, sample)
     text = own_words(reply)
     return Answer.invalid(text, target=NO_LETTER) if isinstance(text, Reason) else _compared(open_answers(text), sample)
 
 
-def _read(reply: str | None, sample: Sample, *, parses: bool) -> Answer:
-    if failure_cause(reply) is not None:
-        return Answer.invalid(Reason.ADAPTER_FAILED)
-    text = declared_answer(reply)
-    if is_open(sample):
-        return _compared(open_answers(text) if parses else list(text), sample, fallback=False)
-    return _option_or_draw(parsed_option(text, sample.options), reply, sample)
-
-
-@extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; an unread reply is drawn, seeded")
-def mmmu_pro(reply: str | None, sample: Sample) -> Answer:
+@extractor("mmmu_pro", AnswerKind.CHOICE, "MMMU-Pro's authors at f7446ce; else a seeded draw", answered_text)
+def mmmu_pro(reply: str, sample: Sample) -> Answer:
     r"""Read a reply as MMMU-Pro's authors do.
 
     Example:
@@ -95,21 +92,18 @@ def mmmu_pro(reply: str | None, sample: Sample) -> Answer:
         >>> mmmu_pro("B\n", Sample({"options": ["liver", "spleen"]})).facts["draws"]
         2
     """
-    if failure_cause(reply) is not None:
-        return Answer.invalid(Reason.ADAPTER_FAILED)
-    text = reply or ""
-    _, declares, declared = text.rpartition("Answer:")
+    _, declares, declared = reply.rpartition("Answer:")
     named = [name for name in _letters(sample.options) if declares and name in declared]
     forms = (("({})", "({})"), ("{} ", " {} "), ("{}.", " {} "))  # of several letters with a dot, the first is taken
-    option = named[0] if len(named) == 1 else _last_option(text, sample.options, forms)
+    option = named[0] if len(named) == 1 else _last_option(reply, sample.options, forms)
     return _option_or_draw(option, reply, sample)
 
 
-def _option_or_draw(option: str | None, reply: str | None, sample: Sample) -> Answer:
+def _option_or_draw(option: str | None, reply: str, sample: Sample) -> Answer:
     if option is not None:
         return Answer.ok(option, fallback=False)
     draws = {"draws": len(sample.options)} if sample.options else {}
-    return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY, fallback=True, **draws)
+    return Answer.invalid(Reason.NO_MATCH if reply.strip() else Reason.EMPTY, fallback=True, **draws)
 
 
 def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:

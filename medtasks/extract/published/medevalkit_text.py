@@ -5,19 +5,12 @@ at 9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never
 is the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply into the text "None".
 """
 
-import re
-
 NO_BOX = "None"
 """The content of a box that is missing."""
 
 _BOX = r"\boxed{"
-_BRACE = re.compile(r"[{}]")
-# The answer follows the last of each, searched for in turn in the rest that the one before left. The last one cannot
-# occur any more; it is here for completeness.
-_LEADS = (
-    *("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", "answer:", "答案:", "final answer"),
-    "final answer is",
-)
+# The answer follows the last of each, searched for in turn in the text that the one before left.
+_LEADS = ("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", "answer:", "答案:", "final answer")
 
 
 def boxed(text: str) -> str:
@@ -38,24 +31,6 @@ def boxed(text: str) -> str:
     return NO_BOX
 
 
-def last_box(text: str) -> str:
-    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; empty if there is none.
-
-    Example:
-        >>> last_box(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{ }, \boxed{C")
-        '\\text{B}'
-    """
-    braces: list[int] = []
-    boxes: dict[int, int] = {}  # start and end of each content
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            braces.append(brace.end())
-        elif braces and text.endswith(_BOX, 0, start := braces.pop()):
-            boxes[start] = brace.start()
-    contents = (text[start : boxes[start]].strip() for start in sorted(boxes, reverse=True))
-    return next(filter(None, contents), "")
-
-
 def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
     """Return all contents of a tag, joined by a blank and stripped; if empty the whole text, unless ``required``."""
     whole = text or ""
@@ -64,16 +39,9 @@ def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
 
 def tag_contents(text: str, tag: str) -> list[str]:
     """Return the content of each pair of a tag, not stripped; case matters."""
-    first, last = f"<{tag}>", f"</{tag}>"
-    contents = []
-    start = text.find(first)
-    while start >= 0:
-        end = text.find(last, start + len(first))
-        if end < 0:
-            break
-        contents.append(text[start + len(first) : end])
-        start = text.find(first, end + len(last))
-    return contents
+    *pieces, _ = text.split(f"</{tag}>")
+    parts = (piece.partition(f"<{tag}>") for piece in pieces)
+    return [content for _, begins, content in parts if begins]
 
 
 def declared_answer(reply: str | None) -> str:

@@ -39,7 +39,7 @@ def is_closed_question(document: Mapping[str, Any]) -> bool:
 
 
 def _answer(text: str, sample: Sample, **facts: Any) -> Answer:
-    """Return an answer with a text, or the one that is empty and never right."""
+    """Return an answer with a text; an empty one is invalid and never right."""
     facts = {"closed": is_closed_question(sample.document), "measures": None, "stops": None, **facts}
     if not text.replace(".", " ").strip():
         return Answer.invalid(Reason.EMPTY, **facts | {"correct": False})
@@ -95,11 +95,11 @@ def medevalkit_vqa(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("medevalkit_path_vqa", AnswerKind.KIT_QUESTION, "the same for PathVQA, where a judge voids closed answers")
 def medevalkit_path_vqa(reply: str | None, sample: Sample) -> Answer:
-    """Score as MedEvalKit does for PathVQA: as for VQA-RAD, but where a judge reads, closed answers count as wrong."""
-    return medevalkit_vqa(reply, sample)
+    """Score as MedEvalKit does for PathVQA: as for VQA-RAD, but with a judge closed answers count as wrong."""
+    return _read(reply, sample, slake=False, head=True)
 
 
-@extractor("medevalkit_vqa_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes mended")
+@extractor("medevalkit_vqa_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes fixed")
 def medevalkit_vqa_fixed(reply: str | None, sample: Sample) -> Answer:
     """Read as MedEvalKit does for VQA-RAD and PathVQA, and go on where it raises."""
     return _read(reply, sample, slake=False, head=False)
@@ -117,7 +117,7 @@ def medevalkit_slake(reply: str | None, sample: Sample) -> Answer:
     return _read(reply, sample, slake=True, head=True)
 
 
-@extractor("medevalkit_slake_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes mended")
+@extractor("medevalkit_slake_fixed", AnswerKind.KIT_QUESTION, "the same with its arithmetic and crashes fixed")
 def medevalkit_slake_fixed(reply: str | None, sample: Sample) -> Answer:
     """Read as MedEvalKit does for SLAKE, and go on where it raises."""
     return _read(reply, sample, slake=True, head=False)
@@ -158,9 +158,7 @@ _UNABLE = re.compile("无法|不能(?:确定|判断|回答)|不知道|不确定|
 _LEAD = re.compile(r"\banswer(?:\s+is\b|\s*[:=])(?:\s*[:=])?|答案(?:应该)?(?:[是为]|\s*:)", re.IGNORECASE)
 
 
-@extractor(
-    "robust_kit_vqa", AnswerKind.KIT_QUESTION, "clear yes or no in two languages; else the same words", version=2
-)
+@extractor("robust_kit_vqa", AnswerKind.KIT_QUESTION, "clear yes or no in two languages; same words", version=2)
 def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     r"""Score the content of a ``\boxed{}``, else the reply without its thoughts, with care.
 
@@ -176,27 +174,26 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
         >>> robust_kit_vqa("The answer is the Left Lung.", Sample({"answer": "left lung"})).facts["correct"]
         True
     """
-    gold = str(sample.document["answer"]).strip()
-    text = given_text(reply)
-    if isinstance(text, Reason):
-        return _without(text, sample)
-    own = without_thoughts(text)
-    if own is None:
+    raw = given_text(reply)
+    if isinstance(raw, Reason):
+        return _without(raw, sample)
+    text = without_thoughts(raw)
+    if text is None:
         return _without(Reason.TRUNCATED, sample)
-    box = boxed(own)
-    if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in own):  # SLAKE has "None" for an answer
-        own = box
+    box, gold = boxed(text), str(sample.document["answer"]).strip()
+    if box and (box != NO_BOX or rf"\boxed{{{NO_BOX}}}" in text):  # SLAKE has "None" for an answer
+        text = box
     polarity = _polarity(normalised(gold), sample.question) if is_closed_question(sample.document) else None
     if polarity is None:
-        return _same_words(own, gold, sample)
-    verdict = _verdict(own, sample.question)
+        return _same_words(text, gold, sample)
+    verdict = _verdict(text, sample.question)
     if verdict.value is None:
         return _without(verdict.reason, sample)
-    return _answer(verdict.value, sample, judged=own, gold=gold, correct=verdict.value == polarity)
+    return _answer(verdict.value, sample, judged=text, gold=gold, correct=verdict.value == polarity)
 
 
-def _same_words(own: str, gold: str, sample: Sample) -> Answer:
-    text, reason = open_reply(own)
+def _same_words(reply: str, gold: str, sample: Sample) -> Answer:
+    text, reason = open_reply(reply)
     if text is None or (_HAN.search(text) and _UNABLE.search(text)):
         return _without(Reason.REFUSED if text is not None else reason, sample)
     targets = target_words(gold)
@@ -217,17 +214,17 @@ def _polarity(word: str, question: str) -> str | None:
     return _VERDICTS.get(word) or (_HEALTH.get(word) if _ASKS_FOR_HEALTH.search(question) else None)
 
 
-def _verdict(own: str, question: str) -> Answer:
+def _verdict(reply: str, question: str) -> Answer:
     """Read yes or no in either language."""
-    text = own_words(own)
+    text = own_words(reply)
     if isinstance(text, Reason) or not _HAN.search(text):
-        return yes_no(own, question)
+        return yes_no(reply, question)
     clauses = [clause for clause in re.split(r"[\W_]+", _declared(text).casefold()) if clause]
     verdicts = {verdict for clause in clauses if (verdict := _polarity(clause, question))}
     if not verdicts and _UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
     stated = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not verdicts else None
-    # "The organ is the liver" means no where another one is asked about: only what the question names is read.
+    # "The organ is the liver" means no to a question about another organ: only what the question names is read.
     if stated and stated["what"] in question:
         verdicts.add("no" if stated["no"] else "yes")
     return Answer.only(verdicts)

@@ -53,7 +53,7 @@ class Counted(enum.StrEnum):
 
 
 def says_yes(text: str) -> bool:
-    """Return whether a reply or a published answer counts as yes: whether it does not say no."""
+    """Return whether a reply or a published answer counts as yes because it does not say no."""
     return _DENIALS.isdisjoint(text.partition(".")[0].replace(",", "").split(" "))
 
 
@@ -90,11 +90,7 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
     return ratios.index(best) if best > 0 else None
 
 
-@extractor(
-    "medheval_reference",
-    AnswerKind.CLOSED,
-    ("MedHEval, closed questions at 7f7d980: what does not say no says yes; the option most similar to the reply"),
-)
+@extractor("medheval_reference", AnswerKind.CLOSED, "MedHEval at 7f7d980: yes unless it says no; most similar option")
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
@@ -116,21 +112,18 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
         indices = most_similar(options, text), _gold_index(options, document["gold"])
         value, target = (None if index is None else letter(index) for index in indices)
         counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
-    correct = value == target
-    if failure_cause(text) is not None:
-        return Answer.invalid(Reason.ADAPTER_FAILED, target=target, correct=False, counted=counted)
-    if value is None:
-        reason = Reason.NO_MATCH if text.strip() else Reason.EMPTY
-        return Answer.invalid(reason, target=target, correct=correct, counted=counted)
-    return Answer.ok(value, target=target, correct=correct, counted=counted)
+    failed = failure_cause(text) is not None
+    facts = {"target": target, "correct": not failed and value == target, "counted": counted}
+    if value is None or failed:
+        unread = Reason.NO_MATCH if text.strip() else Reason.EMPTY
+        return Answer.invalid(Reason.ADAPTER_FAILED if failed else unread, **facts)
+    return Answer.ok(value, **facts)
 
 
 _gold_index = lru_cache(maxsize=8192)(most_similar)
 
 
-@extractor(
-    "medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions as a careful reader scores them", version=3
-)
+@extractor("medheval_strict", AnswerKind.CLOSED, "MedHEval, closed questions, read with care", version=3)
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply with care, and compare it with ``answer``; a yes/no question's text explains statements.
 
@@ -154,7 +147,7 @@ def medheval_strict(reply: str | None, sample: Sample) -> Answer:
 
 
 def judged(answer: Answer, sample: Sample) -> Answer:
-    """Compare an answer, however it was read, with the target: add ``target``, ``correct`` and ``counted``."""
+    """Compare an answer with the target: add ``target``, ``correct`` and ``counted``."""
     target = sample.document["answer"]
     counted = Counted.LEFT_OUT if target is None else Counted.SCORED
     correct = target is not None and answer.value == target

@@ -17,9 +17,8 @@ from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor_registry import AnswerKind, Extract, extractor
-from medtasks.extract.failure import failure_cause
-from medtasks.extract.reading.reply_text import given_text
+from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.reading.reply_text import answered_text, given_text
 from medtasks.metrics.bleu import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
@@ -104,20 +103,16 @@ _THRESHOLD = 0.5
 
 
 def _in_both_versions(name: str, kind: AnswerKind, of: str, summary: str) -> Callable[[Rule], Rule]:
-    """Register a rule with each cleaner; a sample that the adapter could not run has no answer."""
-
-    def with_cleaner(rule: Rule, clean: Cleaner) -> Extract:
-        def extract(reply: str | None, sample: Sample) -> Answer:
-            if failure_cause(reply) is not None:
-                return Answer.invalid(Reason.ADAPTER_FAILED)
-            return rule(clean(reply or ""), sample.options, clean)
-
-        return extract
+    """Register a rule with each cleaner."""
 
     def register(rule: Rule) -> Rule:
         for version, (clean, cleaner) in _VERSIONS.items():
+
+            def extract(reply: str, sample: Sample, clean: Cleaner = clean) -> Answer:
+                return rule(clean(reply), sample.options, clean)
+
             whole = f"MultiMedEval, {of}, {cleaner}: {summary}"
-            extractor(f"{name}_{version}", kind, whole)(with_cleaner(rule, clean))
+            extractor(f"{name}_{version}", kind, whole, answered_text)(extract)
         return rule
 
     return register
@@ -177,10 +172,8 @@ def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> 
     return Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
 
 
-@extractor(
-    "multimedeval_nli", AnswerKind.CHOICE, "MultiMedEval, MedNLI: the one label that occurs in the reply, with case"
-)
-def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
+@extractor("multimedeval_nli", AnswerKind.CHOICE, "MultiMedEval, MedNLI: the one label in the reply", given_text)
+def multimedeval_nli(reply: str, sample: Sample) -> Answer:
     """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0).
 
     Example:
@@ -190,10 +183,7 @@ def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
         >>> str(multimedeval_nli("Entailment", labels).reason)
         'no_match'
     """
-    text = given_text(reply)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
-    return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in text])
+    return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in reply])
 
 
 @_in_both_versions("multimedeval_labels", AnswerKind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")

@@ -1,7 +1,7 @@
 """Whether a text affirms what it mentions: the scope of "no", "not seen", "possible" and "cannot be excluded".
 
 The text is cut into clauses, each with one statement, and a mention is judged by the signal words of its own clause.
-Signals before a mention reach to the end of the clause ("no effusion or oedema"); signals behind it reach back over its
+Signals before a mention reach to the end of the clause ("no effusion or oedema"); signals after it reach back over its
 own list ("effusion and oedema are absent"). The reading of uncertainty follows the CheXpert labeler (Irvin et al.,
 2019): "possible", "probable", "X or Y", "no new X" and "cannot be excluded" are not affirmed, "likely" is.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Mention(NamedTuple, Generic[T]):
-    """What the piece of a text from ``start`` to ``end`` is: a word's stem, the position of an option, a number."""
+    """Meaning of a text from ``start`` to ``end``: a word's stem, the position of an option, a number."""
 
     what: T
     start: int
@@ -27,7 +27,7 @@ class Mention(NamedTuple, Generic[T]):
 
 
 class Stance(enum.Enum):
-    """How a clause speaks of something it mentions."""
+    """Certainty with which a clause speaks of something it mentions."""
 
     AFFIRMED = enum.auto()
     HEDGED = enum.auto()  # "possible", "may be"
@@ -72,14 +72,14 @@ _OPEN_BEFORE = re.compile(
     rf"{_CANNOT}\s+(?:be\s+)?(?:determin|tell|say|assess|confirm|answer)\w*)\b",
     re.IGNORECASE,
 )
-_OPEN_BEHIND = re.compile(rf"\b{_UNRESOLVED}\b", re.IGNORECASE)
+_OPEN_AFTER = re.compile(rf"\b{_UNRESOLVED}\b", re.IGNORECASE)
 _HEDGED_BEFORE = re.compile(
     r"\b(?:may|might|could|perhaps|maybe|presumably|possibly|probably|concern\w* (?:for|about|of)|suspicious for|"
     r"suspicion (?:of|for)|worrisome for|questionable for|question of|suggestion of|suspect|favou?rs?|consider)\b",
     re.IGNORECASE,
 )
 _HEDGED_NOUN = re.compile(r"\b(?:possible|probable|questionable|suspected|presumed|borderline)\s", re.IGNORECASE)
-_HEDGED_BEHIND = re.compile(
+_HEDGED_AFTER = re.compile(
     r"\b(?:(?:is|are|was|were)\s+(?:also\s+)?(?:possible|probable|questionable|suspected|uncertain|equivocal)|"
     r"(?:may|might|could)\s+(?:also\s+)?be\s+(?:present|seen|there))\b",
     re.IGNORECASE,
@@ -94,7 +94,7 @@ _DENIED_BEFORE = re.compile(
     r"resolution of)\b|n't\b",
     re.IGNORECASE,
 )
-_DENIED_BEHIND = re.compile(
+_DENIED_AFTER = re.compile(
     rf"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?{_SEEN}|"
     r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|"
     r"contraindicated|denied)\b|"
@@ -109,15 +109,15 @@ _VALUE_NO = re.compile(
 )
 _VALUE_UNSURE = re.compile(r"\s*[:=(]\s*(?:uncertain|unsure|unclear|possible|maybe|unknown|n/a)\b", re.IGNORECASE)
 _PREFIX = re.compile(r"\b(?:non|pre|no|not|anti)[- ]?$|\[\s*\]\s?$", re.IGNORECASE)
-_BESIDE = re.compile(r"\s*(?:or|and/or|versus|vs\.?|/)\s+\w", re.IGNORECASE)
-_BESIDE_BEFORE = re.compile(r"\b(?:or|and/or|versus|vs\.?)\s+(?:an?\s+)?(?:[\w-]+\s+){0,2}$", re.IGNORECASE)
+_JOINED = re.compile(r"\s*(?:or|and/or|versus|vs\.?|/)\s+\w", re.IGNORECASE)
+_JOINED_BEFORE = re.compile(r"\b(?:or|and/or|versus|vs\.?)\s+(?:an?\s+)?(?:[\w-]+\s+){0,2}$", re.IGNORECASE)
 _ASKED = re.compile(r"\s?\(?\?")
 _CLOSED = re.compile(r"[^(]*\)")  # a signal inside brackets ends with them
 _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
 _OR = re.compile(r"\b(?:or|nor)\b", re.IGNORECASE)
 _SIGNALS = (
-    *(_OPEN_BEFORE, _OPEN_BEHIND, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_BEHIND),
-    *(_DENIED_BEFORE, _DENIED_BEHIND),
+    *(_OPEN_BEFORE, _OPEN_AFTER, _HEDGED_BEFORE, _HEDGED_NOUN, _HEDGED_AFTER),
+    *(_DENIED_BEFORE, _DENIED_AFTER),
 )
 _REACH = 300  # characters; no statement is longer, and broken models repeat "no" thousands of times
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
@@ -133,7 +133,7 @@ def clauses(text: str) -> list[str]:
         >>> clauses("There is no effusion or oedema, and the heart is enlarged.")
         ['There is no effusion or oedema', 'the heart is enlarged']
     """
-    found: list[str] = []
+    statements: list[str] = []
     for piece in (piece for sentence in _SENTENCE.split(text) for piece in _CONTRAST.split(sentence)):
         start = 0
         verbs = [match.start() for match in _VERB.finditer(piece)]
@@ -147,21 +147,24 @@ def clauses(text: str) -> list[str]:
             )
             begins = verb_after and (verb_before or _SUBJECT.match(piece, joint.end()))
             if begins or (_DEGREE.match(piece, joint.end()) and last_or < joint.start()):
-                found.append(piece[start : joint.start()].strip())
+                statements.append(piece[start : joint.start()].strip())
                 start = joint.end()
-        found.append(piece[start:].strip())
-    return list(filter(None, found))
+        statements.append(piece[start:].strip())
+    return list(filter(None, statements))
 
 
 @lru_cache(maxsize=256)
 def _signals(clause: str) -> dict[re.Pattern[str], tuple[list[int], list[int]]]:
-    """Return where the signals of a clause start and where they end, both in order."""
-    spans = {pattern: [match.span() for match in pattern.finditer(clause)] for pattern in _SIGNALS}
-    return {pattern: ([start for start, _ in own], [end for _, end in own]) for pattern, own in spans.items()}
+    """Return the starts and the ends of a clause's signals, both in order."""
+    matches = {pattern: list(pattern.finditer(clause)) for pattern in _SIGNALS}
+    return {
+        pattern: ([each.start() for each in signals], [each.end() for each in signals])
+        for pattern, signals in matches.items()
+    }
 
 
 def stance(clause: str, start: int, end: int) -> Stance:
-    """Return how one of :func:`clauses` speaks of its words from ``start`` to ``end``.
+    """Return the stance of one of :func:`clauses` on its words from ``start`` to ``end``.
 
     Example:
         >>> clause = "no evidence of pneumothorax"
@@ -175,7 +178,7 @@ def stance(clause: str, start: int, end: int) -> Stance:
         near = ends[bisect_left(ends, start - _REACH) : bisect_right(ends, start)]
         return any(not barrier.match(clause, last, start) for last in near)
 
-    def behind(pattern: re.Pattern[str]) -> bool:
+    def after(pattern: re.Pattern[str]) -> bool:
         starts = signals[pattern][0]
         near = starts[bisect_left(starts, end) : bisect_right(starts, end + _REACH)]
         return any(reaches_back(clause[end:first]) for first in near)
@@ -185,26 +188,26 @@ def stance(clause: str, start: int, end: int) -> Stance:
             return False
         return "," not in between or _PLURAL.search(between.rpartition(",")[2]) is not None
 
-    if before(_OPEN_BEFORE) or behind(_OPEN_BEHIND) or _VALUE_UNSURE.match(clause, end):
+    if before(_OPEN_BEFORE) or after(_OPEN_AFTER) or _VALUE_UNSURE.match(clause, end):
         return Stance.OPEN
     denied = _PREFIX.search(clause, max(0, start - 6), start) or _VALUE_NO.match(clause, end)
-    if denied or before(_DENIED_BEFORE) or behind(_DENIED_BEHIND):
+    if denied or before(_DENIED_BEFORE) or after(_DENIED_AFTER):
         return Stance.DENIED
-    if _BESIDE.match(clause, end) or _BESIDE_BEFORE.search(clause, max(0, start - 60), start):
+    if _JOINED.match(clause, end) or _JOINED_BEFORE.search(clause, max(0, start - 60), start):
         return Stance.OPEN
-    hedged = before(_HEDGED_BEFORE) or before(_HEDGED_NOUN, _NEXT_ITEM) or behind(_HEDGED_BEHIND)
+    hedged = before(_HEDGED_BEFORE) or before(_HEDGED_NOUN, _NEXT_ITEM) or after(_HEDGED_AFTER)
     return Stance.HEDGED if hedged or _ASKED.match(clause, end) else Stance.AFFIRMED
 
 
 def stances(text: str, mentions: Callable[[str], Iterable[Mention[T]]]) -> dict[Stance, set[T]]:
-    """Return what the clauses of a text without markup mention, by how they speak of it."""
-    found: dict[Stance, set[T]] = {kind: set() for kind in Stance}
+    """Return everything that the clauses of a text without markup mention, by stance."""
+    by_stance: dict[Stance, set[T]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
         for mention in mentions(clause):
-            found[stance(clause, mention.start, mention.end)].add(mention.what)
-    return found
+            by_stance[stance(clause, mention.start, mention.end)].add(mention.what)
+    return by_stance
 
 
 def stances_of(pattern: re.Pattern[str], parts: Iterable[str]) -> set[Stance]:
-    """Return how clauses speak of what matches a pattern."""
+    """Return the stances of clauses on the matches of a pattern."""
     return {stance(clause, *match.span()) for clause in parts for match in pattern.finditer(clause)}

@@ -25,7 +25,7 @@ NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
 
 
 def leads(noun: str) -> tuple[re.Pattern[str], ...]:
-    """Return patterns of what declares an answer ("the answer is", "Diagnosis:"), strong ones first.
+    """Return patterns of declarations of an answer ("the answer is", "Diagnosis:"), strong ones first.
 
     A heading such as "each option:" or "Differential diagnosis:" declares nothing, least of all on the next line.
     """
@@ -113,7 +113,7 @@ def _groups(match: re.Match[str] | None) -> list[str]:
 
 
 def leading_letters(text: str, letters: Sequence[str]) -> set[str]:
-    """Return the letter a reply begins with, or the letters that stand alone on a line."""
+    """Return the letter a reply begins with, or the letters that are alone on a line."""
     group = _class_of(letters)
     stop = rf"(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.|\s*{_SPECIES})|,|\s+[-–—](?=\s)|\s*\n)"
     several = only_letters(text.split("\n")[0], letters)
@@ -182,17 +182,19 @@ def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> s
     if not all(texts) or sum(map(len, texts)) > len(text) or any(lacks(text, option) for option in texts):
         return text
     labels = list(re.finditer(rf"{_OPEN}\b({_class_of(letters)})[\"')\]]*\s*[:.)]\s*", text, re.IGNORECASE))
-    kept, place = [], 0
+    outside, end_of_echo = [], 0
     for first in range(len(labels) - len(letters) + 1):
         run = labels[first : first + len(letters)]
         ends = [label.start() for label in run[1:]]
-        if run[0].start() < place or not all(
+        if run[0].start() < end_of_echo or not all(
             label[1].upper() == letter and normalised(text[label.end() : end]) == option
             for label, letter, option, end in zip(run, letters, texts, ends, strict=False)
         ):
             continue
         last = re.compile(spelled(texts[-1]) + r"\b[\"')\].]*", re.IGNORECASE).match(text, run[-1].end())
         if run[-1][1].upper() == letters[-1] and last:
-            kept.append(text[place : run[0].start()])
-            place = last.end()
-    return re.sub(r"\s*\bAnswer:?\s*$", "", "\n".join([*kept, text[place:]])).strip() if kept else text
+            outside.append(text[end_of_echo : run[0].start()])
+            end_of_echo = last.end()
+    if not outside:
+        return text
+    return re.sub(r"\s*\bAnswer:?\s*$", "", "\n".join([*outside, text[end_of_echo:]])).strip()

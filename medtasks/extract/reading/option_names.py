@@ -15,8 +15,6 @@ _FRAME = re.compile(
     r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
     r"|(?:it|this|that) (?:is|s) )?(?:an |the )?"
 )
-
-
 _WORDS = re.compile(r"[^\W_]+|[=≠<>≤≥↑↓]")
 _SIGNS = frozenset("=≠<>≤≥↑↓")
 _SIGN = re.compile(r"(?<=[\w%)])\s*([=≠<>≤≥])\s*(?=[\w(-])|([↑↓])|[=≠<>≤≥]")  # a sign between two things, or any other
@@ -58,10 +56,10 @@ def leading_option(text: str, options: Sequence[str]) -> set[int]:
     words = normalised(text)
     if not words:
         return set()
-    found = {i for i, option in enumerate(options) if normalised(option).startswith(f"{words} ")}
-    first, *rest = words.split(" ", 3)
-    opening = {first, rest[1]} if len(rest) > 1 and rest[0] in ("and", "or") else {first}
-    return found | {i for i, option in enumerate(options) if normalised(option) in opening & _BARE_WORDS}
+    first, *others = words.split(" ", 3)
+    opening = {first, others[1]} if len(others) > 1 and others[0] in ("and", "or") else {first}
+    plain = enumerate(map(normalised, options))
+    return {index for index, option in plain if option.startswith(f"{words} ") or option in opening & _BARE_WORDS}
 
 
 def options_named(text: str, options: Sequence[str]) -> set[int]:
@@ -78,10 +76,8 @@ def options_named(text: str, options: Sequence[str]) -> set[int]:
     for index, option in enumerate(options):
         needle = normalised(option)
         if needle and needle not in _BARE_WORDS and f" {needle} " in words:
-            place = words.find(f" {needle} ")
-            while place >= 0:
-                spans.append((place, place + len(needle), index))
-                place = words.find(f" {needle} ", place + 1)
+            starts = (match.start() for match in re.finditer(rf"(?= {re.escape(needle)} )", words))
+            spans += [(start, start + len(needle), index) for start in starts]
     named, widest = set(), (-1, -1)
     for start, end, index in sorted(spans, key=lambda span: (span[0], -span[1])):
         inside = end <= widest[1] and (start, end) != widest
@@ -161,15 +157,15 @@ class ClassNames:
         A bare "normal" counts only where it speaks of the whole image, and "background" not where it is a setting.
         """
         text = _JOINED.sub(lambda match: "callback".ljust(len(match[0])), text)
-        found, last = [], 0
+        mentions, last = [], 0
         for mention, stems in self._candidates(text):
             is_aside = (stems == ("normal",) and mention.start not in _normal_images(text)) or (
                 stems == ("background",) and _SETTING.search(text, max(0, mention.start - 60), mention.start)
             )
             if mention.start >= last and not is_aside:
-                found.append(mention)
+                mentions.append(mention)
                 last = mention.end
-        return found
+        return mentions
 
     def _candidates(self, text: str) -> Iterator[tuple[Mention[int], tuple[str, ...]]]:
         """Yield at every word the longest name that begins there."""
@@ -194,15 +190,15 @@ class ClassNames:
 
     def told_apart(self, option: int, text: str) -> bool:
         """Return whether ``text`` leaves no doubt that it means ``option`` and not a longer name that contains it."""
-        own = self.full[option]
-        longer = [set(name) - set(own) for name in self.full if name != own and name[: len(own)] == own]
+        stems = self.full[option]
+        longer = [set(name) - set(stems) for name in self.full if name != stems and name[: len(stems)] == stems]
         spoken = {word.what for word in words(_JOINED.sub("callback", text))}
         return not any((extra - {"without", "with", "no"}) & spoken for extra in longer)
 
 
 @lru_cache(maxsize=256)
 def _normal_images(text: str) -> frozenset[int]:
-    """Return where a "normal" that speaks of the whole image begins."""
+    """Return the positions at which a "normal" that speaks of the whole image begins."""
     return frozenset(max(match.start(1), match.start(2)) for match in _NORMAL.finditer(text))
 
 
@@ -222,23 +218,23 @@ def class_names(options: tuple[str, ...]) -> ClassNames:
     for option, stems in zip(options, full, strict=True):
         base, inside = _BRACKET.sub(" ", option), _BRACKET.findall(option)
         sided = _SIDED.fullmatch(base.strip())
-        known = _ALSO_CALLED.get(" ".join(stems), ())
-        called = [option, base, *(alias for alias in known if not alias.isupper())]
+        others = _ALSO_CALLED.get(" ".join(stems), ())
+        called = [option, base, *(alias for alias in others if not alias.isupper())]
         called += [
             part for text in (base, *inside) if text == base or not text.isupper() for part in _PARTS.split(text)
         ]
         called += [f"{sided[2]} {sided[1]}"] if sided else []
-        aliases.append({own for alias in called if (own := _stems(alias))})
-        given = {text for text in inside if text.isupper() and text.isalpha()}
-        acronyms.append(given | {alias for alias in known if alias.isupper()})
+        aliases.append({alias_stems for alias in called if (alias_stems := _stems(alias))})
+        bracketed = {text for text in inside if text.isupper() and text.isalpha()}
+        acronyms.append(bracketed | {alias for alias in others if alias.isupper()})
     whole = {name: index for index, name in enumerate(full) if name and full.count(name) == 1}
-    return ClassNames(_owned(aliases) | whole, _owned(acronyms), full)
+    return ClassNames(_unique(aliases) | whole, _unique(acronyms), full)
 
 
-def _owned(names: Sequence[Set[Name]]) -> dict[Name, int]:
+def _unique(names: Sequence[Set[Name]]) -> dict[Name, int]:
     """Return the names that only one class has."""
-    counts = Counter(name for own in names for name in own)
-    return {name: index for index, own in enumerate(names) for name in own if counts[name] == 1}
+    counts = Counter(name for names_of_class in names for name in names_of_class)
+    return {name: index for index, its_names in enumerate(names) for name in its_names if counts[name] == 1}
 
 
 def _stems(text: str) -> tuple[str, ...]:

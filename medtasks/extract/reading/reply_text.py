@@ -1,10 +1,11 @@
-"""What of a raw reply is the model's own answer, without reasoning, markup or an invented question; and refusals."""
+"""The model's answer within a raw reply, without reasoning, markup or an invented question; and refusals."""
 
 import contextlib
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -50,22 +51,26 @@ _REFUSAL = re.compile(
     rf"{_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
     re.IGNORECASE,
 )
-SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # what stands between sentences
+SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # separators of sentences
 
 
 def given_text(reply: str | None) -> str | Reason:
-    """Return the reply as it is, or the reason why there is none: ``empty`` or ``adapter_failed``."""
+    """Return the reply as it is, or the reason why it has no text: ``empty`` or ``adapter_failed``."""
     if reply is None or not reply.strip():
         return Reason.EMPTY
-    return reply if failure_cause(reply) is None else Reason.ADAPTER_FAILED
+    return answered_text(reply)
+
+
+def answered_text(reply: str | None) -> str | Reason:
+    """Return the reply as it is, possibly empty, or ``adapter_failed``."""
+    return reply or "" if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
 def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
-    r"""Return the model's own answer, never empty, or the reason why there is none to read.
+    r"""Return the model's answer, never empty, or the reason why there is no text to read.
 
     The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
     Of JSON only the answer's field is read, whatever the object is cut to.
-    ``split_names`` reads "Pleural_Thickening" as two words; without it, underscores are Markdown and vanish.
 
     Example:
         >>> own_words("<think>It may be A.</think>**B**\n\nQuestion: What else?")
@@ -75,28 +80,37 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
         >>> own_words("<think>It may be").value
         'truncated'
     """
-    given = given_text(reply)
-    if isinstance(given, Reason):
-        return given
-    own = without_thoughts(given)
-    if own is None:
+    raw = given_text(reply)
+    if isinstance(raw, Reason):
+        return raw
+    text = without_thoughts(raw)
+    if text is None:
         return Reason.TRUNCATED
-    answer = json_field(own, _ANSWER_FIELD)  # the other fields of a JSON object are reasoning
-    own = own if answer is None else answer
-    text = _UNDERSCORE.sub(" ", own) if split_names else own
+    answer = json_field(text, _ANSWER_FIELD)  # the other fields of a JSON object are reasoning
+    text = text if answer is None else answer
+    text = _UNDERSCORE.sub(" ", text) if split_names else text
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _GAP.sub(r"\1", text)).translate(_QUOTES)
     tagged = _ANSWER_TAG.sub(lambda tag: "\n" if tag[1] else "\nAnswer: ", text)
-    spoken = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))  # up to the first end token
-    text = next((piece for piece in spoken if piece.removeprefix("Answer:")), "")
+    pieces = (_MARKUP.sub("", piece).strip() for piece in _TURN_END.split(tagged))  # up to the first end token
+    text = next((piece for piece in pieces if piece.removeprefix("Answer:")), "")
     text = _GAP.sub(r"\1", _RUN.sub(r"\1\1\1", text))  # broken models write thousands of quotes or blanks
-    # A reply that begins with a question repeats the one it was asked; only a later one is invented.
+    # A reply that begins with a question repeats its prompt's; only a later question is invented.
     invented = _NEXT_TURN.search(text, 1)
     return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
 
 
+def spaced_words(reply: str | None) -> str | Reason:
+    """Return :func:`own_words` with "Pleural_Thickening" as two words; else underscores are Markdown and vanish."""
+    return own_words(reply, split_names=True)
+
+
 def json_field(text: str, name: str) -> str | None:
     """Return a JSON field's value as text, None without the field; of cut or malformed JSON the last mention counts."""
+
+    def as_text(value: Any) -> str:
+        return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
     mentions = list(re.finditer(rf"""(["'])(?:{name})\1\s*:\s*""", text))
     if not mentions:
         return None
@@ -104,17 +118,13 @@ def json_field(text: str, name: str) -> str | None:
         whole = parse_json(text[text.find("{") : text.rfind("}") + 1], strict=False)
         values = [value for key, value in whole.items() if re.fullmatch(name, key)] if isinstance(whole, dict) else []
         if values:
-            return _as_text(values[-1])
+            return as_text(values[-1])
     value = _VALUE.match(text, mentions[-1].end())
     written = value[0].strip() if value else ""
     for end in ("", '"'):  # of a string that was cut
         with contextlib.suppress(ValueError):
-            return _as_text(parse_json(written + end, strict=False))
+            return as_text(parse_json(written + end, strict=False))
     return written.strip("\"'")
-
-
-def _as_text(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
@@ -127,26 +137,96 @@ def without_thoughts(reply: str, *, nested: bool = False) -> str | None:
         >>> without_thoughts(text), without_thoughts(text, nested=True)
         ('  A', None)
     """
-    kept: list[str] = []
-    depth = place = 0
+    outside: list[str] = []
+    depth = end = 0
     for mark in _THOUGHT_MARK.finditer(reply):  # in one pass: models that loop write thousands of them
         if mark["begins"] is not None:
-            kept += [reply[place : mark.start()]] if depth == 0 else []
+            outside += [reply[end : mark.start()]] if depth == 0 else []
             depth += nested or depth == 0
             continue
-        if depth == 0:  # what began it stood in the prompt
-            kept.clear()
+        if depth == 0:  # its beginning was in the prompt
+            outside.clear()
         depth = max(depth - 1, 0)
-        place = mark.end()
-    return None if depth else " ".join([*kept, reply[place:]])
+        end = mark.end()
+    return None if depth else " ".join([*outside, reply[end:]])
+
+
+# ---- the answer after a reply's reasoning ----
+
+_MEDGEMMA_MARKS = (("<unused94>", "<think>"), ("<unused95>", "</think>"))
+_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|(?=<answer>)|\Z)", re.DOTALL | re.IGNORECASE)
+_TAGS = re.compile(r"</?(?:think(?:ing)?|answer)>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_BOX = "\\boxed{"
+_BRACE = re.compile(r"[{}]")
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A reply in two parts."""
+
+    answer: str | None  # possibly empty; None if the reasoning never ended
+    words: int  # outside the answer, so in the reasoning; separated by blanks
+
+
+def split_reasoning(text: str, *, cut: bool = False, reasoning: str = "") -> Reasoned:
+    r"""Split off a reply's reasoning, of which the server may have sent ``reasoning`` apart from the reply.
+
+    Reasoning is the text in ``<think>``, also nested, or before a ``</think>`` whose beginning the chat template had
+    written; MedGemma has marks of its own. The answer is the last ``<answer>`` after it that is not blank, and within
+    it the last ``\boxed{}``; without either, all text after the reasoning. Reasoning that never ended has no answer,
+    nor has a reply that was cut before any mark.
+
+    Example:
+        >>> split_reasoning(r"<think>Not \boxed{A}.</think>It is \boxed{B}.")
+        Reasoned(answer='B', words=4)
+        >>> split_reasoning("<think>It may be A")
+        Reasoned(answer=None, words=4)
+        >>> split_reasoning("It may be A because", cut=True).answer is None
+        True
+    """
+
+    def words(text: str) -> int:
+        return len(_TAGS.sub(" ", text).split())
+
+    for mark, usual in _MEDGEMMA_MARKS:
+        text = text.replace(mark, usual)
+    after, answer = without_thoughts(text, nested=True), None
+    if after is not None:
+        tagged = [content for content in _ANSWER.findall(after) if content.strip()]
+        within = tagged[-1] if tagged else after
+        is_whole = tagged or _THOUGHT_END.search(text) or reasoning or not cut
+        answer = last_box(within) or (within.strip() if is_whole else None)
+    return Reasoned(answer, words(f"{reasoning} {text}") - words(answer or ""))
+
+
+def last_box(text: str) -> str:
+    r"""Return the content, stripped, of the last ``\boxed{...}`` that closes and is not blank; else an empty text.
+
+    Example:
+        >>> last_box(r"\boxed{A} or $\boxed{\text{B}}$, \boxed{ }, \boxed{C")
+        '\\text{B}'
+    """
+    braces: list[int] = []
+    boxes: dict[int, int] = {}  # start and end of each content
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            braces.append(brace.end())
+        elif braces and text.endswith(_BOX, 0, start := braces.pop()):
+            boxes[start] = brace.start()
+    contents = (text[start : boxes[start]].strip() for start in sorted(boxes, reverse=True))
+    return next(filter(None, contents), "")
+
+
+# ---- declarations and refusals ----
 
 
 def declared(leads: Sequence[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
-    """Return what is read after the first of several leads, strong ones first, after which there is something."""
+    """Return the values that ``read`` finds after the first of several leads, strong ones first, that has any."""
     for lead in leads:
-        found = set[T]().union(*map(read, _matches(lead, text)))
-        if found:
-            return found
+        values = set[T]().union(*map(read, _matches(lead, text)))
+        if values:
+            return values
     return set()
 
 

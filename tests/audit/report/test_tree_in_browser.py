@@ -9,7 +9,7 @@ import pytest
 
 from medtasks.audit.report.selection_tree import write_tree_page
 from medtasks.cli.main import app as command_line
-from medtasks.cli.select import _criteria, options
+from medtasks.cli.select import options, read_criteria
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
@@ -87,7 +87,7 @@ def criteria_of(command):
             where.append(value)
         else:
             assert option == "--as"
-    return _criteria(chosen, where)
+    return read_criteria(chosen, where)
 
 
 def written(path, documents, name="bench"):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from medtasks.data.duplicates import near_images
+from medtasks.data.duplicates import image_hashes
 from medtasks.data.duplicates.image_copies import (
     Concern,
     CopyKind,
@@ -22,13 +22,15 @@ from medtasks.data.duplicates.image_copies import (
 from medtasks.data.duplicates.image_hashes import (
     DISTANCE,
     LIKENESS,
+    Alike,
     ImageHash,
+    Looks,
     details,
     hash_images,
+    near,
     read_image,
     sketches,
 )
-from medtasks.data.duplicates.near_images import Alike, Looks, near
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
 from medtasks.home import dataset_folder
@@ -318,14 +320,14 @@ def test_volumes_are_counted_and_not_compared(tmp_path):
     assert (found.shown.volumes, len(found.shown.images), found.within) == (1, 1, ())
 
     prepare_set("volumes", [row("q1", volume)])
-    with pytest.raises(MedTasksError, match="'volumes' show no pictures but volumes"):
+    with pytest.raises(MedTasksError, match="'volumes' show no images but volumes"):
         dataset_images("volumes")
 
 
 def test_a_set_without_pictures_says_so():
     prepare_set("text", [row("q1")])
 
-    with pytest.raises(MedTasksError, match="the questions of 'text' show no pictures"):
+    with pytest.raises(MedTasksError, match="the questions of 'text' show no images"):
         dataset_images("text")
 
 
@@ -334,7 +336,7 @@ def test_a_damaged_picture_of_the_set_says_what_to_do():
     file = dataset_images("bench").images[0].files[0]
     file.write_bytes(file.read_bytes()[:200])
 
-    with pytest.raises(SourceError, match=r"1 of 2 pictures of 'bench' cannot be read .*medtasks data prepare bench"):
+    with pytest.raises(SourceError, match=r"1 of 2 images of 'bench' cannot be read .*medtasks data prepare bench"):
         dataset_images("bench")
 
 
@@ -354,9 +356,9 @@ def test_what_is_nothing_to_compare_with(tmp_path):
 
     with pytest.raises(MedTasksError, match="nowhere is neither a folder nor a prepared dataset"):
         other_images("nowhere")
-    with pytest.raises(MedTasksError, match=r"holds no picture that can be read .damaged pictures: 0"):
+    with pytest.raises(MedTasksError, match=r"holds no image that can be read .damaged images: 0"):
         other_images(str(tmp_path / "empty"))
-    with pytest.raises(MedTasksError, match="damaged pictures: 1, volumes: 1, other files: 2"):
+    with pytest.raises(MedTasksError, match="damaged images: 1, volumes: 1, other files: 2"):
         other_images(str(tmp_path / "broken"))
     with pytest.raises(DatasetNotPrepared, match="medtasks data prepare multimedeval_slake"):
         other_images("multimedeval_slake")
@@ -374,7 +376,7 @@ def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
 
 
 def test_many_candidates_are_confirmed_with_few_details_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_images, "_DETAILS_KEPT", 2)
+    monkeypatch.setattr(image_hashes, "_DETAILS_KEPT", 2)
     folder = write_folder(
         tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in range(60, 96, 5)}
     )
@@ -384,7 +386,7 @@ def test_many_candidates_are_confirmed_with_few_details_kept(tmp_path, monkeypat
 
 
 def test_a_flood_of_pairs_ends_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_images, "_MOST_PAIRS", 2)
+    monkeypatch.setattr(image_hashes, "_MOST_PAIRS", 2)
     folder = write_folder(
         tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in (60, 70, 80)}
     )

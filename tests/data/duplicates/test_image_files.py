@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.duplicates import image_hashes
-from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, images_below, read_image
+from medtasks.data.duplicates import image_copies, image_hashes
+from medtasks.data.duplicates.image_copies import images_below
+from medtasks.data.duplicates.image_hashes import CACHE_NAME, hash_images, read_image
 from medtasks.data.images.strict_pillow import UnreadableImage
 from medtasks.home import home
 
@@ -64,14 +65,14 @@ def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
     (folder / "x.dcm").write_bytes(b"x")
     assert [path.name for path in images_below(folder).files if path.suffix == ".dcm"] == ["x.dcm"]
 
-    monkeypatch.setattr(image_hashes.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(image_copies.importlib.util, "find_spec", lambda name: None)
     assert images_below(folder).without_decoder == 1
     assert len(images_below(folder).files) == 3
 
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
-    from medtasks.data.sources.multimedeval.mammography import read_dicom
+    from medtasks.data.sources.multimedeval.x_rays import read_dicom
 
     from ...dicom_files import noise, put_dicom
 

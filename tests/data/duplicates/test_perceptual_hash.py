@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from medtasks.data.duplicates import image_hashes as ph
-from medtasks.data.sources import synthetic_images
+from medtasks.data.sources import bundled_sample as synthetic_images
 
 from ...picture_sets import jpeg, texture
 

@@ -9,7 +9,7 @@ pydicom = pytest.importorskip("pydicom")
 uid = pydicom.uid
 
 from medtasks.data.images.strict_pillow import UnreadableImage  # noqa: E402
-from medtasks.data.sources.multimedeval.mammography import read_dicom  # noqa: E402
+from medtasks.data.sources.multimedeval.x_rays import read_dicom  # noqa: E402
 from medtasks.errors import MedTasksError  # noqa: E402
 
 from ...dicom_files import put_dicom  # noqa: E402

@@ -10,7 +10,7 @@ from PIL import Image
 from medtasks.data.images import image_store
 from medtasks.data.images.decoding import decoded
 from medtasks.data.prepare.prepare_dataset import verify
-from medtasks.data.sources.multimedeval import chest_xrays, mammography
+from medtasks.data.sources.multimedeval import x_rays
 from medtasks.home import dataset_folder
 
 from ...damages import changed, content, parquet_rows, row, text
@@ -224,8 +224,8 @@ def shown(values):
 
 
 def test_vindr_has_one_row_per_graded_finding(source, prepared, monkeypatch):
-    read, real = [], mammography.read_dicom
-    monkeypatch.setattr(mammography, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
+    read, real = [], x_rays.read_dicom
+    monkeypatch.setattr(x_rays, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
     manifest, documents, _ = prepared("vindr_mammo", source("vindr_mammo"))
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 429",)
     assert [document["image_id"] for document in documents] == ["i0", "i1", "i2", "i3", "i4", "i4"]
@@ -282,6 +282,6 @@ def test_chestxray14_in_the_order_of_its_table(source, prepared):
     assert manifest.left_out == ("the source holds 6 rows, the evaluated set 25596",)
     present = [name for name, label in zip(documents[1]["options"], documents[1]["labels"], strict=True) if label]
     assert present == ["Cardiomegaly", "Hernia"]
-    assert documents[0]["options"] == list(chest_xrays.FOURTEEN_FINDINGS)
+    assert documents[0]["options"] == list(x_rays.FOURTEEN_FINDINGS)
     assert [document["patient_id"] for document in documents] == ["0", "0", "1", "1", "2", "2"]
     assert [sum(shot["labels"]) for shot in shots] == [2, 0, 2, 2, 0]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.sources.multimedeval.own_folder import read_folder
+from medtasks.data.sources.multimedeval.question_sets import OwnQuestions
 from medtasks.errors import SourceError
 
 from ...multimedeval_sources import picture, put
@@ -32,8 +32,8 @@ def write(folder):
 @pytest.fixture
 def rows(folder, tmp_path):
     def read():
-        questions = read_folder(folder)
-        return list(questions.recipe.test(folder, ImageStore(tmp_path / "work")))
+        questions = OwnQuestions(folder)
+        return list(questions.own_recipe().test(folder, ImageStore(tmp_path / "work")))
 
     return read
 
@@ -127,9 +127,9 @@ def test_samples_of_another_form(write, rows, kind, sample, complaint, refuses):
 def test_files_of_another_form(folder, content, complaint, refuses):
     (folder / "dataset.json").write_text(content)
     with refuses(complaint, kind=SourceError):
-        read_folder(folder)
+        OwnQuestions(folder)
 
 
 def test_no_file(tmp_path, refuses):
     with refuses(f"{tmp_path} holds no dataset.json", kind=SourceError):
-        read_folder(tmp_path)
+        OwnQuestions(tmp_path)

@@ -78,7 +78,7 @@ def voxels(change):
     return changed(VOLUME, lambda data: gzip.compress(change(gzip.decompress(data))))
 
 
-NO_IMAGE = "its image image is broken ("
+NO_IMAGE = "its image is broken ("
 REPORTS_ZIP = "mimic-cxr-reports.zip!files/p10/p10000001/s1.txt"
 XMLAB = "imgs/xmlab{}/source.jpg"
 XMLAB_NAME = "xmlab{}/source.jpg"

@@ -12,8 +12,8 @@ from PIL import Image
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.sources.multimedeval import medmnist
-from medtasks.data.sources.multimedeval.medmnist import CLASSES, read_array
+from medtasks.data.sources.multimedeval import classification_sets as medmnist
+from medtasks.data.sources.multimedeval.classification_sets import CLASSES, read_array
 from medtasks.home import dataset_folder
 
 from ...damages import changed
@@ -62,10 +62,10 @@ def test_class_names_are_the_packages():
     assert [len(classes) for classes in CLASSES.values()] == [4, 9, 8, 2, 7, 11, 11, 2, 5, 8]
     digests = {name: hashlib.sha256("\n".join(classes).encode()).hexdigest() for name, classes in CLASSES.items()}
     assert {name: digest[:12] for name, digest in digests.items()} == CLASS_NAMES
-    assert CLASSES["octmnist"] == ("choroidal neovascularization", "diabetic macular edema", "drusen", "normal")
-    assert CLASSES["breastmnist"] == ("malignant", "normal, benign")
+    assert tuple(CLASSES["octmnist"]) == ("choroidal neovascularization", "diabetic macular edema", "drusen", "normal")
+    assert tuple(CLASSES["breastmnist"]) == ("malignant", "normal, benign")
     assert CLASSES["bloodmnist"][3] == "immature granulocytes(myelocytes, metamyelocytes and promyelocytes)"
-    assert CLASSES["organsmnist"][4:6] == ("kidney-left", "kidney-right")
+    assert tuple(CLASSES["organsmnist"][4:6]) == ("kidney-left", "kidney-right")
     assert CLASSES["tissuemnist"][0] == "Collecting Duct, Connecting Tubule"
 
 

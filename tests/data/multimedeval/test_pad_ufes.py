@@ -10,8 +10,9 @@ import pytest
 from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare
 from medtasks.data.prepare.source_recipe import Options
-from medtasks.data.sources.multimedeval import pad_ufes
-from medtasks.data.sources.multimedeval.pad_ufes import CLASSES, patient_history
+from medtasks.data.sources.multimedeval import classification_sets as pad_ufes
+from medtasks.data.sources.multimedeval.classification_sets import SKIN_CLASSES as CLASSES
+from medtasks.data.sources.multimedeval.classification_sets import patient_history
 from medtasks.errors import SourceError
 from medtasks.home import dataset_folder
 

@@ -7,19 +7,32 @@ The reference takes MedNLI's options from the gold labels in the order they occu
 option occurs in the reply, so that the order has no effect; here it is fixed.
 
 VQA-RAD and PathVQA are parquet files with the images in them; of SLAKE it is the English questions of ``test.json``.
+
+A user's own questions have the format of MultiMedEval's additional datasets. A folder holds ``dataset.json`` and the
+images it names (``multimedeval/dynamic_datasets.py`` at d9ac283)::
+
+    {"taskType": "VQA", "modality": "Radiology", "samples": [
+        {"question": "Where is the lesion?", "answer": "left lung", "images": ["scan.png"]}]}
+
+``taskType`` is ``VQA``, or ``QA`` with the texts of the ``options`` in every sample. ``images`` may be left out.
+Models see images by the rule ``linear`` of :mod:`medtasks.data.images.decoding`. ``"image_range": [LOW, HIGH]`` next
+to ``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare.source_files import SourceFile, not_found, required_file, unpacked_or_archived
-from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, required_file, unpacked_or_archived
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
 from medtasks.data.prepare.table_files import (
     SourceRow,
     SourceTable,
+    check_columns,
     hub_table,
     json_lines,
     listed_records,
@@ -28,8 +41,9 @@ from medtasks.data.prepare.table_files import (
     required_hub_table,
 )
 from medtasks.data.samples import letter
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, Columns, Document, choice_document, new_document
-from medtasks.errors import SourceError
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
+from medtasks.errors import MedTasksError, SourceError
+from medtasks.home import datasets_folder
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")
@@ -40,30 +54,12 @@ MMLU_SUBJECTS = frozenset(
     )
 )
 
-_MEDMCQA_OPTIONS = ("opa", "opb", "opc", "opd")
-
 
 def _answer_index(row: SourceRow, column: str, options: int) -> int:
     value = row.integer(column)
     if not 0 <= value < options:
         raise row.error(f"{column} is {value}, and the options are 0 to {options - 1}")
     return value
-
-
-def _medqa_table(source: Path, split: str) -> SourceTable:
-    columns = ("question", "options", "answer_idx")
-    inside = f"questions/US/{split}.jsonl"
-    names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
-    wanted = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
-    return hub_table(source, split, "med_qa_en_source", columns) or json_lines(
-        required_file(source, names, wanted), columns
-    )
-
-
-def _medqa(row: SourceRow, split: str) -> Document:
-    keys, options = keyed_options(row, "key", "value")
-    key = row.one_of("answer_idx", keys, "answer_idx is none of the options' keys")
-    return choice_document(f"{split}/{row.index}", row.text("question"), options, keys.index(key))
 
 
 def keyed_options(row: SourceRow, key: str, text: str) -> tuple[list[str], list[str]]:
@@ -81,172 +77,264 @@ def keyed_options(row: SourceRow, key: str, text: str) -> tuple[list[str], list[
     return keys, texts
 
 
-def _medmcqa_table(source: Path, split: str) -> SourceTable:
-    columns = ("id", "question", *_MEDMCQA_OPTIONS, "cop")
-    name = {"validation": "dev"}.get(split, split)
-    names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
-    wanted = f"data/{split}-*.parquet or {name}.json"
-    return hub_table(source, split, "default", columns, ("subject_name",)) or json_lines(
-        required_file(source, names, wanted), columns, _counted_from_zero
-    )
+class _MedQA(TableReader):
+    columns = CHOICE
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        columns = ("question", "options", "answer_idx")
+        if table := hub_table(source, split, "med_qa_en_source", columns):
+            return table
+        inside = f"questions/US/{split}.jsonl"
+        names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
+        missing = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
+        return json_lines(required_file(source, names, missing), columns)
+
+    def document(self, row: SourceRow, split: str) -> Document:
+        keys, options = keyed_options(row, "key", "value")
+        key = row.one_of("answer_idx", keys, "answer_idx is none of the options' keys")
+        return choice_document(f"{split}/{row.index}", row.text("question"), options, keys.index(key))
 
 
-def _counted_from_zero(row: SourceRow) -> Mapping[str, Any]:
-    """Return a row of MedMCQA as on the Hub: ``cop`` is 0 to 3 there, and 1 to 4 as its authors publish it."""
-    if row.integer("cop") < 1:
-        raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
-    return {**row.values, "cop": row.integer("cop") - 1}
+class _MedMCQA(TableReader):
+    columns = CHOICE
+    options = ("opa", "opb", "opc", "opd")
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        columns = ("id", "question", *self.options, "cop")
+        if table := hub_table(source, split, "default", columns, ("subject_name",)):
+            return table
+        name = {"validation": "dev"}.get(split, split)
+        names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
+        file = required_file(source, names, f"data/{split}-*.parquet or {name}.json")
+        return json_lines(file, columns, self.counted_from_zero)
+
+    def counted_from_zero(self, row: SourceRow) -> Mapping[str, Any]:
+        """Return a row with ``cop`` from 0 to 3 as on the Hub; the authors publish 1 to 4."""
+        if row.integer("cop") < 1:
+            raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
+        return {**row.values, "cop": row.integer("cop") - 1}
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        options = [row.text(column) for column in self.options]
+        right, subject = _answer_index(row, "cop", len(options)), row.optional_text("subject_name")
+        return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
 
 
-def _medmcqa(row: SourceRow, _split: str) -> Document:
-    options = [row.text(column) for column in _MEDMCQA_OPTIONS]
-    right, subject = _answer_index(row, "cop", len(options)), row.optional_text("subject_name")
-    return choice_document(row.text("id"), row.text("question"), options, right, subject=subject)
+class _PubMedQA(TableReader):
+    columns = CHOICE
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        columns = ("id", "question", "context", "answer")
+        if table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns):
+            return table
+        # as the authors publish it
+        names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
+        places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
+        missing = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
+        file = required_file(source, places, missing)
+        content = read_json(file)
+        if not isinstance(content, dict):
+            raise SourceError(f"{file.name} is not an object with one entry per article")
+        entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
+        published = records_table(entries, ("QUESTION", "CONTEXTS", "final_decision"))
+        rows = []
+        for key, row in zip(content, published.rows(), strict=True):
+            values = key, row.text("QUESTION"), " ".join(row.texts("CONTEXTS")), [row.text("final_decision")]
+            rows.append((row.place, dict(zip(columns, values, strict=True))))
+        return records_table(rows, columns)
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        answers = row.texts("answer")
+        if not answers or answers[0] not in YES_NO_MAYBE:
+            raise row.error(f"answer is none of {', '.join(YES_NO_MAYBE)}")
+        right = YES_NO_MAYBE.index(answers[0])
+        return choice_document(row.text("id"), row.text("question"), YES_NO_MAYBE, right, context=row.text("context"))
 
 
-def _pubmedqa_table(source: Path, split: str) -> SourceTable:
-    columns = ("id", "question", "context", "answer")
-    if table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns):
-        return table
-    # as the authors publish it
-    names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
-    places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
-    wanted = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
-    file = required_file(source, places, wanted)
-    content = read_json(file)
-    if not isinstance(content, dict):
-        raise SourceError(f"{file.name} is not an object with one entry per article")
-    entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
-    published = records_table(entries, ("QUESTION", "CONTEXTS", "final_decision"))
-    rows = []
-    for key, row in zip(content, published.rows(), strict=True):
-        values = key, row.text("QUESTION"), " ".join(row.texts("CONTEXTS")), [row.text("final_decision")]
-        rows.append((row.place, dict(zip(columns, values, strict=True))))
-    return records_table(rows, columns)
+class _MMLU(TableReader):
+    columns = CHOICE
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        return required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
+
+    def document(self, row: SourceRow, split: str) -> Document:
+        options, subject = row.texts("choices"), row.text("subject")
+        right = _answer_index(row, "answer", len(options))
+        return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=subject)
+
+    def test(self, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+        """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference does."""
+        table = self.table(source, "test")
+        positions: dict[str, list[int]] = {}
+        for row in table.rows():
+            if (subject := row.text("subject")) in MMLU_SUBJECTS:
+                positions.setdefault(subject, []).append(row.index)
+        chosen = [index for _, rows in sorted(positions.items()) for index in rows[: len(rows) // 4]]
+        by_index = {row.index: row for row in table.rows(set(chosen))}
+        for index in chosen:
+            yield PublishedRow(by_index[index].place, self.document(by_index[index], "test"))
 
 
-def _pubmedqa(row: SourceRow, _split: str) -> Document:
-    answers = row.texts("answer")
-    if not answers or answers[0] not in YES_NO_MAYBE:
-        raise row.error(f"answer is none of {', '.join(YES_NO_MAYBE)}")
-    right = YES_NO_MAYBE.index(answers[0])
-    return choice_document(row.text("id"), row.text("question"), YES_NO_MAYBE, right, context=row.text("context"))
+class _MedNLI(TableReader):
+    columns = CHOICE
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        name = f"mli_{split}_v1.jsonl"
+        missing = f"{name}, neither in a folder nor in a zip archive"
+        file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], missing)
+        return json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
+        context = row.text("sentence1")
+        return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=context)
 
 
-def _mmlu_table(source: Path, split: str) -> SourceTable:
-    return required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
+def open_question(row: SourceRow, doc_id: str, **more: str | None) -> Document:
+    """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
+    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **more)
 
 
-def _mmlu(row: SourceRow, split: str) -> Document:
-    options = row.texts("choices")
-    right = _answer_index(row, "answer", len(options))
-    return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=row.text("subject"))
+class _QuestionsWithImages(TableReader):
+    columns = OPEN_QUESTION
+    embedded = ("image",)
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        return required_hub_table(source, split, "default", ("image", "question", "answer"))
+
+    def document(self, row: SourceRow, split: str) -> Document:
+        if row.encoded("image") is None:
+            raise UnusableRow("it has no image")
+        return open_question(row, f"{split}/{row.index}")
 
 
-def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
-    """Read the first quarter of each medical subject, subjects in alphabetical order, as the reference sorts them."""
-    table = _mmlu_table(source, "test")
-    positions: dict[str, list[int]] = {}
-    for row in table.rows():
-        if (subject := row.text("subject")) in MMLU_SUBJECTS:
-            positions.setdefault(subject, []).append(row.index)
-    chosen = [index for _, found in sorted(positions.items()) for index in found[: len(found) // 4]]
-    rows = {row.index: row for row in table.rows(set(chosen))}
-    for index in chosen:
-        yield PublishedRow(rows[index].place, _mmlu(rows[index], "test"))
-
-
-def _mednli_table(source: Path, split: str) -> SourceTable:
-    name = f"mli_{split}_v1.jsonl"
-    wanted = f"{name}, neither in a folder nor in a zip archive"
-    file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], wanted)
-    return json_lines(file, ("pairID", "sentence1", "sentence2", "gold_label"))
-
-
-def _mednli(row: SourceRow, _split: str) -> Document:
-    right = RELATIONS.index(row.one_of("gold_label", RELATIONS, "gold_label is none of"))
-    return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=row.text("sentence1"))
-
-
-_MMLU = TableReader(CHOICE, _mmlu_table, _mmlu).recipe(
-    "the Hub's parquet files all/test-*.parquet", ("test", "dev"), ["all/test-*.parquet", "all/dev-*.parquet"]
-)
-
-
-_SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
-_SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name
 SLAKE_ARCHIVE = "imgs.zip"
 SLAKE_LAYOUT = "test.json and imgs.zip, or the folder imgs unpacked from it"
 
 
-def open_question(row: SourceRow, doc_id: str, **known: str | None) -> Document:
-    """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
-    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **known)
+class Slake(TableReader):
+    """SLAKE's questions in one language, or in all."""
 
+    columns = OPEN_QUESTION
+    language: str | None = "en"
 
-def _document(row: SourceRow, split: str) -> Document:
-    if row.encoded("image") is None:
-        raise UnusableRow("it has no image")
-    return open_question(row, f"{split}/{row.index}")
-
-
-def slake_reader(
-    columns: Columns, document: Callable[[SourceRow, str], Document], language: str | None = None
-) -> TableReader:
-    """Return the reader of SLAKE's questions, in one language or all; ``document`` is what a row becomes."""
-
-    def table(source: Path, split: str) -> SourceTable:
-        path = source / f"{split}.json"
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Find a split in a source."""
+        path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise not_found(source, path.name)
-        questions = listed_records(SourceFile(path), _SLAKE_COLUMNS)
-        if language is None:
+        questions = listed_records(SourceFile(path), columns)
+        if self.language is None:
             return questions
-        chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == language)
-        return records_table(chosen, _SLAKE_COLUMNS)
+        chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
+        return records_table(chosen, columns)
 
-    return TableReader(
-        columns,
-        table,
-        document,
-        lambda row: [row.text("img_name")],
-        lambda source: unpacked_or_archived(source, _SLAKE_FOLDERS, SLAKE_ARCHIVE, ("imgs/",)),
-    )
+    def document(self, row: SourceRow, _split: str) -> Document:
+        """Return a document of the ``OPEN_QUESTION`` schema."""
+        return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the name of the image."""
+        return [row.text("img_name")]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        """Open the images, unpacked next to the archive or in a folder of its name, or still in it."""
+        return unpacked_or_archived(source, ("imgs", "imgs/imgs"), SLAKE_ARCHIVE, ("imgs/",))
 
 
-def slake_question(row: SourceRow, _split: str = "") -> Document:
-    """Return a document of the ``OPEN_QUESTION`` schema."""
-    return open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
+FILE_NAME = "dataset.json"
+QA, VQA = "QA", "VQA"
+_MOST_OPTIONS = 26  # letters
 
 
-_PARQUET = TableReader(
-    OPEN_QUESTION,
-    lambda source, split: required_hub_table(source, split, "default", ("image", "question", "answer")),
-    _document,
-    embedded=("image",),
-).recipe("the Hub's parquet files data/test-*.parquet", hub_files=("data/test-*.parquet", "data/train-*.parquet"))
-_SLAKE = slake_reader(OPEN_QUESTION, slake_question, "en")
+class OwnQuestions(TableReader):
+    """Questions of a user's own folder; SourceError unless its ``dataset.json`` is as said above."""
 
+    def __init__(self, folder: Path) -> None:
+        path = folder / FILE_NAME
+        if not path.is_file():
+            raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
+        content = read_json(SourceFile(path))
+        if not isinstance(content, dict):
+            raise SourceError(f"{path} is not an object with taskType, modality and samples")
+        check_columns(str(path), ("taskType", "modality", "samples"), content)
+        whole = SourceRow(str(path), 0, content)
+        self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
+        if self.kind not in (QA, VQA):
+            raise whole.error(f"taskType is '{self.kind}', and only {QA} and {VQA} can be prepared")
+        self.columns = CHOICE if self.kind == QA else OPEN_QUESTION
+        if not isinstance(content["samples"], list) or not content["samples"]:
+            raise whole.error("samples is not a list of questions")
+        columns = ("question", "answer", *(["options"] if self.kind == QA else []))
+        samples = ((f"{FILE_NAME} sample {number}", sample) for number, sample in enumerate(content["samples"], 1))
+        try:
+            self.decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
+        except MedTasksError as error:
+            raise whole.error(str(error)) from error
+        self.samples = records_table(samples, columns)
+
+    def own_recipe(self) -> SourceRecipe:
+        """Return the recipe of the questions."""
+        return replace(self.recipe(f"a folder with {FILE_NAME}", ("test",)), decoding=self.decoding)
+
+    def table(self, _source: Path, _split: str) -> SourceTable:
+        """Return the samples."""
+        return self.samples
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the names of the images; none may be outside of the folder, which others may be shown."""
+        names = [] if row.values.get("images") is None else row.texts("images")
+        for name in names:
+            path = (self.folder / name).resolve()
+            if not path.is_relative_to(self.folder.resolve()) or path.is_relative_to(datasets_folder().resolve()):
+                raise row.error(
+                    f"its image {name} is outside of {self.folder} or in a prepared dataset; put a copy into the folder"
+                )
+        return names
+
+    def files(self, _source: Path) -> AbstractContextManager[ReadFile]:
+        """Open the images."""
+        return file_reader([self.folder], (), ())
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        """Return the document of a sample."""
+        doc_id = f"test/{row.index}"
+        if self.kind == VQA:
+            return open_question(row, doc_id)
+        options, answer = row.texts("options"), row.text("answer")
+        if not 2 <= len(options) <= _MOST_OPTIONS:
+            raise row.error(f"it has {len(options)} options; 2 to {_MOST_OPTIONS} are possible")
+        # As the reference compares them. Of equal options it can only ever choose the first.
+        same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
+        if not same:
+            raise UnusableRow("its answer is none of its options, so that no reply could be right")
+        return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
+
+
+_MMLU_RECIPE = _MMLU().recipe(
+    "the Hub's parquet files all/test-*.parquet", ("test", "dev"), ["all/test-*.parquet", "all/dev-*.parquet"]
+)
+_PARQUET = _QuestionsWithImages().recipe(
+    "the Hub's parquet files data/test-*.parquet", hub_files=("data/test-*.parquet", "data/train-*.parquet")
+)
 RECIPES: Mapping[str, SourceRecipe] = {
-    "medqa": TableReader(CHOICE, _medqa_table, _medqa).recipe(
+    "medqa": _MedQA().recipe(
         "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet",
         hub_files=["data_clean.zip"],
     ),
-    "medmcqa": TableReader(CHOICE, _medmcqa_table, _medmcqa).recipe(
+    "medmcqa": _MedMCQA().recipe(
         "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json",
         ("validation", "train"),
         ["data/validation-*.parquet", "data/train-*.parquet"],
     ),
-    "pubmedqa": TableReader(CHOICE, _pubmedqa_table, _pubmedqa).recipe(
+    "pubmedqa": _PubMedQA().recipe(
         "pqal.zip, what was unpacked from it, or the Hub's parquet files "
         "pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
         hub_files=["pqal.zip"],
     ),
-    "mmlu": replace(_MMLU, test=_mmlu_test),
-    "mednli": TableReader(CHOICE, _mednli_table, _mednli).recipe(
-        "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"
-    ),
+    "mmlu": replace(_MMLU_RECIPE, test=_MMLU().test),
+    "mednli": _MedNLI().recipe("PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"),
     "vqa_rad": _PARQUET,
     "path_vqa": _PARQUET,
-    "slake": _SLAKE.recipe(SLAKE_LAYOUT, hub_files=("test.json", "train.json", SLAKE_ARCHIVE)),
+    "slake": Slake().recipe(SLAKE_LAYOUT, hub_files=("test.json", "train.json", SLAKE_ARCHIVE)),
 }

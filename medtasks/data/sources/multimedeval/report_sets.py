@@ -1,11 +1,11 @@
 r"""Radiology reports: to summarise (MIMIC-III), or to write from images (MIMIC-CXR) or volumes (CT-RATE).
 
-Sections of a report are those that the official MIMIC-CXR parser finds and names. A header is a line that begins with a
-blank and goes on in capitals, blanks and ``()/,-`` to a colon with white space behind it. What stands before the first
-header is the ``preamble``. Names are brought to a common spelling: whole names by a table, then by a main section whose
-name they contain; then headers that name a view (``CHEST, PA AND LATERAL``) are called ``findings``. Sections called
-impression or findings that hold white space only are dropped. Where neither is left, the text behind the first empty
-line of the last section becomes the ``last_paragraph``. Texts are never stripped.
+Sections of a report are those of the official MIMIC-CXR parser. A header is a line that begins with a blank and goes on
+in capitals, blanks and ``()/,-`` to a colon with white space after it. The text before the first header is the
+``preamble``. Names are brought to a common spelling: whole names by a table, then by a main section whose name they
+contain; then headers that name a view (``CHEST, PA AND LATERAL``) are called ``findings``. Sections called impression
+or findings that hold white space only are dropped. Where neither is left, the text after the first empty line of the
+last section becomes the ``last_paragraph``. Texts are never stripped.
 
 Table and views are in ``report_headers.json``. Two entries look like mistakes and are kept: ``ndication`` counts as
 impression, ``pfi`` as history.
@@ -38,7 +38,7 @@ names are data of theirs, in ``mimic_iii_groups.json``.
 MIMIC-CXR: the studies of the test split whose report has findings, each with all its images. Studies and their images
 come in the order of the split table. The report is the first findings section, the indication the first indication
 section, both with all their white space, as the reference compares them. Images are those of MIMIC-CXR-JPG 2.0.0. Its
-reports are part of MIMIC-CXR: ``s<study>.txt`` beside the study's folder of images, in a tree of their own, or in
+reports are part of MIMIC-CXR: ``s<study>.txt`` next to the study's folder of images, in a tree of their own, or in
 ``mimic-cxr-reports.zip``. Source: Johnson et al., https://physionet.org/content/mimic-cxr/2.0.0/;
 ``multimedeval/mimic.py`` at d9ac283.
 
@@ -50,7 +50,7 @@ the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrah
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -70,7 +70,7 @@ from medtasks.data.prepare.source_files import (
 from medtasks.data.prepare.source_recipe import PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, csv_table, hub_table, read_json
 from medtasks.data.schema import REPORT, new_document
-from medtasks.data.sources.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
+from medtasks.data.sources.multimedeval.x_rays import mimic_cxr_file, split_rows, study_folder
 
 _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
@@ -85,15 +85,15 @@ _MAIN = ("impression", "findings", "history", "comparison", "addendum")
 class ReportSection:
     """One section."""
 
-    name: str  # its header in lower case, or what the parser calls it
-    text: str  # what stands behind the header, with all white space
-    start: int  # where the text starts in the report
+    name: str  # its header in lower case, or the parser's name
+    text: str  # after the header, with all white space
+    start: int  # of the text in the report
 
 
 def split_at_headers(report: str) -> list[ReportSection]:
     r"""Cut a report at its headers: the preamble and one section per header, named by it in lower case.
 
-    Without a header it is one section, ``full report``. The search goes on at the new line behind a header and the
+    Without a header it is one section, ``full report``. The search goes on at the new line after a header and the
     character that follows its colon. A header right below an empty one is therefore the empty one's text.
 
     Example:
@@ -103,12 +103,12 @@ def split_at_headers(report: str) -> list[ReportSection]:
     header = _HEADER.search(report)
     if header is None:
         return [ReportSection(FULL_REPORT, report, 0)]
-    found = [ReportSection(PREAMBLE, report[: header.start(1)], 0)]
+    sections = [ReportSection(PREAMBLE, report[: header.start(1)], 0)]
     while header is not None:
         name, start = header[1].lower(), header.end()
         header = _HEADER.search(report, max(report.find("\n", start), start))
-        found.append(ReportSection(name, report[start : header.start() if header else len(report)], start))
-    return found
+        sections.append(ReportSection(name, report[start : header.start() if header else len(report)], start))
+    return sections
 
 
 def report_sections(report: str) -> list[ReportSection]:
@@ -118,31 +118,29 @@ def report_sections(report: str) -> list[ReportSection]:
         >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
         ['preamble', 'findings']
     """
-    named = [replace(section, name=_common_name(section.name)) for section in split_at_headers(report)]
-    kept = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
-    if any(section.name in _ESSENTIAL for section in kept):
-        return kept
-    last = kept[-1]
-    before, empty_line, behind = last.text.partition(_EMPTY_LINE)
+
+    def common_name(header: str) -> str:
+        name = header.strip()
+        if name in _CANONICAL:
+            return _CANONICAL[name]
+        view = "findings" if any(view in name for view in _KNOWN["views"]) else name
+        return next((main for main in _MAIN if main in name), view)
+
+    named = [replace(section, name=common_name(section.name)) for section in split_at_headers(report)]
+    sections = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
+    if any(section.name in _ESSENTIAL for section in sections):
+        return sections
+    last = sections[-1]
+    before, empty_line, after = last.text.partition(_EMPTY_LINE)
     if not empty_line:
-        return kept
+        return sections
     # The start is that of the empty line, as the official parser counts it.
-    return [*kept[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, behind, last.start + len(before))]
+    return [*sections[:-1], replace(last, text=before), ReportSection(LAST_PARAGRAPH, after, last.start + len(before))]
 
 
 def first_text(sections: list[ReportSection], name: str) -> str | None:
     """Return the text of the first section of that name, or None."""
     return next((section.text for section in sections if section.name == name), None)
-
-
-def _common_name(header: str) -> str:
-    name = header.strip()
-    if name in _CANONICAL:
-        return _CANONICAL[name]
-    contained = next((main for main in _MAIN if main in name), None)
-    if contained is not None:
-        return contained
-    return "findings" if any(view in name for view in _KNOWN["views"]) else name
 
 
 Protocol = Literal["paper", "head"]
@@ -156,7 +154,7 @@ _OUTSIDE = "notes of the split without findings and exactly one impression"
 
 
 class Summary(NamedTuple):
-    """What a model is given and what a radiologist made of it."""
+    """Input of a model and the summary of a radiologist."""
 
     findings: str
     impression: str
@@ -164,7 +162,7 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Which exams belong together, and what their sections are called."""
+    """Groups of exams, and the names of their sections."""
 
     by_exam: Mapping[str, str]  # name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``
     findings: Mapping[str, Sequence[str]]  # names of its section, in lower case, by group, the first to look for first
@@ -174,11 +172,11 @@ class Groups:
 @functools.cache
 def groups() -> Groups:
     """Read the groups; their order is that of the reference."""
-    known = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
+    content = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
     return Groups(
-        by_exam={exam: name for name, group in known["groups"].items() for exam in group["descriptions"]},
-        findings={name: group["findings"] for name, group in known["groups"].items()},
-        spellings={spelling: name for name, spellings in known["spellings"].items() for spelling in spellings},
+        by_exam={exam: name for name, group in content["groups"].items() for exam in group["descriptions"]},
+        findings={name: group["findings"] for name, group in content["groups"].items()},
+        spellings={spelling: name for name, spellings in content["spellings"].items() for spelling in spellings},
     )
 
 
@@ -214,16 +212,17 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
 
 def _plain(text: str) -> str:
     plain = re.sub(r"\s+", " ", text)
-    # One after the other, because a placeholder may stand within the text of a later one.
+    # One after the other, because a placeholder may be part of the text of a later one.
     for placeholder in _PLACEHOLDER.findall(plain):
         plain = plain.replace(placeholder, "___")
     return plain
 
 
-def _places_by_id(source: Path) -> dict[str, str]:
-    places = {}
-    file = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
-    table = csv_table(file, ("ids",)) if file else hub_table(source / "split", "test", "default", ("ids",))
+def mimic_iii(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the notes of the test ids, group after group."""
+    places: dict[str, str] = {}
+    listed = find_file(source, [f"split/{_TEST_IDS}", _TEST_IDS, f"*/{_TEST_IDS}"])
+    table = csv_table(listed, ("ids",)) if listed else hub_table(source / "split", "test", "default", ("ids",))
     if table is None:
         raise not_found(
             source, f"split/{_TEST_IDS}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
@@ -233,18 +232,13 @@ def _places_by_id(source: Path) -> dict[str, str]:
         if not note.isdecimal():
             raise row.error("ids is no whole number")
         places[note] = row.place
-    return places
-
-
-def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[PublishedRow]:
-    places = _places_by_id(source)
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[PublishedRow]] = {group: [] for group in groups().findings}
     outside = 0
-    found = set()
+    read = set()
     for row in tqdm(notes.rows(), file.name, total=len(places), unit="note", leave=False, disable=None):
-        found.add(row.text("ROW_ID"))
+        read.add(row.text("ROW_ID"))
         group = groups().by_exam.get(row.text("DESCRIPTION"))
         summary = summary_of(row.text("TEXT"), group, protocol) if group else None
         if group and summary:
@@ -256,9 +250,9 @@ def _notes(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Pu
     for rows in by_group.values():
         yield from rows
     yield from [PublishedRow(file.name, None, cause=_OUTSIDE, outside=True)] * outside
-    for note, place in places.items():
-        if note not in found:
-            yield PublishedRow(place, None, cause=f"its note is not in {file.name}")
+    for note, location in places.items():
+        if note not in read:
+            yield PublishedRow(location, None, cause=f"its note is not in {file.name}")
 
 
 _NOTES_LAYOUT = f"{_NOTES}.gz of MIMIC-III 1.4 and, in a folder split, {_TEST_IDS} of croyer/MIMIC-III-split on the Hub"
@@ -268,14 +262,14 @@ _UNPACKED = "mimic-cxr-reports"
 _ARCHIVE = f"{_UNPACKED}.zip"
 _PROJECT = "mimic-cxr/*/"
 _PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
-"""Where MIMIC-CXR may lie, seen from the folder of MIMIC-CXR-JPG or from the folder the user names."""
+"""Locations of MIMIC-CXR below the folder of MIMIC-CXR-JPG or the folder the user names."""
 _CT_REPORTS = "radiology_text_reports/validation_reports.csv"
 _CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
 _CT_FOLDERS = ("valid", "valid_fixed")
 
 
-def _studies(source: Path) -> Iterable[list[SourceRow]]:
-    """Return the images of each study of the test split, in order."""
+def mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the studies of the test split."""
     studies: dict[str, list[SourceRow]] = {}
     for row in split_rows(source, "test"):
         rows = studies.setdefault(row.text("study_id"), [])
@@ -283,32 +277,29 @@ def _studies(source: Path) -> Iterable[list[SourceRow]]:
         if any(before.text("dicom_id") == image or before.text("subject_id") != patient for before in rows):
             raise row.error("its image stands in an earlier row, or its study belongs to two patients")
         rows.append(row)
-    return studies.values()
-
-
-def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
     split = mimic_cxr_file(source, "split")
-    places = [(root, place) for root in dict.fromkeys([split.path.parent, source]) for place in _PLACES]
-    patterns = [(root, place + below) for root, place in places for below in ("files", f"{_UNPACKED}/files")]
+    roots = [(root, below) for root in dict.fromkeys([split.path.parent, source]) for below in _PLACES]
+    patterns = [(root, below + tree) for root, below in roots for tree in ("files", f"{_UNPACKED}/files")]
     folders = [files.parent for root, pattern in patterns for files in sorted(root.glob(pattern))]
-    archives = [path for root, place in places for path in sorted(root.glob(place + _ARCHIVE))]
+    archives = [path for root, below in roots for path in sorted(root.glob(below + _ARCHIVE))]
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
-        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in _studies(source))
+        yield from (_study_row(rows, split.path.parent / "files", read, images) for rows in studies.values())
 
 
 def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> PublishedRow:
-    place, subject_id, study_id = rows[0].place, rows[0].text("subject_id"), rows[0].text("study_id")
+    location, subject_id, study_id = rows[0].place, rows[0].text("subject_id"), rows[0].text("study_id")
     name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
     try:
         report = read(name.as_posix()).decode("utf-8")
     except FileNotFoundError:
-        return PublishedRow(place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
+        cause = f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)"
+        return PublishedRow(location, None, cause=cause)
     except UnicodeDecodeError:
-        return PublishedRow(place, None, cause="the report of its study is no UTF-8 text")
+        return PublishedRow(location, None, cause="the report of its study is no UTF-8 text")
     sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
     findings = first_text(sections, "findings")
     if findings is None:
-        return PublishedRow(place, None, cause="studies whose report has no findings section", outside=True)
+        return PublishedRow(location, None, cause="studies whose report has no findings section", outside=True)
     document = new_document(
         REPORT,
         study_id,
@@ -323,10 +314,11 @@ def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes],
         f"{number} of {len(rows)}": functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg")
         for number, row in enumerate(rows, 1)
     }
-    return images_row(place, adding.items(), document)
+    return images_row(location, adding.items(), document)
 
 
-def _ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+def ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    """Read the volumes of the validation split."""
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
     for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
@@ -342,8 +334,8 @@ def _ct_rate(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
             yield PublishedRow(row.place, None, cause="its report has no findings")
             continue
         patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
-        places = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
-        path = next((place for place in places if place.is_file()), places[0])
+        paths = [file.path.parents[1] / folder / patient / scan / name for folder in _CT_FOLDERS]
+        path = next(filter(Path.is_file, paths), paths[0])
         document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
         yield images_row(row.place, [(name, functools.partial(images.add_volume, path))], document)
 
@@ -355,8 +347,8 @@ _MIMIC_CXR_LAYOUT = (
 _CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
 RECIPES: Mapping[str, SourceRecipe] = {
-    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(_notes, "paper"), _NOTES_LAYOUT),
-    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(_notes, "head"), _NOTES_LAYOUT),
-    "mimic_cxr_report": SourceRecipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
-    "ct_rate_report": SourceRecipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
+    "mimic_iii_summary": SourceRecipe(REPORT, functools.partial(mimic_iii, "paper"), _NOTES_LAYOUT),
+    "mimic_iii_summary_head": SourceRecipe(REPORT, functools.partial(mimic_iii, "head"), _NOTES_LAYOUT),
+    "mimic_cxr_report": SourceRecipe(REPORT, mimic_cxr, _MIMIC_CXR_LAYOUT),
+    "ct_rate_report": SourceRecipe(REPORT, ct_rate, _CT_RATE_LAYOUT),
 }

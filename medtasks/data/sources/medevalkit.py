@@ -1,0 +1,333 @@
+"""The sets that MedEvalKit's protocol evaluates: OmniMedVQA, PMC-VQA, MedXpertQA, MedFrameQA and SLAKE.
+
+- OmniMedVQA as published: the questions of ``QA_information/Open-access``, one JSON file per part, in the order of
+  their names. The published answer is a text; the right option is the first that equals it without outer blanks.
+  The restricted parts have no images. Hu et al., CVPR 2024.
+- OmniMedVQA as VLMEvalKit evaluates it: the first 14 of 30 TSV files, ``part_1.tsv`` to ``part_14.tsv``, with images in
+  them (``vlmeval/dataset/image_mcq.py`` at e8e78f05, lines 2405 to 2464). No source says which of OmniMedVQA's own
+  parts they hold, so they are a dataset of their own and not a selection from that one.
+- PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``. Cells
+  are kept as they are but for line breaks, which MedEvalKit reads as plain ones. Zhang et al., arXiv 2305.10415.
+- MedXpertQA: questions with one to six images (MM) and without any (Text), from the Hub or from the authors' code.
+  Questions end with their options, in the published words, and are kept so. Zuo et al., arXiv 2501.18362.
+- MedFrameQA: questions on two to five frames of a video. Frames of one video are alike, so the video is the cluster.
+- SLAKE in its two languages.
+"""
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from medtasks.data import schema
+from medtasks.data.document_store import Documents
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import source_files
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
+from medtasks.data.prepare.table_files import (
+    ParquetTable,
+    ReadValues,
+    SourceRow,
+    SourceTable,
+    csv_table,
+    json_lines,
+    listed_in,
+)
+from medtasks.data.samples import letter, option_index
+from medtasks.data.sources.gmai_sets import GmaiFile, with_images
+from medtasks.data.sources.multimedeval import question_sets
+from medtasks.errors import SourceError
+
+NO_MODALITY_TYPE = "no_modality_type"
+NULL_OPTION = "null_option"
+NO_SUCH_GOLD = "no_such_gold"
+INEXACT_GOLD = "inexact_gold"
+REPEATED_GOLD = "repeated_gold"
+OTHER_ANSWER_TEXT = "other_answer_text"
+FLAGS: Mapping[str, str] = {
+    NO_MODALITY_TYPE: "the row has no modality_type, which stops MedEvalKit",
+    NULL_OPTION: "an option is null; MedEvalKit shows it as None, and so do its lines, but it is no option",
+    NO_SUCH_GOLD: "the published answer is none of the options",
+    INEXACT_GOLD: "the published answer is an option only without the blanks around it; MedEvalKit finds none",
+    REPEATED_GOLD: "several options are the published answer; MedEvalKit takes the last, and here it is the first",
+    OTHER_ANSWER_TEXT: "the text that is published as the answer is not that of the published letter",
+}
+_REMARKS = {
+    NO_SUCH_GOLD: "the right option of {} (the published answer is none of the options)",
+    OTHER_ANSWER_TEXT: "the text of the answer of {} (the published letter is that of another option and counts)",
+}
+
+
+def kit_choice(
+    doc_id: str, options: Sequence[str], lines: Sequence[str], gold: str | None, **more: Any
+) -> schema.Document:
+    """Return a document of the ``KIT_CHOICE`` schema; without an ``answer``, the gold is the letter of an option."""
+    flags = list(more.pop("flags", ()))
+    letters = [letter(index) for index in range(len(options))]
+    named = gold.strip() if gold is not None and gold.strip() in letters else None
+    answer = more.pop("answer", named)
+    if options and gold is not None and answer is None:
+        flags.append(NO_SUCH_GOLD)
+    choices = {"options": list(options), "option_lines": list(lines)}
+    return schema.new_document(schema.KIT_CHOICE, doc_id, **choices, answer=answer, gold=gold, flags=flags, **more)
+
+
+def kit_recipe(reader: TableReader, layout: str, *files: str, split: str = "test") -> SourceRecipe:
+    """Return the recipe of a set of one split and no examples; ``files`` are the Hub's."""
+    return replace(reader.recipe(layout, (split,), files), remarks=_remarks)
+
+
+def lettered(options: Iterable[str], form: str) -> list[str]:
+    """Return option lines, such as ``A. text`` for the form ``{}. {}``."""
+    return [form.format(letter(index), option) for index, option in enumerate(options)]
+
+
+def _remarks(documents: Documents) -> list[str]:
+    """Return the notes of a manifest on rows that are kept and lack something."""
+    counts = Counter(flag for document in documents for flag in document["flags"])
+    return [
+        text.format("1 row" if counts[flag] == 1 else f"{counts[flag]} rows")
+        for flag, text in _REMARKS.items()
+        if counts[flag]
+    ]
+
+
+_QUESTIONS = "QA_information/Open-access/"
+# At the root, in a folder below it, or in the archive, wherever in it.
+_PLACES = (f"{_QUESTIONS}*.json", f"*/{_QUESTIONS}*.json", f"*.zip!*{_QUESTIONS}*.json")
+_OMNI_COLUMNS = ("question_id", "question_type", "question", "gt_answer", "image_path")
+_LETTERS = "ABCD"
+_TSV_PARTS = tuple(f"part_{number}" for number in range(1, 15))
+
+
+def _below(file: source_files.SourceFile) -> str:
+    """Return the folder, in an archive, that holds the questions and the images."""
+    return (file.member or "").rpartition(_QUESTIONS)[0]
+
+
+def _parts(source: Path) -> list[source_files.SourceFile]:
+    files = source_files.required_shards(source, _PLACES, f"folder {_QUESTIONS} and no OmniMedVQA.zip with it")
+    if len({(file.path if file.member else file.path.parent, _below(file)) for file in files}) > 1:
+        raise SourceError(f"{source} holds the folder {_QUESTIONS} more than once; name the folder that holds the one")
+    return files
+
+
+class _OmniMedVQA(TableReader):
+    columns = schema.KIT_CHOICE
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        first = _parts(source)[0]
+        if first.member is None:
+            return source_files.file_reader([first.path.parents[2]], (), ())
+        return source_files.file_reader((), [first.path], (_below(first),))
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        names = [PurePosixPath(file.member or file.path.name).name for file in _parts(source)]
+
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            seen: Counter[str] = Counter()
+            with self.files(source) as read:
+                for name in names:
+                    for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                        question_id = row.text("question_id")
+                        seen[question_id] += 1
+                        repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
+                        columns = {"doc_id": question_id + repeat, "part": name.removesuffix(".json")}
+                        yield row.place, functools.partial(dict, row.values, **columns)
+
+        return SourceTable(records)
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        published = {name: row.optional_text(f"option_{name}") for name in _LETTERS}
+        options = [text for text in published.values() if text is not None]
+        absent = next((name for name, text in published.items() if text is None), "")
+        if absent and _LETTERS.index(absent) < len(options):
+            raise UnusableRow(f"it has no option {absent} and one behind it")
+        if len(options) < 2:
+            raise UnusableRow("it has fewer than two options")
+        gold, modality = row.text("gt_answer"), row.optional_text("modality_type")
+        equal = [index for index, option in enumerate(options) if option.strip() == gold.strip()]
+        flags = {
+            NULL_OPTION: any(f"option_{name}" in row.values for name in _LETTERS[len(options) :]),
+            INEXACT_GOLD: bool(equal) and gold not in options,
+            REPEATED_GOLD: len(equal) > 1,
+            NO_MODALITY_TYPE: modality is None,
+        }
+        return kit_choice(
+            row.text("doc_id"),
+            options,
+            [f"{name}. {row.values[f'option_{name}']}" for name in _LETTERS if f"option_{name}" in row.values],
+            gold,
+            answer=letter(equal[0]) if equal else None,
+            flags=[flag for flag, applies in flags.items() if applies],
+            question=row.text("question"),
+            question_type=row.optional_text("question_type"),
+            modality=row.optional_text("modality") if modality is None else modality,
+            part=row.text("part"),
+        )
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("image_path")]
+
+
+def _of_vlmevalkit(source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+    files = {part: source_files.required_file(source, [f"{part}.tsv"]).path for part in _TSV_PARTS}
+    for part, path in files.items():
+        for row in with_images(GmaiFile(path, schema.GROUPED_CHOICE).questions(images)):
+            if row.document is None:
+                yield row
+                continue
+            doc_id, options = f"{part}/{row.document['doc_id']}", row.document["options"]
+            columns = {name: row.document[name] for name in ("image_id", "question", "modality")}
+            lines = lettered(options, "{}. {}")
+            document = kit_choice(doc_id, options, lines, row.document["answer"], part=part, **columns)
+            yield replace(row, document=document)
+
+
+_OMNI_LAYOUT = f"OmniMedVQA.zip, or what was unpacked from it: {_QUESTIONS} and Images/"
+
+
+_CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
+_LETTER = re.compile(r"\s*[A-D]\s*:")
+_EXPERT_GROUPS = ("medical_task", "body_system", "question_type")
+_EXPERT_COLUMNS = ("id", "question", "options", "label", *_EXPERT_GROUPS)
+_EXPERT_LAYOUT = "the Hub's {0}/test.jsonl or the authors' medxpertqa_{1}_input.jsonl"
+_FRAME_FILES = "data/test-*.parquet"
+_FRAME_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
+_FRAMES = tuple(f"image_{number}" for number in range(1, 6))
+
+
+def without_letter(cell: str) -> str:
+    """Return an option of PMC-VQA without its letter, which may be that of another option, and without outer blanks.
+
+    Example:
+        >>> without_letter(" C: T: thyroid gland "), without_letter("None")
+        ('T: thyroid gland', 'None')
+    """
+    return _LETTER.sub("", cell, count=1).strip() if _LETTER.match(cell) else cell.strip()
+
+
+class _PmcVqa(TableReader):
+    columns = schema.KIT_CHOICE
+
+    def __init__(self, name: str, gold: str, folder: str, archive: str, text: str | None = None) -> None:
+        self.name, self.gold, self.text = name, gold, text  # the table; columns of the right letter and the right text
+        self.folder, self.archive = folder, archive
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
+        return csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
+        *lines, question = cells
+        options = [without_letter(line) for line in lines]
+        doc_id = f"{self.name.removesuffix('.csv')}/{row.index}"
+        made = kit_choice(doc_id, options, lines, row.text(self.gold), question=question)
+        if self.text and made["answer"] and row.text(self.text).strip() != options[option_index(made["answer"])]:
+            made["flags"].append(OTHER_ANSWER_TEXT)
+        return made
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("Figure_path")]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return source_files.unpacked_or_archived(source, [self.folder], self.archive, (f"{self.folder}/", ""))
+
+    def kit_recipe(self) -> SourceRecipe:
+        layout = f"{self.name} and {self.archive}, or the folder {self.folder} unpacked from it"
+        return kit_recipe(self, layout, self.name, self.archive)
+
+
+class _MedXpertQA(TableReader):
+    columns = schema.KIT_CHOICE
+
+    def __init__(self, config: str) -> None:
+        self.config = config  # ``MM`` or ``Text``
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        name = f"medxpertqa_{self.config.lower()}_input.jsonl"
+        places = [f"{self.config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
+        columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
+        return json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        _, options = question_sets.keyed_options(row, "letter", "content")
+        groups = {column: row.optional_text(column) for column in _EXPERT_GROUPS}
+        label: Any = row.values["label"]
+        gold = label[0] if isinstance(label, list) and len(label) == 1 else label
+        if not isinstance(gold, str):
+            raise row.error("label is neither a letter nor a list of one")
+        lines = lettered(options, "{}. {}")
+        return kit_choice(row.text("id"), options, lines, gold, question=row.text("question"), **groups)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        """Return the files' names, a list of texts on the Hub and of objects where the authors publish them."""
+        if self.config != "MM":
+            return ()
+        images: Any = row.values["images"]
+        names: list[Any] = [item.get("image_path") if isinstance(item, dict) else item for item in images or ()]
+        if not isinstance(images, list) or not all(isinstance(name, str) for name in names):
+            raise row.error("images are neither a list of names nor one of objects with 'image_path'")
+        return names
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        if self.config != "MM":
+            return super().files(source)
+        return source_files.unpacked_or_archived(source, ["images"], "images.zip", ("images/", ""))
+
+
+class _MedFrameQA(TableReader):
+    columns = schema.KIT_CHOICE
+    embedded = _FRAMES
+
+    def table(self, source: Path, _split: str) -> SourceTable:
+        files = source_files.required_shards(source, [_FRAME_FILES, "test-*.parquet"])
+        return ParquetTable(files, _FRAME_COLUMNS, (*_FRAMES[2:], "modality", "system"))
+
+    def document(self, row: SourceRow, _split: str) -> schema.Document:
+        options = row.texts("options")
+        if len(options) < 2:
+            raise row.error("options are fewer than two")
+        modality, system = row.optional_text("modality"), row.optional_text("system")
+        groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
+        lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
+        return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
+
+
+class _Slake(question_sets.Slake):
+    columns = schema.KIT_QUESTION
+    language = None
+
+    def document(self, row: SourceRow, split: str) -> schema.Document:
+        if "answer_type" not in row.values:
+            raise row.error("answer_type is missing")
+        groups = {column: row.optional_text(column) for column in ("modality", "location")}
+        kind = row.one_of("answer_type", ("OPEN", "CLOSED"), "answer_type is none of")
+        return {**super().document(row, split), "answer_type": kind, "language": row.text("q_lang"), **groups}
+
+
+_MM_LAYOUT = f"{_EXPERT_LAYOUT.format('MM', 'mm')}, and images.zip or the folder images unpacked from it"
+
+
+_RECIPES: Mapping[str, SourceRecipe] = {
+    "omnimedvqa": kit_recipe(_OmniMedVQA(), _OMNI_LAYOUT, "OmniMedVQA.zip"),
+    "omnimedvqa_vlmevalkit": SourceRecipe(
+        schema.KIT_CHOICE, _of_vlmevalkit, "part_1.tsv to part_14.tsv", hub_files=[f"{part}.tsv" for part in _TSV_PARTS]
+    ),
+    "pmc_vqa": _PmcVqa("test_2.csv", "Answer", "figures", "images_2.zip").kit_recipe(),
+    "pmc_vqa_clean": _PmcVqa("test_clean.csv", "Answer_label", "images", "images.zip", "Answer").kit_recipe(),
+    "medxpertqa_mm": kit_recipe(_MedXpertQA("MM"), _MM_LAYOUT, "MM/test.jsonl", "images.zip"),
+    "medxpertqa_text": kit_recipe(_MedXpertQA("Text"), _EXPERT_LAYOUT.format("Text", "text"), "Text/test.jsonl"),
+    "medframeqa": kit_recipe(
+        _MedFrameQA(),
+        f"the Hub's parquet files {_FRAME_FILES}",
+        _FRAME_FILES,
+    ),
+    "slake": _Slake().recipe(question_sets.SLAKE_LAYOUT, ("test",), ("test.json", question_sets.SLAKE_ARCHIVE)),
+}
+RECIPES = {f"medevalkit_{name}": recipe for name, recipe in _RECIPES.items()}

@@ -1,1 +1,0 @@
-"""The sets that MedEvalKit's protocol evaluates, one module per source."""

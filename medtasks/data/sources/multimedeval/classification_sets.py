@@ -1,0 +1,274 @@
+"""Image classification: MedMNIST and PAD-UFES-20.
+
+MedMNIST: the test sets at 28 x 28 pixels, as the authors publish them: one ``.npz`` archive per set. Class names and
+their order are those of the package ``medmnist`` 3.0.2, see ``medmnist_classes.json``. Images of one channel stay grey.
+Yang et al., Scientific Data 10:41 (2023); https://zenodo.org/records/10519652.
+
+PAD-UFES-20: smartphone images of skin lesions, seven classes, one row per image.
+
+``pad_ufes_20`` holds every row of ``metadata.csv``, as the reference evaluates them: it builds a test split and then
+takes the whole table. Its demonstrations are therefore among the evaluated rows. ``pad_ufes_20_disjoint`` holds the
+rows whose lesion is in the test split and not in the training split, which share 204 lesions.
+
+The split is the one the reference reads (``croyer/Pad-UFES-20-split`` on the Hugging Face Hub): files whose column
+``ids`` holds lesion ids, in the source's folder ``split``.
+
+Source: Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` in ``multimedeval/image_classification.py`` at
+d9ac283.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePath, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from PIL import Image
+
+from medtasks.data.catalogue import dataset_info
+from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare.downloads import Published, download, hub_download
+from medtasks.data.prepare.source_files import SourceFile, not_found, open_archive, required_file, unpacking
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json, records_table
+from medtasks.data.schema import CLASSIFICATION, Document, new_document
+from medtasks.errors import SourceError
+from medtasks.home import home
+
+MEDMNIST_VARIABLE = "MEDTASKS_MEDMNIST_URL"
+_MEDMNIST_URL = "https://zenodo.org/records/10519652/files"
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, MemoryError)
+_SIDE = 28  # pixels
+_COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
+_QUARTERED = frozenset({"tissuemnist"})
+CLASSES: Mapping[str, Sequence[str]] = read_json(SourceFile(Path(__file__).with_name("medmnist_classes.json")))
+
+
+def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Read one array of an ``.npz`` archive, a SourceError if that is damaged or has no such array."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+            array: np.ndarray[Any, np.dtype[Any]] = npy.read_array(stream, allow_pickle=False)
+            if not array.ndim:
+                raise ValueError("an array of another kind than the published one")
+            stream.read()  # only its end tells whether it is damaged
+            return array
+    except KeyError as error:
+        raise SourceError(f"{path} holds no array '{name}'") from error
+    except _BROKEN as error:
+        raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
+
+
+class _MedMNIST(TableReader):
+    columns = CLASSIFICATION
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def archive(self, source: Path) -> Path:
+        path = source / f"{self.name}.npz" if source.is_dir() else source
+        if not path.is_file():
+            raise not_found(source, f"{self.name}.npz")
+        return path
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors if there are others."""
+        path = self.archive(source)
+        images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
+        pixels = (_SIDE, _SIDE, 3) if self.name in _COLOUR else (_SIDE, _SIDE)
+        images_fit = images.shape[1:] == pixels and str(images.dtype) == "uint8"
+        labels_fit = labels.shape in ((len(images), 1), (len(images),)) and labels.dtype.kind in "iu"
+        for kind, array, fits, expected in (
+            ("images", images, images_fit, f"uint8 in the shape (N, {str(pixels)[1:]}"),
+            ("labels", labels, labels_fit, f"whole numbers in the shape ({len(images)}, 1)"),
+        ):
+            if not fits:
+                actual = f"{array.dtype} in the shape {array.shape}"
+                raise SourceError(f"{path}: {split}_{kind} is {actual}, expected {expected}")
+        if self.name in _QUARTERED and split == "test":  # as the reference
+            images, labels = images[: len(images) // 4], labels[: len(labels) // 4]
+        rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
+        records = ((f"{path.name} {split} row {n}", {"image": image, "label": label}) for n, (image, label) in rows)
+        return records_table(records, ("image", "label"))
+
+    def rows(self, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Store the pixels of each row."""
+        classes = CLASSES[self.name]
+        for row in rows:
+            label = row.integer("label")
+            if not 0 <= label < len(classes):
+                raise row.error(f"the label is {label} and not one of 0 to {len(classes) - 1}")
+            stored = images.add_pixels(Image.fromarray(row.values["image"]))
+            columns = {"options": list(classes), "label": label, "image_id": stored.image_id}
+            document = new_document(CLASSIFICATION, f"{split}/{row.index}", **columns)
+            yield PublishedRow(row.place, document, [stored])
+
+    def published(self) -> Published:
+        url = f"{os.environ.get(MEDMNIST_VARIABLE, _MEDMNIST_URL)}/{self.name}.npz?download=1"
+        return Published(url, md5=dataset_info(f"multimedeval_{self.name}").md5[f"{self.name}.npz"])
+
+    def revision(self, source: Path) -> str:
+        unchanged = self.published().matches(self.archive(source))
+        return dataset_info(f"multimedeval_{self.name}").revision if unchanged else "local"
+
+    def own_recipe(self) -> SourceRecipe:
+        return dataclasses.replace(
+            self.recipe(f"MedMNIST's {self.name}.npz"),
+            download=lambda folder: download(self.published(), folder / f"{self.name}.npz"),
+            revision=self.revision,
+        )
+
+
+PAD_UFES_VARIABLE = "MEDTASKS_PAD_UFES_URL"
+_PAD_UFES_URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
+_INFO = dataset_info("multimedeval_pad_ufes_20")
+_SPLIT = dataclasses.replace(
+    _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
+)
+_NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
+SKIN_CLASSES: Mapping[str, str] = _NAMES["classes"]  # in questions, by the table's names
+_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by their names in the prompt
+_COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
+_ENDING = ".png"
+_TRUTH_VALUES = {"true": "True", "false": "False"}
+
+
+def patient_history(values: Mapping[str, str]) -> str:
+    """Return the text on a patient in the reference's later prompt; unknown fields are left out.
+
+    Example:
+        >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
+        'Patient history: drink True, age 55, gender FEMALE'
+    """
+    known_fields = {name: values[column] for name, column in _HISTORY.items() if values[column]}
+    return "Patient history: " + ", ".join(
+        f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known_fields.items()
+    )
+
+
+def _metadata(source: Path) -> SourceFile:
+    name = "metadata.csv"
+    return required_file(source, [name, f"*/{name}", f"*.zip!{name}", f"*.zip!*/{name}"])
+
+
+def _lesions(source: Path, split: str) -> frozenset[str]:
+    folder = source / "split" if source.is_dir() else source.parent / "split"
+    missing = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
+    table = hub_table(folder, split, "default", ("ids",)) or csv_table(
+        required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], missing), ("ids",)
+    )
+    return frozenset(str(row.values["ids"]).strip() for row in table.rows())
+
+
+@contextlib.contextmanager
+def _image_files(source: Path) -> Iterator[ReadFile]:
+    """Open the images of a folder with all below it, or of an archive.
+
+    A file in a folder goes before one of the same name in an archive. Archives within an archive are unpacked into
+    temporary files in the data folder.
+    """
+    where: dict[str, Callable[[], bytes]] = {}
+
+    def add(path: Path, archive: zipfile.ZipFile) -> None:
+        """Add the images of an archive; ``path`` is the file it lies in."""
+
+        def read(member: str) -> bytes:
+            with unpacking(path):
+                return archive.read(member)
+
+        for member in archive.namelist():
+            name = PurePosixPath(member).name
+            if name.endswith(_ENDING):
+                where.setdefault(name, functools.partial(read, member))
+
+    archives = [source]
+    if source.is_dir():
+        for path in sorted(source.rglob(f"*{_ENDING}")):
+            where.setdefault(path.name, path.read_bytes)
+        archives = sorted(source.rglob("*.zip"))
+    with contextlib.ExitStack() as opened:
+        for path in archives:
+            with unpacking(path):
+                archive = opened.enter_context(open_archive(path))
+                add(path, archive)
+                for member in archive.namelist():  # archives in these are not opened: they could go on without end
+                    if member.endswith(".zip"):
+                        inner = open_archive(path, opened.enter_context(_unpacked(archive, member)))
+                        add(path, opened.enter_context(inner))
+        yield opened.enter_context(by_name(where))
+
+
+@contextlib.contextmanager
+def _unpacked(archive: zipfile.ZipFile, member: str) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile(dir=home()) as target:
+        with archive.open(member) as packed:
+            shutil.copyfileobj(packed, target)
+        yield target
+
+
+class _PadUfes(TableReader):
+    columns = CLASSIFICATION
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        if split == "test":
+            return csv_table(_metadata(source), _COLUMNS)
+        tested = _lesions(source, "test")
+        return csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        diagnosis = row.one_of("diagnostic", SKIN_CLASSES.keys(), "diagnostic is not one of")
+        about = {"patient_id": row.text("patient_id"), "details": patient_history(row.values)}
+        classes = {"options": list(SKIN_CLASSES.values()), "label": list(SKIN_CLASSES).index(diagnosis)}
+        return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("img_id")]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return _image_files(source)
+
+    def held_out(self, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        """Yield the held-out rows; their published number is unknown, so that of the whole table is checked."""
+        metadata = _metadata(source)
+        rows = csv_table(metadata, _COLUMNS).count()
+        if rows != _INFO.rows:
+            yield PublishedRow(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
+        lesions = _lesions(source, "test") - _lesions(source, "train")
+        table = csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+        yield from self.rows(table.rows(), "test", source, images)
+
+
+def _download(folder: Path, split_required: bool) -> Path:
+    # Without the split only the demonstrations of the whole set are missing.
+    with contextlib.nullcontext() if split_required else contextlib.suppress(SourceError):
+        hub_download(_SPLIT, ["*test*", "*train*"])(folder / "split")
+    base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)
+    for name, key in _FILES.items():
+        download(Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name)), folder / name)
+    return folder
+
+
+_NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
+_SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
+_WHOLE = _PadUfes().recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
+
+RECIPES: Mapping[str, SourceRecipe] = {
+    **{name: _MedMNIST(name).own_recipe() for name in CLASSES},
+    "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
+    "pad_ufes_20_disjoint": dataclasses.replace(
+        _WHOLE,
+        test=_PadUfes().held_out,
+        layout=f"{_NEEDED} and {_SPLIT_FILES}",
+        download=functools.partial(_download, split_required=True),
+    ),
+}

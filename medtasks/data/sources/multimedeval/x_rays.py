@@ -1,0 +1,329 @@
+"""X-rays: chest X-rays with findings or questions, and mammograms.
+
+- ChestX-ray14: frontal images with fourteen findings, the official test list. Wang et al., CVPR 2017; published by the
+  NIH and at https://www.kaggle.com/datasets/nih-chest-xrays/data.
+- MIMIC-CXR-JPG: images with five findings, one row per image of the test split. Rows come in the order of the findings
+  table, the images of one study in the order of the split table, as a join of the two gives them. Of the labels only
+  1.0 counts as positive: 0.0 (negative), -1.0 (uncertain) and none do not. Johnson et al.,
+  https://physionet.org/content/mimic-cxr-jpg/2.0.0/; five findings after Irvin et al. (2019).
+- Medical-Diff-VQA 1.0.0: as in MultiMedEval, a question shows the images of the current study only, whatever it asks
+  about the earlier one. The reference takes them in the order in which the file system lists them; here they come in
+  the order of their names. Hu et al., https://physionet.org/content/medical-diff-vqa/1.0.0/.
+- VinDr-Mammo: BI-RADS grades of findings; rows of ``finding_annotations.csv`` with a grade, in its order; several may
+  show the same image, which is stored once. Images are DICOM files, or 8-bit copies of the same name next to them. The
+  source names no patients: the study, four views of one exam, is the cluster. Nguyen et al., Scientific Data 10:277
+  (2023).
+- CBIS-DDSM: pathology of a mass or a calcification from its cropped mammogram, official test cases. The case tables
+  name DICOM files of the original archive; the JPEG copies on Kaggle are found through the series, as the reference
+  does: an image described as "cropped images", or one without a description. Where neither exists the reference
+  silently shows the image of the case before; here such a case cannot be used. Lee et al., Scientific Data 4:170177
+  (2017). Source: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_classification.py`` of the reference at
+  d9ac283.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from medtasks.data.images.deep_images import reading_dicom
+from medtasks.data.images.image_store import ImageStore, StoredImage
+from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
+from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
+from medtasks.data.prepare.source_recipe import (
+    PublishedRow,
+    ReadFile,
+    SourceRecipe,
+    TableReader,
+    UnusableRow,
+    by_name,
+    images_row,
+)
+from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
+from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
+from medtasks.data.sources.multimedeval.question_sets import open_question
+
+FOURTEEN_FINDINGS = (
+    *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),
+    *("Consolidation", "Edema", "Emphysema", "Fibrosis", "Pleural_Thickening", "Hernia"),
+)
+FIVE_FINDINGS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion")
+_NONE = "No Finding"
+_IMAGES = ("images*/images/*.png", "images*/*.png")  # the archives of the source unpack into folders of their own
+_LISTS = {"test": "test_list.txt", "train": "train_val_list.txt"}
+_VALUES = {"1.0": 1, "1": 1, "0.0": 0, "0": 0, "-1.0": 0, "-1": 0, "": 0}
+_SPLIT_COLUMNS = ("dicom_id", "study_id", "subject_id", "split")
+_QUESTIONS = "mimic_pair_questions.csv"
+_QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "answer", "split")
+_MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
+
+
+class _ChestXray14(TableReader):
+    columns = MULTILABEL
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Return the rows of the findings table whose image a list names, in the table's order."""
+        if not any(path for pattern in _IMAGES for path in source.glob(pattern)):
+            raise not_found(source, _IMAGES[0])
+        with required_file(source, [_LISTS[split]]).open() as stream:
+            names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
+        tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
+        columns = ("Image Index", "Finding Labels", "Patient ID")
+        file = required_file(source, tables, " or ".join(tables))
+        return csv_table(file, columns, lambda row: row["Image Index"] in names)
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        findings = row.text("Finding Labels").split("|")
+        unknown = [name for name in findings if name not in (*FOURTEEN_FINDINGS, _NONE)]
+        if unknown:
+            raise row.error(f"unknown finding {unknown[0]!r}; known: {', '.join(FOURTEEN_FINDINGS)}, {_NONE}")
+        if _NONE in findings and len(findings) > 1:
+            raise row.error(f"{_NONE!r} stands beside findings")
+        labels = [int(finding in findings) for finding in FOURTEEN_FINDINGS]
+        columns = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
+        return new_document(MULTILABEL, row.text("Image Index"), **columns)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        return [row.text("Image Index")]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)})
+
+
+def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
+    """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
+    return csv_table(mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+
+
+def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
+    """Return the folder of a study's images below the published folder ``files``, whether or not it exists."""
+    return files / f"p{subject_id[:2]}" / f"p{subject_id}" / f"s{study_id}"
+
+
+def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
+    """Return a table of MIMIC-CXR-JPG: ``"split"`` or ``"chexpert"``."""
+    name = f"mimic-cxr-2.0.0-{kind}.csv"
+    return physionet_file(source, "mimic-cxr-jpg", "2.0.0", (name, f"{name}.gz"))
+
+
+class _MimicCxr(TableReader):
+    columns = MULTILABEL
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        """Return the images of a split with the findings of their study; of the test split, at its end, all others."""
+
+        def study_of(row: Mapping[str, Any]) -> tuple[str, str]:
+            return row["study_id"], row["subject_id"]
+
+        images: dict[tuple[str, str], list[SourceRow]] = {}
+        for row in split_rows(source, split):
+            images.setdefault(study_of(row.values), []).append(row)
+        columns = ("study_id", "subject_id", *FIVE_FINDINGS)
+        findings = csv_table(mimic_cxr_file(source, "chexpert"), columns, lambda row: study_of(row) in images)
+
+        def records() -> Iterator[tuple[str, ReadValues]]:
+            labelled = set()
+            for row in findings.rows():
+                labelled.add(study_of(row.values))
+                for image in images[study_of(row.values)]:
+                    yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
+            for study in [study for study in images if study not in labelled] if split == "test" else ():
+                yield from ((image.place, functools.partial(dict, image.values)) for image in images[study])
+
+        return SourceTable(records)
+
+    def document(self, row: SourceRow, _split: str) -> Document:
+        if FIVE_FINDINGS[0] not in row.values:
+            raise UnusableRow("the findings table has no row for its study")
+        for finding in FIVE_FINDINGS:
+            if row.text(finding) not in _VALUES:
+                raise row.error(f"the label of {finding} is not 1.0, 0.0, -1.0 or empty")
+        labels = [_VALUES[row.text(finding)] for finding in FIVE_FINDINGS]
+        columns = {"patient_id": row.text("subject_id"), "options": list(FIVE_FINDINGS), "labels": labels}
+        return new_document(MULTILABEL, row.text("dicom_id"), **columns)
+
+    def named(self, row: SourceRow) -> Sequence[str]:
+        folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
+        return [f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"]
+
+    def files(self, source: Path) -> AbstractContextManager[ReadFile]:
+        return file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
+
+
+class _DiffVqa(TableReader):
+    columns = OPEN_QUESTION
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
+        return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
+
+    def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        files = next((source / folder for folder in _MIMIC_IMAGES if (source / folder).is_dir()), None)
+        if files is None:
+            raise not_found(source, "folder files/ of MIMIC-CXR-JPG")
+
+        # A study has many questions, one after the other.
+        @functools.lru_cache(maxsize=64)
+        def of_study(folder: Path) -> list[StoredImage] | str:
+            paths = sorted(folder.glob("*.jpg"))
+            try:
+                return [images.add_file(path) for path in paths] or f"its study {folder.name} has no images"
+            except UnreadableImage as error:
+                return f"an image of its study {folder.name} is broken ({error})"
+
+        for row in rows:
+            stored = of_study(study_folder(files, row.text("subject_id"), row.text("study_id")))
+            if isinstance(stored, str):
+                yield PublishedRow(row.place, None, cause=stored)
+            else:
+                empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
+                if empty:
+                    raise row.error(f"{empty} is empty")
+                ids = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
+                document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **ids)
+                yield PublishedRow(row.place, document, stored)
+
+
+_DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
+_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
+_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
+
+
+_STRETCHED = "DICOM scaled from its least to its largest value"
+_ALLOCATED_BITS = 16
+_GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
+_GRADES = "12345"
+_DICOM = (".dicom", ".dcm")
+_COPIES = (".png", ".jpg", ".jpeg")
+PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
+_TABLES = {
+    "cbis_ddsm_mass": "mass_case_description_{}_set",
+    "cbis_ddsm_calcification": "calc_case_description_{}_set",
+}
+_CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
+_DESCRIBED, _UNDESCRIBED = "cropped images", ""
+
+
+def read_dicom(path: Path) -> Image.Image:
+    """Read the image of a DICOM file as MultiMedEval shows mammograms to models: grey (mode L), rows and columns kept.
+
+    Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
+    is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
+    single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
+    d9ac283. Errors are those of :func:`~medtasks.data.images.deep_images.reading_dicom`.
+    """
+    with reading_dicom(str(path)) as pydicom:
+        dataset = pydicom.dcmread(path)
+        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)  # some files say 12 bits and use more
+        values = dataset.pixel_array
+        values = values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
+    if values.ndim != 2 or not values.size:
+        raise UnreadableImage(f"it holds values of shape {values.shape} and no single grey image")
+    spread = values - values.min()
+    grey = spread / (spread.max() or 1) * 255
+    return Image.fromarray(grey.astype(np.uint8))
+
+
+def _annotations(source: Path) -> SourceFile:
+    return physionet_file(source, "vindr-mammo", "1.0.0", ("finding_annotations.csv",))
+
+
+class _VinDrMammo(TableReader):
+    columns = CLASSIFICATION
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        graded = {"test": "test", "train": "training"}[split]
+        belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
+        return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
+
+    def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        folder = _annotations(source).path.parent / "images"
+
+        @functools.cache
+        def add(name: str) -> StoredImage:
+            for path in (folder / f"{name}{ending}" for ending in (*_DICOM, *_COPIES)):
+                if path.is_file() and path.suffix in _DICOM:
+                    return images.add_pixels(read_dicom(path), _STRETCHED)
+                if path.is_file():
+                    _require_8_bits(path)
+                    return images.add_file(path)
+            raise FileNotFoundError(name)
+
+        findings: Counter[str] = Counter()  # of each image, from 1
+        for row in rows:
+            study, image = row.text("study_id"), row.text("image_id")
+            findings[image] += 1
+            grade = row.text("finding_birads")[-1:]
+            if grade not in _GRADES:
+                raise row.error("finding_birads does not end in a grade from 1 to 5")
+            columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
+            document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
+            adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
+            yield images_row(row.place, adding.items(), document)
+
+
+def _require_8_bits(path: Path) -> None:
+    """Refuse values that Pillow would cut off at 255 rather than scale."""
+    try:
+        with strict_decoding(), Image.open(path) as image:
+            mode = image.mode
+    except OSError as error:
+        raise UnreadableImage("it is no image that can be read") from error
+    if mode not in ("L", "RGB"):
+        raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
+
+
+def _kaggle_table(name: str, columns: Sequence[str], source: Path) -> SourceTable:
+    return csv_table(required_file(source, [f"csv/{name}.csv", f"{name}.csv"]), columns)
+
+
+class _CbisDdsm(TableReader):
+    columns = CLASSIFICATION
+
+    def __init__(self, cases: str) -> None:
+        self.cases = cases  # name of the table, with a gap for the split
+
+    def table(self, source: Path, split: str) -> SourceTable:
+        return _kaggle_table(self.cases.format(split), _CASE_COLUMNS, source)
+
+    def rows(self, rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[PublishedRow]:
+        # The path of the JPEG to show for each series; of several images in a series the last one counts.
+        by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
+        for row in _kaggle_table("dicom_info", ("image_path", "SeriesDescription"), source).rows():
+            parts = row.text("image_path").split("/")
+            if len(parts) < 4:
+                raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
+            if row.text("SeriesDescription") in by_description:
+                by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
+        images_of_series = {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
+        for row in rows:
+            label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
+            parts = row.text("cropped image file path").strip().split("/")
+            if len(parts) < 3:
+                raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
+            columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
+            name = images_of_series.get(parts[2])
+            if name is None:
+                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
+            else:
+                adding = {name: functools.partial(images.add_file, source / name)}
+                yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **columns))
+
+
+_VINDR_LAYOUT = (
+    "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom, or .png copies of these"
+)
+_CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
+
+RECIPES: Mapping[str, SourceRecipe] = {
+    "chestxray14": _ChestXray14().recipe(_NIH_LAYOUT),
+    "mimic_cxr_classification": _MimicCxr().recipe(_MIMIC_LAYOUT),
+    "diff_vqa": _DiffVqa().recipe(_DIFF_VQA_LAYOUT),
+    "vindr_mammo": _VinDrMammo().recipe(_VINDR_LAYOUT),
+    **{name: _CbisDdsm(cases).recipe(_CBIS_LAYOUT) for name, cases in _TABLES.items()},
+}

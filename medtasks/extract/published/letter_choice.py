@@ -1,0 +1,229 @@
+"""Published rules for the letter of the chosen option: MediConfusion, VLMEvalKit, MedVLThinker, MedXpertQA's authors.
+
+- MediConfusion: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0. It also reads letters that
+  greedy decoding and prefix scoring produce.
+- VLMEvalKit: ``vlmeval/utils/matching_util.py`` of https://github.com/open-compass/VLMEvalKit at c6bdffd (2024-03-19,
+  in use until 2025-04) and 2cf2a36 (2026-06-25): a lone letter, else an option's text. The next steps, a judge and a
+  random choice, are left out, as in GMAI-MMBench's paper. Since 2025 a lone letter counts only among the last four
+  words, and a text only in a reply at most twice as long as all options together; since 2026-06-17 ``answer is``
+  followed by one of a, b, c, d counts, whatever follows, so that "the answer is cardiomegaly" is read as C.
+- MedVLThinker: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
+  https://github.com/UCSC-VLAA/MedVLThinker at a3163b1. The majority of several replies is in
+  :mod:`medtasks.audit.repeats`.
+- MedXpertQA: ``answer_cleansing`` in ``eval/utils.py`` and ``eval/config/prompt_templates.py`` of
+  https://github.com/TsinghuaC3I/MedXpertQA at f21247d, for replies without examples: the first capital letter on its
+  own. With ten options "I would choose C" is I.
+"""
+
+import re
+from collections.abc import Sequence
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor_registry import AnswerKind, extractor
+from medtasks.extract.published.medevalkit_text import tag_contents
+from medtasks.extract.reading.reply_text import given_text
+
+_SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
+_TOKENS = {name: {spelling.replace("L", name) for spelling in _SPELLINGS} for name in ("A", "B")}
+
+
+@extractor("mediconfusion_reference", AnswerKind.CHOICE, "MediConfusion's published parser, exactly", given_text)
+def mediconfusion_reference(reply: str, sample: Sample) -> Answer:
+    """Read a letter from a reply to a two-option question.
+
+    Newlines become spaces, the reply is cut at single spaces, and a letter counts when one of the pieces is the letter
+    in one of nine exact spellings. Exactly one of A and B must count. Case matters; ``(A)``, ``**A**`` and ``a`` are
+    invalid, and the article of ``A normal brain`` is read as the letter.
+
+    Example:
+        >>> mediconfusion_reference("The answer is A.", Sample({})).value
+        'A'
+        >>> mediconfusion_reference("(A)", Sample({})).reason.value
+        'no_match'
+    """
+    pieces = set(reply.replace("\n", " ").split(" "))
+    return Answer.only([name for name, tokens in _TOKENS.items() if pieces & tokens])
+
+
+# ---- VLMEvalKit ----
+
+NO_REPLY = "Failed to obtain answer via API"
+NO_OPTION = "Z"  # a judge's answer for "none of them", which models imitate
+_REFUSALS = (
+    "Sorry, I can't help with images of people yet.",
+    "I can't process this file.",
+    "I'm sorry, but without the image provided",
+    "Cannot determine the answer",
+)
+_TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
+_LAST_WORDS = 4
+_ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
+
+
+@extractor("vlmevalkit_2024_06", AnswerKind.CHOICE, "GMAI-MMBench's paper: a lone letter, else text", given_text)
+def vlmevalkit_2024_06(reply: str, sample: Sample) -> Answer:
+    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count invalid as wrong.
+
+    Example:
+        >>> sample = Sample({"options": ["polyp", "ulcer"]})
+        >>> vlmevalkit_2024_06("B is what the image shows, I would say", sample).value
+        'B'
+    """
+    return _vlmevalkit(reply, sample.options, newest=False)
+
+
+@extractor("vlmevalkit_2026_06", AnswerKind.CHOICE, "VLMEvalKit at 2cf2a36: a last letter, else text", given_text)
+def vlmevalkit_2026_06(reply: str, sample: Sample) -> Answer:
+    """Read an option as the newest version does.
+
+    Example:
+        >>> sample = Sample({"options": ["cardiomegaly", "edema", "nodule"]})
+        >>> vlmevalkit_2026_06("The answer is cardiomegaly", sample).value
+        'C'
+    """
+    return _vlmevalkit(reply, sample.options, newest=True)
+
+
+def _vlmevalkit(reply: str, options: Sequence[str], *, newest: bool) -> Answer:
+    letters = [letter(index) for index in range(len(options))]
+    if NO_REPLY not in reply:  # else the reference goes on: an option whose text the message contains is chosen
+        if any(refusal in reply for refusal in _REFUSALS):
+            return Answer.invalid(Reason.REFUSED)
+        words = spoken_words(reply)
+        named = [name for name in letters if name in words]
+        if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - _LAST_WORDS):
+            return Answer.ok(named[0])
+        if not named and NO_OPTION in words:
+            return Answer.invalid(Reason.NO_MATCH)
+        declared = _ANSWER_IS.search(reply) if newest else None
+        if declared and declared[1].upper() in letters:
+            return Answer.ok(declared[1].upper())
+    text = reply.lower()
+    if newest and len(text) > 2 * sum(map(len, options)):
+        return Answer.invalid(Reason.NO_MATCH)
+    return Answer.only([name for name, option in zip(letters, options, strict=True) if option.lower() in text])
+
+
+def spoken_words(text: str) -> list[str]:
+    """Return the words of a reply without the marks next to which a letter counts."""
+    return text.translate(_TO_BLANKS).split()
+
+
+# ---- MedVLThinker ----
+
+# The answer follows the first of these that occurs.
+_LEADS = tuple(
+    re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE) for lead in ("answer:", "answer is:", "answer is", "is:")
+)
+_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+_TURN = re.compile(r"</think>\s*<answer>")
+
+
+@extractor("medvlthinker_choice", AnswerKind.CHOICE, "MedVLThinker at evaluation: first <answer>, alone", given_text)
+def medvlthinker_choice(reply: str, sample: Sample) -> Answer:
+    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``.
+
+    Example:
+        >>> sample = Sample({"options": ["liver", "spleen"]})
+        >>> medvlthinker_choice("<think>A?</think><answer>spleen</answer>", sample).value
+        'B'
+        >>> medvlthinker_choice("The answer is B", sample).reason.value
+        'no_match'
+    """
+    return _medvlthinker(first_answer(reply), sample)
+
+
+@extractor("medvlthinker_choice_regraded", AnswerKind.CHOICE, "MedVLThinker's tables, also 'answer is'", given_text)
+def medvlthinker_choice_regraded(reply: str, sample: Sample) -> Answer:
+    """Read the option as the later pass for the tables does.
+
+    Example:
+        >>> medvlthinker_choice_regraded("The answer is B", Sample({"options": ["liver", "spleen"]})).value
+        'B'
+    """
+    return _medvlthinker(last_answer(reply), sample)
+
+
+def _medvlthinker(answer: str, sample: Sample) -> Answer:
+    named = [letter(index) for index in named_options(answer, sample.options)]
+    if not named:
+        return Answer.invalid(Reason.NO_MATCH)
+    target = sample.document.get("answer")
+    return Answer.ok(target if target in named else named[0])  # of options with the same text each is right
+
+
+def first_answer(reply: str) -> str:
+    """Return the content of the first ``<answer>``, else the whole reply, stripped."""
+    contents = tag_contents(reply, "answer")
+    return (contents[0] if contents else reply).strip()
+
+
+def last_answer(reply: str) -> str:
+    r"""Return the first line of the last ``<answer>``, else the text after a lead-in, without tags.
+
+    Example:
+        >>> last_answer("<answer>\nB\nsure</answer>"), last_answer("Answer: A\nThe final answer: (B)")
+        ('B', '(B)')
+    """
+    if contents := tag_contents(reply, "answer"):
+        text = re.split(r"[\n\r]", contents[-1].strip())[0]
+    else:
+        text = next((matches[-1] for lead in _LEADS if (matches := lead.findall(reply))), reply)
+    for tag in _TAGS:
+        text = text.replace(tag, "")
+    return text.strip()
+
+
+def named_options(answer: str, options: Sequence[str]) -> list[int]:
+    """Return the indices of the options that an answer is: letter, text, or both; case does not matter."""
+    plain = answer.strip().lower()
+    forms = ((letter(index), f"{letter(index)}. {option}", option) for index, option in enumerate(options))
+    return [index for index, names in enumerate(forms) if plain in [name.strip().lower() for name in names]]
+
+
+def format_reward(reply: str) -> float:
+    """Return 1 for a reply that is exactly ``<think>...</think> <answer>...</answer>``, else 0."""
+    framed = reply.startswith("<think>") and reply.endswith("</answer>")
+    return float(framed and _TURN.search(reply, len("<think>"), len(reply) - len("</answer>")) is not None)
+
+
+# ---- MedXpertQA's authors ----
+
+DIRECT, REASONED = "Among A through {last}, the answer is", "Therefore, among A through {last}, the answer is"
+"""Ends of the prompt, which a reply may repeat: for a direct answer, and for the second turn after reasoning."""
+_UNWANTED = ("I understand", "A through J", "A through E", "A through D")
+
+
+@extractor("medxpertqa_authors", AnswerKind.CHOICE, "MedXpertQA's authors: first capital letter", given_text)
+def medxpertqa_authors(reply: str, sample: Sample) -> Answer:
+    """Read a direct answer.
+
+    Example:
+        >>> medxpertqa_authors("Among A through C, the answer is (B)", Sample({"options": ["x", "y", "z"]})).value
+        'B'
+    """
+    name = first_letter(reply, len(sample.options))
+    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
+
+
+@extractor("medxpertqa_authors_cot", AnswerKind.CHOICE, "MedXpertQA's authors, answers of a second turn", given_text)
+def medxpertqa_authors_cot(reply: str, sample: Sample) -> Answer:
+    """Read the answer that a second turn asks for."""
+    name = first_letter(reply, len(sample.options), REASONED)
+    return Answer.ok(name) if name else Answer.invalid(Reason.NO_MATCH)
+
+
+def first_letter(reply: str, options: int, trigger: str = DIRECT) -> str | None:
+    """Return the first of the options' letters after a trigger, else after "answer is"; None without any."""
+    if not options:
+        return None
+    letters, text = [letter(index) for index in range(options)], reply
+    for lead in (trigger.format(last=letters[-1]), " answer is "):
+        if lead in text:
+            text = text.split(lead)[1].strip()
+            break
+    for phrase in _UNWANTED:
+        text = text.replace(phrase, "")
+    match = re.search(rf"\b(?:{'|'.join(map(re.escape, letters))})\b", text)
+    return match[0] if match else None

@@ -1,0 +1,256 @@
+r"""Tasks without files of their own: each follows from another one's, by the keys in which it differs.
+
+================  =====================================================================================================
+ending            difference
+================  =====================================================================================================
+in variants.yml   the file next to the task's names ending, included file, description and protocol of such tasks
+``_5shot``        five solved examples first, for tasks whose metadata have ``few_shot``. A model that looks at the
+                  images loses with the first three the images' content; what it keeps, it has read from the question
+``_blind``        the question's image is not shown. Images of solved examples in the prompt remain, and Med-Flamingo's
+                  text looks at the last one of them
+``_blank``        a uniform grey image of the same size replaces each image of the question; models that keep images'
+                  proportions still see these
+``_swapped``      the question comes with another image: the other one of its pair, else that of another patient or case
+``_rotated``      every question is asked once for each rotation of its options (:mod:`medtasks.families.rotations`)
+``_think``        MedVLThinker's instruction, letter by letter, and a blank line come before the prompt: thoughts in
+                  ``<think>``, the answer in ``<answer>``
+``_think_boxed``  the last line of the prompt is MedEvalKit's for reasoning: the answer in a ``\boxed{}``. It replaces a
+                  line that asks for the bare answer
+================  =====================================================================================================
+
+Of thinking variants the first has the short name because it alone asks to reason: a model without a switch does so by
+the prompt alone. Both have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the
+answer after the reasoning (:mod:`medtasks.extract.reading.reply_text`) by the task's own rules. Rows ``reference*``
+reproduce published code, which reads no such reply; they are left out.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.variants import ROTATED, VARIANTS
+from medtasks.families.family import AskedFor, Row, TaskFamily
+from medtasks.families.family_registry import HOOKS
+from medtasks.tasks.published_names import prompt_settings
+from medtasks.tasks.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, parsed, with_included
+
+TAGS, BOXED = "think", "think_boxed"
+THINKING = (TAGS, BOXED)
+ENDINGS = (*VARIANTS, *THINKING)
+TWIN_ENDING = "_5shot"
+MAX_NEW_TOKENS = 4096
+TEXT_OF, MESSAGES_OF = "text_of_", "messages_of_"
+"""Prefixes of a variant's name, among the hooks of variants, for the hooks that make its prompt."""
+
+_VARIANT_HOOKS = f"{HOOKS}variants."
+_LABEL = "medtasks.data.label_of."
+_LISTED = "variants.yml"
+_CHECKED_TWINS = "https://github.com/corentin-ryr/MultiMedEval at d9ac283"  # the source of their few-shot prompts
+_MEANING = {
+    "blind": "without the image",
+    "blank": "grey images in place of the images",
+    "swapped": "with the image of another question",
+    "rotated": "in every rotation of the options",
+    TAGS: "reasoning in <think>, the answer in <answer>",
+    BOXED: "reasoning first, the answer in a box",
+}
+_REFERENCE = "reference"
+_REASONING = "reasoning"
+_READ_WITH = f"{HOOKS}filters.ReadWith"
+_BINARY = "binary"
+_KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")  # prompts with every last line of the kit
+_OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose last line asks for the bare letter
+_NO_LINES = ("template", "shown_images")
+_ROOM = "max_new_tokens"
+
+Config = Mapping[str, Any]
+Message = dict[str, Any]
+
+
+def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
+    """Yield name, origin and rule of each task that ``variants.yml`` in a folder of task files makes of others."""
+    rules = folder / _LISTED
+    for rule in parsed(rules).values() if rules.is_file() else ():
+        yield from ((f"{base}_{rule['ending']}", base, rule) for base in rule["of"])
+
+
+def listed_changes(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the differences of each task that ``variants.yml`` makes of the one in a file."""
+    for name, origin, rule in listed_variants(path.parent):
+        if origin == path.stem:
+            base = with_included(path, parsed(path))
+            metadata = base["metadata"]
+            changes = {
+                **with_included(path, {"include": rule.get("include")}),
+                **_named(name, is_prepared=True),
+                "metadata": {
+                    **metadata,
+                    **rule.get("metadata", {}),
+                    "version": rule["of"][origin],
+                    "description": rule["description"].format(title=metadata["description"].partition("; ")[0]),
+                    "protocol": rule["protocol"].format(protocol=metadata["protocol"]),
+                },
+            }
+            if "settings" in rule:
+                changes[SETTINGS] = DottedName(rule["settings"].format(settings=base[SETTINGS])).resolve()
+            yield changes
+
+
+def twin_changes(name: str, config: Config) -> dict[str, Any]:
+    """Return the differences of the few-shot twin of a task."""
+    metadata = {key: value for key, value in mapping_in(config, "metadata").items() if key != "few_shot"}
+    about = {
+        "description": f"{metadata['description']}, after five solved examples",
+        "protocol": "5-shot",
+        "num_fewshot": 5,
+        "checked_against": _CHECKED_TWINS,
+    }
+    return {
+        **_named(f"{name}{TWIN_ENDING}", is_prepared=True),
+        "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
+        "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
+        "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
+        "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
+        "metadata": {**metadata, **about},
+    }
+
+
+def _named(name: str, *, is_prepared: bool) -> dict[str, Any]:
+    return {"task": name, "task_alias": DottedName(f"{_LABEL}{name}") if is_prepared else name}
+
+
+def variant_changes(
+    name: str, variant: str, config: Config, rows: Mapping[str, Row], family: TaskFamily | None, description: str
+) -> dict[str, Any]:
+    """Return the differences of a sanity or thinking variant of the task ``name``, whose file says ``config``."""
+    made = f"{name}_{variant}"
+    about = {"description": f"{description}; {_MEANING[variant]}", "variant": variant, "base": name}
+    metadata = {**mapping_in(config, "metadata"), **about}
+    is_prepared = str(config.get("dataset_path", "")).startswith("medtasks.data.path_of.")
+    changes = {**_named(made, is_prepared=is_prepared), "tag": []}
+    if variant in THINKING:  # its documents are those of its task
+        return {**changes, **_thinking_changes(made, rows, config), "metadata": metadata}
+    metadata.pop(COLUMNS, None)  # in documents of a variant these have their names already
+    changes |= {"process_docs": DottedName(f"{_VARIANT_HOOKS}{made}"), "metadata": metadata}
+    if variant == ROTATED and family is not None:
+        changes["process_results"] = DottedName(str(family.rotated))
+        changes["metric_list"] = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+    return changes
+
+
+def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Row]) -> tuple[str, ...]:
+    """Return the names of a task's thinking variants, by its configuration with unresolved dotted names.
+
+    The tuple is empty where the answer is no letter, word or phrase, is compared by likelihood, where a judge is given
+    whole replies, where the prompt is no function, or where the task's own protocol asks to reason already.
+    """
+    if _REASONING in str(mapping_in(config, "metadata").get("protocol")):
+        return ()
+    readable = family is not None and family.asked_for is not None and any(map(_is_careful, rows))
+    hooks = (config.get("doc_to_text"), config.get("doc_to_messages") or DottedName(""))
+    generated = config.get("output_type", "generate_until") == "generate_until"
+    return THINKING if readable and generated and all(isinstance(hook, DottedName) for hook in hooks) else ()
+
+
+def _is_careful(row: str) -> bool:
+    return not row.startswith(_REFERENCE)
+
+
+def _thinking_changes(name: str, rows: Mapping[str, Row], config: Config) -> dict[str, Any]:
+    """Return the differences of a thinking variant in prompt, room for tokens and filters."""
+
+    def step(row: Row) -> dict[str, Any]:
+        options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
+        return {"function": DottedName(_READ_WITH)} | {k: value for k, value in options.items() if value is not None}
+
+    settings = mapping_in(config, "generation_kwargs")
+    room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
+    changes: dict[str, Any] = {
+        "doc_to_text": DottedName(f"{_VARIANT_HOOKS}{TEXT_OF}{name}"),
+        "generation_kwargs": {"until": [], **settings, _ROOM: room},
+        "filter_list": [{"name": row, "filter": [step(rows[row])]} for row in rows if _is_careful(row)],
+    }
+    if config.get("doc_to_messages"):
+        changes["doc_to_messages"] = DottedName(f"{_VARIANT_HOOKS}{MESSAGES_OF}{name}")
+    if by_model := mapping_in(config, "model_specific_generation_kwargs"):
+        changes["model_specific_generation_kwargs"] = {
+            model: {key: value for key, value in kwargs.items() if key != _ROOM} for model, kwargs in by_model.items()
+        }
+    return changes
+
+
+# ---- prompts of thinking variants ----
+
+
+def thinking_text(prompt: Callable[..., str], variant: str, family: TaskFamily) -> Callable[..., str]:
+    """Return a ``doc_to_text`` that instructs to reason, around a task's own."""
+
+    @wraps(prompt)  # by its name others know which columns it needs
+    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> str:
+        text = str(prompt(doc, *args, **named))
+        settings = next((each for each in (*args, named.get(SETTINGS)) if isinstance(each, Mapping)), {})
+        mark = str(settings.get("image_mark") or "")
+        if variant == BOXED:
+            return _boxed(text, doc, family)
+        start = len(mark) if mark and text.startswith(mark) else 0  # the image comes before everything
+        return f"{text[:start]}{_instruction()}{text[start:]}"
+
+    return instructed
+
+
+def thinking_messages(
+    messages: Callable[..., list[Message]], variant: str, family: TaskFamily
+) -> Callable[..., list[Message]]:
+    """Return a ``doc_to_messages`` that instructs to reason in the last turn of the user, around a task's own."""
+
+    @wraps(messages)
+    def instructed(doc: Mapping[str, Any], *args: Any, **named: Any) -> list[Message]:
+        turns = copy.copy(messages(doc, *args, **named))
+        last = max(number for number, turn in enumerate(turns) if turn["role"] == "user")
+        content = [dict(part) for part in turns[last]["content"]]
+        texts = [number for number, part in enumerate(content) if part["type"] == "text"]
+        if not texts:
+            texts, content = [len(content)], [*content, {"type": "text", "text": ""}]
+        part = content[texts[-1] if variant == BOXED else texts[0]]
+        part["text"] = _boxed(part["text"], doc, family) if variant == BOXED else f"{_instruction()}{part['text']}"
+        turns[last] = {**turns[last], "content": content}
+        return turns
+
+    return instructed
+
+
+@cache
+def _instruction() -> str:
+    """Return MedVLThinker's, with the blank line after it."""
+    before, line, _ = str(prompt_settings("medvlthinker")["default"]["template"]).partition("\n\n")
+    return f"{before}{line}"
+
+
+def _line(prompt: str, key: str = "instruction") -> str:
+    return str(prompt_settings(prompt)["default"][key])
+
+
+@cache
+def _last_lines() -> Mapping[str, str]:
+    """Return MedEvalKit's last lines for reasoning by those for the bare answer."""
+    keys = [(name, key) for name in _KIT for key in prompt_settings(name)["default"] if key not in _NO_LINES]
+    lines = {_line(name, key): _line(f"{name}_reasoning", key) for name, key in keys}
+    return lines | dict.fromkeys(map(_line, _OF_LETTERS), lines[_line("medevalkit_mmmu")])
+
+
+def _boxed(text: str, doc: Mapping[str, Any], family: TaskFamily) -> str:
+    """Return a prompt with the kit's last line for reasoning, in place of one for the bare answer."""
+    lines = _last_lines()
+    bare = next((line for line in lines if text.endswith(line)), None)
+    if bare is not None:
+        return f"{text.removesuffix(bare)}{lines[bare]}"
+    mixed = family.asked_for is AskedFor.LETTER_OR_YES_NO
+    if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != _BINARY):
+        bare = _line("medevalkit_mmmu")
+    else:
+        closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")
+        language = "_zh" if doc.get("language") == "zh" else ""
+        bare = _line("medevalkit_question", f"{'yes_no' if closed else 'open'}{language}")
+    return f"{text}\n{lines[bare]}"

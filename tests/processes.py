@@ -1,0 +1,119 @@
+"""Commands of ours and of the harness: in this process, or in one of their own."""
+
+import contextlib
+import importlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loguru import logger
+
+from medtasks.errors import forget_warnings
+from medtasks.tasks.task_files import include
+
+_OF_RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # left by what ran in this process
+_ALWAYS = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+# Modules and functions behind the commands, by console script or by module.
+_COMMANDS = {
+    "medtasks": ("medtasks.cli.main", "main"),
+    "medtasks.cli.main": ("medtasks.cli.main", "main"),
+    "medtasks.lmms.harness_process": ("medtasks.lmms.harness_process", "main"),
+    "lmms_eval": ("lmms_eval.cli.dispatch", "main"),
+    "lm_eval": ("lm_eval.__main__", "cli_evaluate"),
+}
+
+
+def run_here(command: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours or of the harness in this process, which has imported everything already.
+
+    ``medtasks run`` runs the harness in this process, too. Working folder, variables, streams and the logger are as
+    before afterwards. Commands of others, and those of several processes, are for :func:`run_fresh`.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        _set_variables(patch, {**_ALWAYS, **variables})
+        patch.chdir(folder)
+        patch.setattr(subprocess, "Popen", _HarnessHere)
+        forget_warnings()
+        include(())
+        logger.remove()
+        logger.add(err)
+        try:
+            code = _code_of(_function(command, patch))
+        finally:
+            include(())
+            logger.remove()
+            logger.add(sys.__stderr__ or sys.stderr)
+    return subprocess.CompletedProcess(list(command), code, out.getvalue(), err.getvalue())
+
+
+def _function(command: Sequence[str], patch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Set ``sys.argv`` to those of a command, and return the function behind it."""
+    name, *arguments = command[2:] if command[1:2] == ["-m"] else command
+    module, function = _COMMANDS[Path(name).name]
+    patch.setattr(sys, "argv", [name, *arguments])
+    import lmms_eval.__main__ as harness  # the command line, which our process of the harness changes
+
+    patch.setattr(harness, "cli_evaluate_single", harness.cli_evaluate_single)
+    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+
+
+def _code_of(function: Callable[[], Any]) -> int:
+    try:
+        function()
+    except SystemExit as leaving:
+        if leaving.code is None or isinstance(leaving.code, int):
+            return leaving.code or 0
+        print(leaving.code, file=sys.stderr)  # noqa: T201  # as Python does
+        return 1
+    return 0
+
+
+def _set_variables(patch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+    for name in _OF_RANKS:
+        patch.delenv(name, raising=False)
+    for name, value in variables.items():
+        patch.setenv(name, value)
+
+
+_Popen = subprocess.Popen
+
+
+class _HarnessHere(_Popen[Any]):
+    """Process of the harness that ``medtasks run`` starts: runs here, followed by a process with its exit code."""
+
+    def __init__(self, command: Any, *args: Any, **options: Any) -> None:
+        if isinstance(command, list) and command[1:3] == ["-m", "medtasks.lmms.harness_process"]:
+            with pytest.MonkeyPatch.context() as patch:
+                _set_variables(patch, options.get("env") or {})
+                code = _code_of(_function(command, patch))
+            command = ["sh", "-c", f"exit {code}"]
+        super().__init__(command, *args, **options)
+
+
+def run_fresh(command: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Python or a console script in a process of its own, with this process's environment but for variables."""
+    environment = _environment(variables)
+    line = [*_python(command)]
+    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+
+
+def start_fresh(command: Sequence[str], folder: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
+    """Start a command that writes to a file."""
+    with log.open("w") as output:
+        return subprocess.Popen(
+            _python(command), env=_environment(variables), cwd=folder, stdout=output, stderr=subprocess.STDOUT
+        )
+
+
+def _python(command: Sequence[str]) -> list[str]:
+    return [sys.executable if command[0] == "python" else command[0], *command[1:]]
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if name not in _OF_RANKS}, **_ALWAYS, **variables}
