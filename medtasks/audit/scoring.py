@@ -1,4 +1,4 @@
-"""Scores of recorded replies without a model, under every rule of a task, by its family."""
+"""Scores of recorded replies under every rule of a task, without a model."""
 
 import math
 from collections import Counter
@@ -224,7 +224,7 @@ def score_warnings(
 
 
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
-    """Return a sentence on the main metrics whose intervals rest on few effective clusters, if there are any.
+    """Return a sentence if intervals of main metrics rest on few effective clusters.
 
     Source of the number: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees
     of freedom plus one.

@@ -1,4 +1,4 @@
-"""Disk, memory, PyTorch and its GPUs, and the installed versions of the harness and other packages."""
+"""Checks of disk, memory, PyTorch and GPUs, and of the versions of the harness and other packages."""
 
 import importlib
 import importlib.metadata
@@ -202,7 +202,7 @@ def started(names: Collection[str]) -> Iterator[CheckResult]:
 
 
 def packages(scope: Scope) -> Iterator[CheckResult]:
-    """Check the packages without which nothing runs, and those of extras that a chosen task needs."""
+    """Check the required packages, and those of the extras that a chosen task needs."""
     extras = ["report"] if scope.chosen and scope.metrics else []
     if scope.chosen and _DICOM_DATASET in scope.datasets and not (dataset_folder(_DICOM_DATASET) / FILE_NAME).is_file():
         extras.append("dicom")

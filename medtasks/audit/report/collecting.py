@@ -137,7 +137,7 @@ def reading_section(reading: TaskReading) -> Section:
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
     metadata = mapping_in(config, "metadata")
-    baselines, calibration, lacking = _beside(reading)
+    baselines, calibration, lacking = _baselines_and_calibration(reading)
     report = TaskReport(
         name=task.name,
         describes=task.description,
@@ -234,7 +234,9 @@ def _decoding(config: Mapping[str, Any]) -> Decoding | None:
         return None
 
 
-def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+def _baselines_and_calibration(
+    reading: TaskReading,
+) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
     """Return baselines and calibration of a task whose questions are here, and reasons why one is missing."""
     from medtasks.audit.baselines import baselines
     from medtasks.audit.task_calibration import task_calibration
