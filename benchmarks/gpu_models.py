@@ -24,8 +24,8 @@ from gpu_scale import Report, Scale
 from least_work import Work, measured_peak, settle
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
-from medtasks.model_adapters.base.caches import FeatureCache
-from medtasks.model_adapters.base.prefixes import PrefixCache
+from medtasks.model_adapters.base.batching import FeatureCache
+from medtasks.model_adapters.base.shared_scoring import PrefixCache
 from PIL import Image
 
 from medtasks.prompts.template import prompt

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.batching import Continuation, Encoded
-from medtasks.model_adapters.base.prefixes import words_of
+from medtasks.model_adapters.base.shared_scoring import words_of
 from torch import nn
 from torch.overrides import TorchFunctionMode
 

@@ -25,7 +25,7 @@ import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.prefixes import Spans
+from medtasks.model_adapters.base.shared_scoring import Spans
 from PIL import Image
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 

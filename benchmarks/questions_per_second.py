@@ -34,7 +34,7 @@ import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.prefixes import Spans
+from medtasks.model_adapters.base.shared_scoring import Spans
 from medtasks.model_adapters.hf_vlm import HfVlm
 from PIL import Image
 from prefix_sharing import LlavaShaped, sharpen

@@ -15,7 +15,7 @@ from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.home import home
 from medtasks.hooks import published
-from medtasks.metrics.set_overlap import token_overlap
+from medtasks.metrics.overlaps import token_overlap
 from medtasks.prompts.template import prompt, target
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved

@@ -120,12 +120,7 @@ def compare_runs(
         number = min(len(repeats[first]), len(repeats[second]))
         a, b = (by_repeat(repeats[name][:number]) for name in (first, second))
         agreements[first, second] = agreement(a, b, number * len(documents), scores, written_id)
-        values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in versions}
-        left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
-        for key, (first_values, second_values) in values.items():
-            if key not in left_out and not first_values.keys() & second_values.keys():
-                left_out[key] = f"has no sample with a value in both {first} and {second}"
-        values = {key: pair for key, pair in values.items() if key not in left_out}
+        values, left_out = _comparable_values((first, second), before, after, versions)
         main = {metric for _, metric in values if chosen[metric].role is Role.MAIN} or chosen.keys()
         for rule, metric in values:
             test = _test((first, second), values, rule, chosen[metric], margin)
@@ -158,6 +153,18 @@ def _both_values(
             f"read; compare runs of one kind"
         )
     return before, after
+
+
+def _comparable_values(
+    runs: tuple[str, str], before: RunValues, after: RunValues, rules: Collection[str]
+) -> tuple[dict[tuple[str, str], tuple[Values, Values]], dict[tuple[str, str], str]]:
+    """Return the values of two runs by rule and metric, and the reasons for those that are not compared."""
+    values = {key: (before.values[key], after.values[key]) for key in before.values if key[0] in rules}
+    left_out = {key: why for key, why in {**before.skipped, **after.skipped}.items() if key in values}
+    for key, (first_values, second_values) in values.items():
+        if key not in left_out and not first_values.keys() & second_values.keys():
+            left_out[key] = f"has no sample with a value in both {runs[0]} and {runs[1]}"
+    return {key: pair for key, pair in values.items() if key not in left_out}, left_out
 
 
 def _test(

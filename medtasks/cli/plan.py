@@ -82,5 +82,5 @@ def _print(task: str, plan: Plan, tests: int) -> None:
         )
 
 
-def _samples(needed: int | None) -> str:
-    return "no number of samples suffices" if needed is None else f"{needed} samples"
+def _samples(count: int | None) -> str:
+    return "no number of samples suffices" if count is None else f"{count} samples"

@@ -197,12 +197,12 @@ class _Call:
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
-        kept = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
+        kept_replies = {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
         sharded = {SHARD_VARIABLE: str(self.part)} if self.part else {}
         try:
             with recording.until_its_end():
                 if self.selection.ready:
-                    environment = {**variables, **kept, **sharded}
+                    environment = {**variables, **kept_replies, **sharded}
                     run_tasks(self.selection.ready, arguments, output, self.start, recording.note, environment)
         finally:
             _print_outcome(recording.manifest, output)

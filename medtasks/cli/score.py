@@ -130,8 +130,8 @@ def _print_notes(rules: Mapping[str, RuleScores], data: Mapping[str, Any], repli
 def _problems(rules: Mapping[str, RuleScores], limit: FailureLimit) -> Iterator[str]:
     worst = _worst(rules)
     if not limit.allows(worst):
-        again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}"
+        retry = "; judge them again with this command once the judge answers" if worst.unjudged else ""
+        yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{retry}"
     failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
     fetch = fetch_command(failures)
     names_by_cause: dict[str, list[str]] = {}

@@ -8,8 +8,8 @@ import typer
 from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.cli.output import say, say_columns
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+from medtasks.metrics.meteor import prepare_wordnet
 from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_info, weights_path
-from medtasks.metrics.wordnet import prepare_wordnet
 
 app = typer.Typer(help="List, fetch and convert the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"

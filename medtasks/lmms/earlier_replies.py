@@ -106,14 +106,14 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     It asked the same model the same, with the same versions and data; only the way of sending requests may differ.
     Raises MedTasksError if there is none.
     """
-    asked = what_is_asked(read_options(redacted_arguments(arguments)))
+    question = what_is_asked(read_options(redacted_arguments(arguments)))
     for earlier in reversed(read_manifests(output, warn_once)):
         shared = earlier.tasks.keys() & current.tasks.keys()
         if (
             shared
             and any(record.samples for record in earlier.tasks.values())
             and earlier.path != current.path
-            and what_is_asked(read_options(earlier.arguments)) == asked
+            and what_is_asked(read_options(earlier.arguments)) == question
             and earlier.shard == current.shard
             and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
             and earlier.commit == current.commit

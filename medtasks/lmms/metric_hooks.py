@@ -81,9 +81,9 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
     }
     sentences = [f"{', '.join(names)} could not be computed: {why}" for why, names in by_cause.items()]
     if sentences or panel.warnings:
-        again = score_command(score.get("saved") for score in scores)
+        command = score_command(score.get("saved") for score in scores)
         for sentence in (*sentences, *panel.warnings):
-            warn_once(f"{sentence}. {again}")
+            warn_once(f"{sentence}. {command}")
     return metric.estimate(scores)
 
 

@@ -95,11 +95,13 @@ def _marking(
 ) -> Callable[[Sequence[Instance]], list[Any]]:
     def call(requests: Sequence[Instance]) -> list[Any]:
         earlier = [kept.of(request) for request in requests]
-        asked = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
-        replies = list(original(asked) if asked else ())
-        if len(replies) != len(asked):
+        remaining = [request for request, reply in zip(requests, earlier, strict=True) if reply is None]
+        replies = list(original(remaining) if remaining else ())
+        if len(replies) != len(remaining):
             # simple.claude adds one too many after an error, and every later reply belongs to another question.
-            replies = [failed_reply(f"the model gave {len(replies)} replies to {len(asked)} requests")] * len(asked)
+            replies = [failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")] * len(
+                remaining
+            )
         new = iter(replies)
         return [
             reply if reply is not None else checked(next(new), request)

@@ -1,6 +1,4 @@
-"""BLEU, in the flavours that published numbers come in.
-
-They differ in words, smoothing and averaging, and none can be computed from another:
+"""BLEU in its published variants, which differ in words, smoothing and averaging.
 
 ==================  ==========================================================================================
 ``bleu1``           MultiMedEval, BLEU-1 of a reply and an option, in single precision
@@ -23,8 +21,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.overlaps import TOKENISER, NgramOverlap, from_report_extra, overlaps, word_tokens
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.word_overlaps import TOKENISER, NgramOverlap, from_report_extra, overlaps, word_tokens
 
 _EPSILON = 0.1  # count of smoothing method 1
 _METHOD4_SCALE = 5
@@ -37,15 +35,15 @@ def _single(value: float) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float:
-    """Return BLEU-1 from counts of words, in the numbers that torchmetrics gives, without torch.
+    """Return BLEU-1 from counts of words, equal to torchmetrics' without torch.
 
     Source: ``torchmetrics.text.BLEUScore(n_gram=1)`` 1.9 with its defaults (words between blanks, no smoothing, case
-    kept). It computes in single precision, and so does this: one word against a reference of more than a hundred scores
-    exactly 0 there, which decides whether an answer is valid.
+    kept), in single precision: one word against a reference of more than a hundred scores exactly 0, which decides
+    whether an answer is valid.
 
     It is ``matches / length``, times ``exp(1 - reference_length / length)`` unless the reply is longer than the
-    reference, each step rounded to single precision; 0 without a match. A word of the reply matches at most as often
-    as the reference has it.
+    reference, each step rounded to single precision; 0 without a match. A word matches at most as often as the
+    reference has it.
 
     Example:
         >>> bleu1_from_counts(1, 1, 3)
@@ -63,10 +61,10 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
 
 @dataclass(frozen=True)
 class References:
-    """Reference texts, counted once to be compared with many replies."""
+    """Counted words of reference texts, for comparison with many replies."""
 
     lengths: tuple[int, ...]  # words of each reference
-    occurrences: Mapping[str, Sequence[tuple[int, int]]]  # of each word: (position of a reference, how often)
+    occurrences: Mapping[str, Sequence[tuple[int, int]]]  # of each word: (position of a reference, count)
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "References":
@@ -98,11 +96,9 @@ def bleu1(reply: str, reference: str) -> float:
 def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
     """Return BLEU with equal weights and without smoothing.
 
-    Source: ``torchmetrics.text.BLEUScore`` 1.9, which computes in single precision; this is its value in double
-    precision, less than 1e-6 away.
-
-    ``counts`` are n-grams of orders 1, 2, ..., shape (orders,), of one pair of texts or summed over a corpus. The value
-    is 0 to 1; 0 when an order has no match, as in a hypothesis of fewer words than the order.
+    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away. ``counts`` are n-grams
+    of orders 1, 2, ..., shape (orders,), of one pair of texts or a corpus. The value is 0 to 1; 0 when an order has no
+    match, as in a hypothesis of fewer words than the order.
 
     Example:
         >>> unsmoothed_bleu(overlaps("no acute effusion".split(), "no acute mass".split(), 2))
@@ -112,16 +108,16 @@ def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
 
 
 def smoothed_bleu(counts: Sequence[NgramOverlap], substitutes: Sequence[float]) -> float:
-    """Return BLEU with equal weights, where orders without a match count as if they had some.
+    """Return BLEU with equal weights and substitutes for orders without a match.
 
-    ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` matches of the first order without any, of the second
-    one, ..., both of shape (orders,). An order with a substitute of 0 is left out of the mean. 0 to 1; 0 when no word
-    matches. Source: ``nltk.translate.bleu_score`` 3.10.
+    ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` are the matches of the first order without any, of the
+    second one, ..., both of shape (orders,). An order with a substitute of 0 is left out of the mean. 0 to 1; 0 when no
+    word matches. Source: ``nltk.translate.bleu_score`` 3.10.
     """
     if not counts[0].matches:
         return 0.0
-    left = iter(substitutes)
-    precisions = ((count.matches or next(left)) / max(1, count.hypothesis) for count in counts)
+    unused = iter(substitutes)
+    precisions = ((count.matches or next(unused)) / max(1, count.hypothesis) for count in counts)
     weight, words = 1 / len(counts), counts[0]
     logarithms = [weight * math.log(precision) for precision in precisions if precision]
     penalty = 1.0 if words.hypothesis > words.reference else math.exp(1 - words.reference / words.hypothesis)
@@ -135,17 +131,17 @@ def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
     between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
     match counts as 0.1 matches.
     """
-    said, wanted = (
-        [word for word in text.lower().replace(".", " .").split(" ") if word] for text in (hypothesis, reference)
+    reference_words, words = (
+        [word for word in text.lower().replace(".", " .").split(" ") if word] for text in (reference, hypothesis)
     )
-    return smoothed_bleu(overlaps(wanted, said, 2), [_EPSILON] * 2)
+    return smoothed_bleu(overlaps(reference_words, words, 2), [_EPSILON] * 2)
 
 
 def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str]) -> float:
-    """Return BLEU-4 with smoothing method 4 as NLTK has it, which is how MedHEval scores reports.
+    """Return BLEU-4 with NLTK's smoothing method 4, as in MedHEval.
 
-    The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. A
-    hypothesis of one word is not smoothed: the orders it is too short for are left out.
+    The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. For a
+    hypothesis of one word these orders are left out.
     """
     words = len(hypothesis_tokens)
     first = math.log(words) / (2 * _METHOD4_SCALE) if words > 1 else 0.0
@@ -154,7 +150,7 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
 
 
 def bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric with keys ``bleu_1``, ``bleu_2`` and ``bleu_4``: means of :func:`unsmoothed_bleu` of the pairs.
+    """Return the metric with keys ``bleu_1``, ``bleu_2`` and ``bleu_4``: means of :func:`unsmoothed_bleu`.
 
     Source: ``ReportComparison`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval at
     d9ac283.
@@ -171,7 +167,7 @@ def bleu(_: ModelSettings) -> ReportMetric:
 def radcliq_bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric with key ``radcliq_bleu_2``: the mean of :func:`radcliq_bleu_2` of the pairs."""
     settings = {
-        "words": "between single blanks, full stops parted, lower case",
+        "words": "between single blanks, full stops separate, lower case",
         "smoothing": "method 1",
         "average": "mean over reports",
     }
@@ -187,7 +183,7 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
-        # It takes a corpus where most lines end in " ." for tokenised, and warns; force changes nothing else.
+        # force only suppresses a warning about a corpus where most lines end in " .".
         scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
         total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
         signature = {"sacrebleu": str(scorer.get_signature())} if references else {}

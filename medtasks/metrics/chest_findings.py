@@ -1,16 +1,14 @@
-"""The 14 conditions that a labeler such as CheXbert reads from a text, what it can say of each, and F1 of pairs.
+"""The 14 conditions of chest X-ray labelers such as CheXbert, and F1 and CHAIR of their labels.
 
 Sources: Smit et al., "CheXbert", EMNLP 2020; ``src/constants.py`` of https://github.com/stanfordmlgroup/CheXbert; and
-``F1CheXbert`` of f1chexbert 0.0.2, in the averages of scikit-learn's classification report. A label that is neither in
-the references nor in the hypotheses counts 0, and so does, in the average over samples, a report without a label on
-both sides.
+``F1CheXbert`` of f1chexbert 0.0.2, in the averages of scikit-learn's classification report. A label without positives
+on both sides counts 0, and so does, in the average over samples, a report without labels on both sides.
 
-MedHEval publishes two metrics under the name CHAIR: shares of what a report says that are not so. In the paper (section
-"Visual Factual Hallucination", formula 1) a judge counts the components that a report mentions rightly and wrongly:
-:func:`component_ratio`. The repository (``calculate_metrics`` in ``code/evaluation/report_eval/CXRMetric/
-run_extraction.py`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980) compares labels of CheXbert:
-:func:`label_ratios`. Each is a ratio of two sums over all reports (micro). Where the lower sum is 0 the value is NaN;
-the repository prints 0 there, which would read as "no hallucination".
+MedHEval publishes two metrics named CHAIR, shares of false statements in a report. In the paper (section "Visual
+Factual Hallucination", formula 1) a judge counts correctly and wrongly mentioned components: :func:`component_ratio`.
+The repository (``calculate_metrics`` in ``code/evaluation/report_eval/CXRMetric/run_extraction.py`` of
+https://github.com/Aofei-Chang/MedHEval at 7f7d980) compares labels of CheXbert: :func:`label_ratios`. Each is a ratio
+of two sums over all reports (micro), NaN for a denominator of 0, where the repository prints 0 ("no hallucination").
 """
 
 import enum
@@ -33,11 +31,11 @@ CONDITIONS = (
 """The 14 conditions in the order of CheXbert's outputs."""
 
 FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
-"""The five that papers report beside the 14, in the same order."""
+"""The five that papers report next to the 14, in the same order."""
 
 
 class Finding(enum.IntEnum):
-    """What a text says of a condition, numbered as CheXbert's classes."""
+    """State of a condition in a text, numbered as CheXbert's classes."""
 
     BLANK = 0
     POSITIVE = 1
@@ -45,7 +43,7 @@ class Finding(enum.IntEnum):
     UNCERTAIN = 3
 
 
-Uncertain = Literal["positive", "negative"]  # what an uncertain finding counts as
+Uncertain = Literal["positive", "negative"]  # treatment of an uncertain finding
 
 AVERAGES = ("micro", "macro", "weighted", "samples")
 _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
@@ -80,16 +78,16 @@ def label_scores(
 ) -> ReportScores:
     """Score the labels of pairs of reports, a :class:`Finding` per condition, with all 14 conditions and with five.
 
-    Uncertain findings count as ``uncertain`` says; blank and negative ones are absent in both ways. Keys are
+    ``uncertain`` findings count as positive or negative; blank and negative ones are always absent. Keys are
     ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all agree.
     The averages over samples and the accuracy have a value per pair.
     """
-    named = {Finding.POSITIVE, Finding.UNCERTAIN} if uncertain == "positive" else {Finding.POSITIVE}
+    present = {Finding.POSITIVE, Finding.UNCERTAIN} if uncertain == "positive" else {Finding.POSITIVE}
     samples: dict[str, Sequence[float]] = {}
     totals: dict[str, float] = {}
     for size, columns in (("14", range(len(CONDITIONS))), ("5", _FIVE)):
         gold, predicted = (
-            [[int(classes[column] in named) for column in columns] for classes in side]
+            [[int(classes[column] in present) for column in columns] for classes in side]
             for side in (references, hypotheses)
         )
         averages = f1_averages(gold, predicted) if gold else dict.fromkeys(AVERAGES, math.nan)
@@ -105,13 +103,11 @@ LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_neg
 
 
 def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:
-    """Count how a report's labels agree with those of its reference.
+    """Count agreements of a report's labels with those of its reference: :data:`LABEL_CELLS`.
 
-    A condition of which the reference is uncertain is left out. One that the reference does not speak of stays: if the
-    report calls it present or absent, that is a mention, and neither right nor wrong.
-
-    The counts are :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference
-    present; both absent; report present or absent; reference present.
+    They are: both present; report present, reference absent; report absent, reference present; both absent; report
+    present or absent; reference present. Conditions with an uncertain reference are left out. For a condition that is
+    blank in the reference, the report's statement is a mention, and neither right nor wrong.
     """
     pairs = [pair for pair in zip(reference, report, strict=True) if pair[0] != Finding.UNCERTAIN]
     present, absent = Finding.POSITIVE, Finding.NEGATIVE
@@ -120,17 +116,17 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
         pairs.count((absent, present)),
         pairs.count((present, absent)),
         pairs.count((absent, absent)),
-        sum(said in (present, absent) for _, said in pairs),
-        sum(true == present for true, _ in pairs),
+        sum(label in (present, absent) for _, label in pairs),
+        sum(label == present for label, _ in pairs),
     )
 
 
 def label_ratios(cells: Integers) -> dict[str, Floats]:
     """Return the repository's metrics, shape (...), from sums of :func:`label_cells`, shape (..., 6).
 
-    NaN where the lower number is 0: ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where a
-    finding that the report passes over or leaves open is missed; ``label_specificity``, TN / (TN + FP); and
-    ``label_accuracy``, (TP + TN) / (TP + TN + FP + FN), both over what report and reference decide.
+    NaN for a denominator of 0: ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where blank and
+    uncertain labels of the report are misses; ``label_specificity``, TN / (TN + FP); and ``label_accuracy``,
+    (TP + TN) / (TP + TN + FP + FN).
 
     Example:
         >>> {name: float(value) for name, value in label_ratios(np.array([1, 1, 0, 3, 8, 4])).items()}
@@ -148,7 +144,7 @@ def label_ratios(cells: Integers) -> dict[str, Floats]:
 def component_ratio(cells: Integers) -> Floats:
     """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones, shape (...).
 
-    ``cells`` are the numbers of rightly and of wrongly mentioned ones, shape (..., 2); NaN where nothing is mentioned.
+    ``cells`` are the numbers of correctly and wrongly mentioned ones, shape (..., 2); NaN without mentions.
     """
     recalled, wrong = np.moveaxis(cells, -1, 0)
     return _ratio(wrong, recalled + wrong)

@@ -1,8 +1,8 @@
 """Classification from hard predictions: one class per image, or several labels per image.
 
-Metrics of published numbers follow torchmetrics 1.9 the way MultiMedEval calls it with ``average="macro"``
-(``ImageClassification`` in ``multimedeval/taskFamilies.py`` of v0.1.0, https://github.com/corentin-ryr/MultiMedEval).
-Where absent classes mislead them, a counterpart leaves these classes out. Values are between 0 and 1.
+Published metrics follow torchmetrics 1.9 as MultiMedEval calls it with ``average="macro"`` (``ImageClassification`` in
+``multimedeval/taskFamilies.py`` of v0.1.0, https://github.com/corentin-ryr/MultiMedEval). If absent classes mislead a
+metric, a counterpart leaves these classes out. Values are between 0 and 1.
 
 One class per image:
 
@@ -10,7 +10,7 @@ One class per image:
 - ``macro_accuracy``: mean recall over the same classes; one that is predicted but not in the target counts 0.
 - ``balanced_accuracy``: mean recall over classes in the target, as in scikit-learn.
 - ``macro_auroc``: mean AUROC over *all* classes; one that is not in the target, or alone in it, counts 0. So a constant
-  answer scores 0.3 where two of five classes are absent.
+  answer scores 0.3 if two of five classes are absent.
 - ``present_class_auroc``: mean AUROC over classes with samples in and outside of them; a constant answer scores 0.5.
 
 Several labels per image:
@@ -22,7 +22,7 @@ Several labels per image:
 - ``present_label_auroc``: mean AUROC over labels that some images have and some have not.
 
 The ROC curve of a hard prediction has one corner; the area under it is (TPR + TNR) / 2, the balanced accuracy of "this
-class or not". An invalid reply is wrong and nobody's false positive (:class:`ClassCounts`).
+class or not". An invalid reply is wrong and a false positive of no class (:class:`ClassCounts`).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -40,13 +40,11 @@ MULTILABEL_METRICS = ("macro_f1", "macro_accuracy", "macro_auroc", "present_labe
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts:
-    """How often each class, taken against all others, was predicted and right.
+    """Confusion counts of each class against all others, shape (..., classes); ``samples`` has shape (...).
 
-    Leading dimensions stand for as many tables: of samples, units or resamples. The sum of tables is a table.
-
-    Counts have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative also for
-    want of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to samples
-    without the label.
+    Leading dimensions are for several tables: of samples, clusters or resamples. The sum of tables is a table. A class
+    in the target is a false negative also for an invalid reply. With several labels the samples exceed the sum of the
+    four by the invalid replies to samples without the label.
     """
 
     true_positives: Integers
@@ -57,7 +55,7 @@ class ClassCounts:
 
     @classmethod
     def of_cells(cls, cells: Integers) -> "ClassCounts":
-        """Return the tables laid out in :attr:`cells`."""
+        """Return the tables of :attr:`cells`."""
         true_positives, false_positives, false_negatives, true_negatives = np.split(cells[..., :-1], 4, axis=-1)
         return cls(true_positives, false_positives, false_negatives, true_negatives, cells[..., -1])
 
@@ -133,7 +131,7 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     _check_lengths(len(gold), len(predicted))
     rows = [[0] * labels if row is None else row for row in predicted]
     if any(len(row) != labels for table in (gold, rows) for row in table):
-        raise ValueError(f"expected {labels} labels in every row of the key and of the predictions")
+        raise ValueError(f"expected {labels} labels in every row of the targets and of the predictions")
     right, guess = (np.asarray(table, dtype=np.int64).reshape(-1, labels) for table in (gold, rows))
     if np.any((right | guess) & ~1):
         raise ValueError("labels are 0 or 1")
@@ -203,16 +201,16 @@ def multilabel_metrics(counts: ClassCounts) -> dict[str, Floats]:
 def values_with_errors(
     counts: ClassCounts, units: Sequence[Hashable], metrics: Callable[[ClassCounts], Mapping[str, Floats]]
 ) -> dict[str, float]:
-    """Return one of the two above of the sum of tables, one per sample, with errors by what was sampled, ``units``."""
+    """Return ``metrics`` of the sum of tables, one per sample, with errors clustered by ``units``."""
     return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(ClassCounts.of_cells(cells)))
 
 
 def _every(counts: ClassCounts) -> NDArray[np.bool_]:
-    # None of them, where there are no samples at all.
+    # No class without any sample.
     return np.broadcast_to(counts.samples[..., np.newaxis] > 0, counts.true_positives.shape)
 
 
-def _mean(values: Floats, kept: NDArray[np.bool_]) -> Floats:
-    number = kept.sum(axis=-1)
-    total = np.where(kept, values, 0.0).sum(axis=-1)
+def _mean(values: Floats, included: NDArray[np.bool_]) -> Floats:
+    number = included.sum(axis=-1)
+    total = np.where(included, values, 0.0).sum(axis=-1)
     return np.where(number > 0, total / np.maximum(number, 1), np.nan)

@@ -1,8 +1,8 @@
 """Our numbers next to those of the published packages, on a user's own texts.
 
-Packages run on the CPU, in float32, one pair after the other, with the weights that our metrics use. Two of them need
-what transformers 5 took from its tokenizers put back: ``encode_plus`` and ``build_inputs_with_special_tokens`` for
-``radgraph``, the second and the space in front of RoBERTa's first word for ``bert-score``.
+Packages run on the CPU, in float32, one pair after the other, with the weights of our metrics. Two of them need
+features that transformers 5 removed from its tokenizers: ``encode_plus`` and ``build_inputs_with_special_tokens`` for
+``radgraph``, the second and the space before RoBERTa's first word for ``bert-score``.
 """
 
 import csv
@@ -30,17 +30,17 @@ from medtasks.metrics.weight_files import weights_path
 if TYPE_CHECKING:
     from medtasks.metrics.neural.radgraph_archive import Archive, ModelType
 
-TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
+TOLERANCE = 1e-4  # for float32 and another order of sums
 _INSTALL = "pip install 'medtasks[oracles]'"
 
 Texts = Sequence[str]
-Values = Sequence[Sequence[float] | float]  # by key of our metric, in their order: of each pair, or of the corpus
+Values = Sequence[Sequence[float] | float]  # per key of our metric, in order: of each pair, or of the corpus
 Oracle = Callable[[Texts, Texts, ModelSettings], Values]
 
 
 @dataclass(frozen=True)
 class PackageComparison:
-    """One score as we and a package compute it; ours and theirs are of all pairs."""
+    """One score by us and by a package, over all pairs."""
 
     package: str
     version: str
@@ -51,16 +51,16 @@ class PackageComparison:
 
     @property
     def differs(self) -> bool:
-        """Whether the two are not the same metric."""
+        """Whether the two numbers differ by more than the tolerance."""
         return self.difference > TOLERANCE
 
 
 def cross_check(
     metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
 ) -> dict[str, PackageComparison]:
-    """Run the package of one entry of :data:`ORACLES` on the texts that gave ``ours``; return comparisons by key.
+    """Run the package of one entry of :data:`ORACLES` on the texts of ``ours``; return comparisons by key.
 
-    Raises WeightsMissing as our metric does, and a MedTasksError where the package is missing or fails.
+    Raises WeightsMissing as our metric does, and a MedTasksError if the package is missing or fails.
     """
     package, scores = ORACLES[metric]
     version = ""
@@ -71,13 +71,13 @@ def cross_check(
     except MedTasksError:
         raise
     except ImportError as error:
-        raise MedTasksError(f"the package {package} cannot be imported; bring it with: {_INSTALL}") from error
-    except Exception as error:  # other people's code raises anything
+        raise MedTasksError(f"the package {package} cannot be imported; install it with: {_INSTALL}") from error
+    except Exception as error:  # a package may raise anything
         *_, frame = traceback.extract_tb(error.__traceback__)
-        # What the error says may hold words of a report.
-        place = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
+        # The error's message may hold words of a report.
+        cause = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
         raise MedTasksError(
-            f"the package {package} {version} failed ({place}); bring it anew with: {_INSTALL}"
+            f"the package {package} {version} failed ({cause}); reinstall it with: {_INSTALL}"
         ) from error
     comparisons = {}
     for key, values in zip(metric_info(metric).keys, theirs, strict=True):
@@ -98,10 +98,10 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def _distance(one: float, other: float) -> float:
-    if math.isnan(one) or math.isnan(other):
-        return 0.0 if math.isnan(one) == math.isnan(other) else math.inf
-    return abs(one - other)
+def _distance(ours: float, theirs: float) -> float:
+    if math.isnan(ours) or math.isnan(theirs):
+        return 0.0 if math.isnan(ours) == math.isnan(theirs) else math.inf
+    return abs(ours - theirs)
 
 
 def _rouge(stemmed: bool) -> Oracle:
@@ -116,12 +116,15 @@ def _rouge(stemmed: bool) -> Oracle:
 
 
 def _bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
-    """Of each pair as a corpus of its own, over words between white space and unsmoothed, as MultiMedEval has it."""
+    """Score each pair as a corpus of its own, over words between white space and unsmoothed, as MultiMedEval."""
     from sacrebleu.metrics.bleu import BLEU
 
     scorers = [BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True) for order in (1, 2, 4)]
     pairs = list(zip(references, hypotheses, strict=True))
-    return [[scorer.corpus_score([said], [[wanted]]).score / 100 for wanted, said in pairs] for scorer in scorers]
+    return [
+        [scorer.corpus_score([hypothesis], [[reference]]).score / 100 for reference, hypothesis in pairs]
+        for scorer in scorers
+    ]
 
 
 def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
@@ -131,7 +134,7 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
 
 
 class _Tokenizer:
-    """A tokenizer as bert-score needs it; RoBERTa's puts a space in front, as before transformers 5."""
+    """A tokenizer for bert-score; RoBERTa's begins texts with a space, as before transformers 5."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoConfig, AutoTokenizer
@@ -157,14 +160,14 @@ def package_bertscore(
 ) -> list[Sequence[float]]:
     """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
 
-    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``. One
-    pair per batch is right: with padding the package takes 0 for the best of tokens whose cosines are all negative.
+    ``idf`` are the texts of the document frequencies: ``"none"``, ``"references"`` or ``"hypotheses"``. One pair per
+    batch is right: with padding the package takes 0 for the best of tokens whose cosines are all negative.
     """
     import bert_score
     import torch
 
     module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
-    tokenizer, own = _Tokenizer(folder), module.get_tokenizer
+    tokenizer, original = _Tokenizer(folder), module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
     module.get_tokenizer = lambda *_: tokenizer
@@ -179,18 +182,18 @@ def package_bertscore(
             device="cpu",
         )
     finally:
-        module.get_tokenizer = own
+        module.get_tokenizer = original
     return [torch.nan_to_num(values, nan=0.0).tolist() for values in scores]
 
 
 def package_baseline(table: str, layer: int) -> list[float]:
-    """Return baselines of precision, recall and F1 from a table as ``bert-score`` publishes them for an encoder."""
+    """Return baselines of precision, recall and F1 from a table of ``bert-score``."""
     (row,) = [row for row in csv.DictReader(table.splitlines()) if row["LAYER"] == str(layer)]
     return [float(row[name]) for name in ("P", "R", "F")]
 
 
 def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool = False) -> Oracle:
-    """Raw precision, recall and F1; or F1 alone, raw and rescaled."""
+    """Return raw precision, recall and F1; or F1 alone, raw and rescaled."""
 
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
         from medtasks.metrics.neural.text_encoders import quiet
@@ -209,7 +212,7 @@ def _bertscore(encoder: str, layer: int, idf: str = "none", *, rescaled_f1: bool
 
 @contextmanager
 def package_radgraph(archive: "Archive") -> Iterator[Any]:
-    """Load ``radgraph.RadGraph`` with an archive and the encoder it is used with; both stay as they are."""
+    """Load ``radgraph.RadGraph`` with an archive and its encoder, without changing their files."""
     import radgraph
     from transformers import PreTrainedTokenizerBase
 
@@ -219,7 +222,7 @@ def package_radgraph(archive: "Archive") -> Iterator[Any]:
     }
     missing = {name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)}
     with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
-        # The package downloads encoders by name, so that the name has to be the folder.
+        # The package downloads encoders by name, so the name has to be the folder.
         unpacked = Path(folder) / archive.model_type
         (unpacked / "vocabulary").mkdir(parents=True)
         for name, file in archive.members():
@@ -242,7 +245,7 @@ def package_radgraph(archive: "Archive") -> Iterator[Any]:
 def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Sequence[Sequence[float]]:
     """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,).
 
-    Texts of white space are handed over as empty ones: the package fails on them.
+    Texts of white space, on which the package fails, are passed as empty ones.
     """
     package = import_module("radgraph")
     scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
@@ -276,4 +279,4 @@ ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
         "radgraph_xl": ("radgraph", _radgraph("radgraph-xl")),
     }
 )
-"""Packages that compute a metric of ours as it is meant, and what runs them, by metric."""
+"""Packages that compute the same metric as ours, and their callers, by metric."""

@@ -1,10 +1,10 @@
-"""How MedEvalKit compares an open answer with its gold: BLEU, ROUGE and shared words, exactly as published.
+"""MedEvalKit's comparison of an open answer with its gold: BLEU, ROUGE and shared words, exactly as published.
 
 Sources: ``judge_open_end_vqa``, ``bleu``, ``rouge`` and ``calculate_f1`` in ``utils/utils.py`` of
 https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, ``sentence_bleu`` of nltk 3.9.1, and the package
 ``rouge`` 1.0.1 (https://github.com/pltrdy/rouge), which is not the ``rouge-score`` of :mod:`medtasks.metrics.rouge`.
-The published code raises for some texts, and then scores nothing at all; here they have measures like all others, and
-the comparison says why it would have stopped.
+The published code raises for some texts, and then scores nothing at all; here they have measures, too, and the
+comparison has the reason.
 """
 
 import sys
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from medtasks.metrics.bleu import smoothed_bleu
-from medtasks.metrics.set_overlap import overlap_f1, token_overlap
-from medtasks.metrics.word_overlaps import overlaps
+from medtasks.metrics.overlaps import overlap_f1, overlaps, token_overlap
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
 """Names of the measures, each between 0 and 1."""
 
-# Steps back through a table of ROUGE-L: the package takes each by a call of a function to itself, and Python allows
-# 1,000 calls, of which a few are around it. An answer of one sentence and 990 words was seen to pass, one of 1,000 not.
+# Steps back through a table of ROUGE-L, each a recursive call in the package, of which Python allows about 1,000.
+# An answer of one sentence with 990 words passed, one with 1,000 did not.
 _MOST_STEPS = 990
 _LEFT, _UP, _BOTH = range(3)
 _NO_ZERO_DIVISION = 1e-8
@@ -29,9 +28,9 @@ _NOTHING = dict.fromkeys(MEASURES, 0.0)
 
 @dataclass(frozen=True)
 class TextComparison:
-    """What a text has of another one."""
+    """Comparison of two texts."""
 
-    measures: Mapping[str, float]  # by the names of ``MEASURES``; all 0 where one of the texts has no words
+    measures: Mapping[str, float]  # by the names of ``MEASURES``; all 0 if one of the texts has no words
     stops: str | None  # why the published code raises, without a word of the texts
 
 
@@ -42,41 +41,41 @@ def compared(reply: str, gold: str) -> TextComparison:
       order without a match counting as 2.2e-308, so that a perfect answer of one word has a ``bleu_2`` of 1.5e-154.
     - ``rouge_1``, ``rouge_2``: F of the *sets* of n-grams, 0.999999995 for equal ones. ``rouge_l``: F of the set of
       words on a longest common subsequence of any sentence of the gold with any of the answer.
-    - ``precision``, ``recall``, ``f1``: of the sets of words between white space, each under its right name.
+    - ``precision``, ``recall``, ``f1``: of the sets of words between white space.
 
     Example:
-        >>> found = compared("It is right lung", "right lung")
-        >>> found.measures["bleu_1"], found.measures["rouge_2"], found.measures["recall"], found.stops
+        >>> result = compared("It is right lung", "right lung")
+        >>> result.measures["bleu_1"], result.measures["rouge_2"], result.measures["recall"], result.stops
         (0.5, 0.4999999962500001, 1.0, None)
         >>> compared("..", "right lung").stops
         'the reply has no words for ROUGE'
     """
     reply, gold = reply.lower(), gold.lower()
-    said, wanted = set(reply.split()), set(gold.split())
-    for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (said, wanted))):
+    words, gold_words = set(reply.split()), set(gold.split())
+    for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (words, gold_words))):
         if not all(texts):
             return TextComparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
     rouge, stops = _rouge(reply, gold)
-    shared = token_overlap(said, wanted)
+    shared = token_overlap(words, gold_words)
     # Empty words between blanks count, too.
-    words, gold_words = (text.replace(".", " .").split(" ") for text in (reply, gold))
-    counts = overlaps(gold_words, words, 4)
-    least = [sys.float_info.min * max(1, one.hypothesis) for one in counts if not one.matches]
+    target, hypothesis = (text.replace(".", " .").split(" ") for text in (gold, reply))
+    counts = overlaps(target, hypothesis, 4)
+    least = [sys.float_info.min * max(1, count.hypothesis) for count in counts if not count.matches]
     bleu = [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
-    values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
+    values = (*bleu, *rouge, shared.precision, shared.recall, overlap_f1(words, gold_words))
     return TextComparison(dict(zip(MEASURES, values, strict=True)), stops)
 
 
 def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | None]:
-    said, wanted = _sentences(reply), _sentences(gold)
-    words, gold_words = [word for one in said for word in one], [word for one in wanted for word in one]
+    sentences, gold_sentences = _sentences(reply), _sentences(gold)
+    words, gold_words = ([word for sentence in side for word in sentence] for side in (sentences, gold_sentences))
     pairs = set(pairwise(words)), set(pairwise(gold_words))
     common: set[str] = set()
     longest = 0
-    for target in wanted:
-        for sentence in said:
-            found, steps = _common_subsequence(target, sentence)
-            common |= found
+    for target in gold_sentences:
+        for sentence in sentences:
+            subsequence, steps = _common_subsequence(target, sentence)
+            common |= subsequence
             longest = max(longest, steps)
     sizes = len(set(words)), len(set(gold_words))
     scores = (
@@ -88,38 +87,38 @@ def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | Non
 
 
 def _sentences(text: str) -> list[list[str]]:
-    """Return the words of what stands between full stops; one of blanks alone has the empty word."""
+    """Return the words of the sentences between full stops; a sentence of blanks has the empty word."""
     return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
 
 
-def _f(shared: int, said: int, wanted: int) -> float:
-    precision, recall = shared / said if said else 0.0, shared / wanted if wanted else 0.0
+def _f(shared: int, reply: int, gold: int) -> float:
+    precision, recall = shared / reply if reply else 0.0, shared / gold if gold else 0.0
     return 2.0 * ((precision * recall) / (precision + recall + _NO_ZERO_DIVISION))
 
 
-def _common_subsequence(target: Sequence[str], said: Sequence[str]) -> tuple[set[str], int]:
+def _common_subsequence(target: Sequence[str], reply: Sequence[str]) -> tuple[set[str], int]:
     """Return the words of the longest common subsequence that the package finds, and its steps back.
 
-    Of several it is the one that is found by shortening ``said`` first, which matters, as words are put in a set.
+    Of several it is the one found by shortening ``reply`` first, which matters for the set of words.
     """
-    if not set(target) & set(said):
-        return set(), len(said)
-    above = [0] * (len(said) + 1)
+    if not set(target) & set(reply):
+        return set(), len(reply)
+    above = [0] * (len(reply) + 1)
     turns = []
-    for wanted in target:
-        row, turn = [0], bytearray(len(said))
-        for place, word in enumerate(said):
-            if word == wanted:
-                row.append(above[place] + 1)
-                turn[place] = _BOTH
+    for target_word in target:
+        row, turn = [0], bytearray(len(reply))
+        for at, word in enumerate(reply):
+            if word == target_word:
+                row.append(above[at] + 1)
+                turn[at] = _BOTH
             else:
-                up = above[place + 1] > row[place]
-                row.append(above[place + 1] if up else row[place])
-                turn[place] = _UP if up else _LEFT
+                up = above[at + 1] > row[at]
+                row.append(above[at + 1] if up else row[at])
+                turn[at] = _UP if up else _LEFT
         above = row
         turns.append(turn)
     words: set[str] = set()
-    steps, line, column = 0, len(turns), len(said)
+    steps, line, column = 0, len(turns), len(reply)
     while line and column:
         step = turns[line - 1][column - 1]
         if step == _BOTH:

@@ -1,47 +1,73 @@
-"""METEOR of reports by NLTK.
+"""METEOR of reports by NLTK, and WordNet's database, from which it takes its synonyms.
 
 Words are matched as they are, then by Porter stem, then by WordNet's synonyms; the score is a mean of precision and
-recall that leans on recall, less a penalty for matches that stand in another order. Source: Lavie and Agarwal, "METEOR:
-an automatic metric for MT evaluation with high levels of correlation with human judgments", 2007, as
-``nltk.translate.meteor_score`` computes it: what the second step leaves goes to the third as stems, so that synonyms
-are found only for words that are their own stem; and each word takes the last match that is free, not the one that
-leaves fewest crossings.
+recall that leans on recall, less a penalty for matches in another order. Source: Lavie and Agarwal, "METEOR: an
+automatic metric for MT evaluation with high levels of correlation with human judgments", 2007, as
+``nltk.translate.meteor_score`` computes it: unmatched words go from the second step to the third as stems, so that
+synonyms exist only for words that are their own stem; and each word takes the last free match, not the one with fewest
+crossings. METEOR 1.5 (Java, with paraphrases and other weights) is another metric.
 
-METEOR 1.5 (Java, with paraphrases and other weights) is another metric.
+WordNet is in ``$MEDTASKS_HOME/nltk_data/corpora/wordnet``, which ``medtasks weights fetch wordnet`` fills and NLTK
+reads, too; a WordNet in NLTK's own data folders serves as well. Only :func:`prepare_wordnet` downloads. NLTK's reader
+gets the database in memory: by path it reads only its own data folders, needs files that METEOR does not use, and does
+not notice a damaged database. Source: ``wndb(5WN)`` of WordNet 3.0, https://wordnet.princeton.edu.
 """
 
+import io
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import warnings
+import zipfile
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from medtasks.errors import WeightsMissing
+from medtasks.home import home
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.word_overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
-from medtasks.metrics.wordnet import load_wordnet
+from medtasks.metrics.weight_files import packed_files
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
+
+_FETCH = "medtasks weights fetch wordnet"
+PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
+_REQUIRED = tuple(f"{kind}.{part}" for kind in ("data", "index") for part in PARTS_OF_SPEECH) + tuple(
+    f"{part}.exc" for part in PARTS_OF_SPEECH
+)
+_OPTIONAL = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the others of NLTK's
+_MARK = _REQUIRED[0]
+_FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_REQUIRED, *_OPTIONAL)))})")
+# For a database without names of the lexicographers' files, which synonyms do not use.
+_NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).encode()
 
 
 def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], wordnet: Any = None) -> float:
     """Return METEOR of one pair of texts as words, which are compared in lower case.
 
-    ``wordnet`` is a reader of NLTK's or has its ``synsets``; without it words are matched as they are and by stem only.
-    Scores are 0 to 1, and 0 without a match; identical texts of n words score ``1 - 0.5 / n**3``.
+    ``wordnet`` has the ``synsets`` of NLTK's reader; without it words are matched as they are and by stem only. Scores
+    are 0 to 1, and 0 without a match; identical texts of n words score ``1 - 0.5 / n**3``.
 
     Example:
         >>> meteor_score("no pleural effusion".split(), "no pleural effusions".split())
         0.9814814814814815
     """
     score = from_report_extra("nltk.translate.meteor_score", "METEOR").single_meteor_score
-    known = wordnet or _NO_SYNONYMS
-    return float(score(reference_tokens, hypothesis_tokens, stemmer=porter_stemmer(), wordnet=known, **_FORMULA))
+    synonyms = wordnet or _NO_SYNONYMS
+    return float(score(reference_tokens, hypothesis_tokens, stemmer=porter_stemmer(), wordnet=synonyms, **_FORMULA))
 
 
 def meteor(_: ModelSettings) -> ReportMetric:
     """Return the metric with key ``meteor``: the mean of :func:`meteor_score` with WordNet.
 
-    Scoring raises :class:`~medtasks.errors.WeightsMissing` where WordNet is not on this machine.
+    Scoring raises :class:`~medtasks.errors.WeightsMissing` if WordNet is not on this machine.
     """
     return _metric("meteor", load_wordnet)
 
@@ -68,3 +94,155 @@ def _metric(key: str, load: Callable[[], Any]) -> ReportMetric:
         return pair_metric((key,), score, settings)(references=references, hypotheses=hypotheses)
 
     return score_pairs
+
+
+def read_wordnet(source: Path) -> Any:
+    """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, with cached look-ups.
+
+    Raises the errors of :func:`database_files`.
+    """
+    nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
+    data = from_report_extra("nltk.data", "METEOR")
+    files = {"lexnames": _NO_NAMES, **database_files(source)}
+
+    class Reader(nltk.WordNetCorpusReader):  # type: ignore[misc,name-defined]  # nltk has no types
+        def open(self, file: str) -> io.TextIOWrapper:
+            return io.TextIOWrapper(io.BytesIO(files[file]), "utf-8")
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """Leave out the mapping for other languages, which NLTK looks for in its own data folders."""
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about other languages
+            reader = Reader(data.ZipFilePathPointer(None), None)  # without a file: open has all of them
+    except (ValueError, LookupError, StopIteration, nltk.WordNetError) as error:
+        raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
+    reader.synsets = lru_cache(maxsize=None)(reader.synsets)
+    return reader
+
+
+def database_files(source: Path) -> dict[str, bytes]:
+    """Read the files of WordNet's database, by name, from a folder, zip or tar file with the database somewhere in it.
+
+    That is NLTK's ``wordnet.zip``, a folder of NLTK data, Princeton's ``WNdb-3.0.tar.gz`` (packed or not), or
+    ``/usr/share/wordnet`` of Debian. Line ends become those of Princeton's files: the index has byte positions in the
+    data. Raises WeightsMissing if files are missing, incomplete, there more than once, or damaged.
+    """
+    try:
+        members = {name: file.read() for name, file in packed_files(source, _FILE)}
+        zipped = [] if members or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
+        if zipped:
+            members = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
+    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+    folders = sorted(name.removesuffix(_MARK) for name in members if name == _MARK or name.endswith(f"/{_MARK}"))
+    if not folders:
+        raise WeightsMissing(f"there is no WordNet database in {source}; it has files like '{_MARK}'")
+    if len(folders) > 1 and folders[0]:
+        raise WeightsMissing(f"{source} holds several WordNet databases; give one of them: {', '.join(folders)}")
+    files = {
+        name: members[folders[0] + name].replace(b"\r", b"")
+        for name in _REQUIRED + _OPTIONAL
+        if folders[0] + name in members
+    }
+    if missing := [name for name in _REQUIRED if name not in files]:
+        raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
+    try:
+        for part in PARTS_OF_SPEECH:
+            _check(files[f"index.{part}"], files[f"data.{part}"])
+    except (ValueError, IndexError) as error:
+        raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
+    return files
+
+
+def _check(index: bytes, data: bytes) -> None:
+    """Raise ValueError or IndexError if index and data do not fit each other."""
+    listed: set[bytes] = set()
+    for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # without the licence
+        positions = fields[-int(fields[2]) :]
+        if not all(data.startswith(position + b" ", int(position)) for position in positions):
+            raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
+        listed.update(positions)
+    if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
+        raise ValueError("its index or its data is cut short")
+
+
+def wordnet_folder() -> Path:
+    """Return the folder that ``medtasks weights fetch wordnet`` fills, whether or not it exists."""
+    return home() / "nltk_data" / "corpora" / "wordnet"
+
+
+def load_wordnet() -> Any:
+    """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two.
+
+    Raises a MedTasksError if NLTK is not installed, WeightsMissing if WordNet is not here or cannot be read.
+    """
+    corpora = [Path(str(folder), "corpora") for folder in _nltk().data.path]
+    for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
+        if path.exists():
+            return _read(path)
+    raise WeightsMissing(
+        f"WordNet, for METEOR's synonyms, is neither in {wordnet_folder()} nor in NLTK's data folders "
+        f"(https://wordnet.princeton.edu, 11 MB); fetch it with '{_FETCH}', or take 'meteor_without_synonyms'"
+    )
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path) -> Any:
+    try:
+        return read_wordnet(path)
+    except WeightsMissing as error:
+        raise WeightsMissing(f"{error}; fetch it again with '{_FETCH}'") from error
+
+
+def prepare_wordnet(source: Path | None = None) -> Path:
+    """Put WordNet into :func:`wordnet_folder`, replacing its content, and return that folder.
+
+    It comes from a folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0). NLTK accepts
+    the folder, because only its owner may write to it. Raises a MedTasksError if NLTK is needed and not installed,
+    WeightsMissing for an unusable source, a failed download or a folder that cannot be written.
+    """
+    folder = wordnet_folder()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
+            if source is None:
+                _download(scratch)
+            fresh = Path(scratch) / "fresh"
+            files = database_files(source or Path(scratch))
+            fresh.mkdir()
+            for name, content in files.items():
+                (fresh / name).write_bytes(content)
+                (fresh / name).chmod(0o644)
+            for parent in (fresh, folder.parent, folder.parent.parent):
+                parent.chmod(0o755)
+            if folder.exists():
+                shutil.move(folder, Path(scratch) / "before")
+            os.replace(fresh, folder)
+    except OSError as error:
+        raise WeightsMissing(
+            f"WordNet cannot be written to {folder} ({error.strerror or error}); free some space, or set MEDTASKS_HOME "
+            "to a folder of your own"
+        ) from error
+    _read.cache_clear()
+    return folder
+
+
+def _download(folder: str) -> None:
+    nltk = _nltk()
+    searched = list(nltk.data.path)
+    try:
+        nltk.download("wordnet", folder, quiet=True, raise_on_error=True, print_error_to=io.StringIO())
+    except (OSError, ValueError) as error:
+        raise WeightsMissing(
+            f"WordNet could not be downloaded ({error}); on a machine without network run '{_FETCH} --source FILE' "
+            "with Princeton's WNdb-3.0.tar.gz or NLTK's wordnet.zip"
+        ) from error
+    finally:
+        nltk.data.path[:] = searched  # NLTK adds every folder that it downloads to
+
+
+def _nltk() -> Any:
+    from_report_extra("nltk.data", "METEOR")
+    return from_report_extra("nltk", "METEOR")

@@ -1,8 +1,8 @@
-"""A metric is declared once: its value, error, groups, values of single samples and tests follow from the declaration.
+"""Declarations of metrics, from which value, error, groups, values of single samples and tests follow.
 
-A *score* is the flat record of one sample that its task family makes of the reply (:mod:`medtasks.families`). A
-:class:`Metric` is a mean over samples, or over what several samples make together, such as a pair. A
-:class:`CorpusMetric` is what only all scores together give. Nothing here depends on the order of the scores.
+A *score* is the flat record that a task family makes of one sample's reply (:mod:`medtasks.families`). A
+:class:`Metric` is a mean over samples, or over units of several samples, such as pairs. A :class:`CorpusMetric` is a
+value of all scores together. Nothing here depends on the order of the scores.
 """
 
 import math
@@ -23,11 +23,11 @@ R = TypeVar("R", bound=Hashable)
 
 
 class Role(Enum):
-    """What a metric is for, where runs are compared."""
+    """Role of a metric in comparisons of runs."""
 
-    MAIN = auto()  # how good the answers are as a whole
-    PART = auto()  # one side of that
-    RATE = auto()  # of unusable replies: compared only where it is asked for, since each more test weakens all others
+    MAIN = auto()  # overall quality of the answers
+    PART = auto()  # one aspect of it
+    RATE = auto()  # of unusable replies: compared only on request, since each further test weakens all others
     ASIDE = auto()  # never compared
 
 
@@ -39,17 +39,16 @@ class Scale(Enum):
     RAW = auto()  # anything else
 
 
-STDERR = "_stderr"  # ending of the name under which a metric's standard error stands in the harness's results
+STDERR = "_stderr"  # ending of the standard error's name in the harness's results
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Value of a metric for some scores, where a whole number is a count, and its standard error.
+    """Value of a metric and its standard error, NaN where undefined.
 
-    NaN is what is not defined. ``clusters`` is the number of independent ones of which the error is; None without an
-    error. ``degrees`` of freedom and the ``effective`` number of independent answers are those of the interval
-    (:func:`medtasks.stats.intervals.interval`), None where they are not known. ``ends`` are those of an interval that
-    does not follow from the error.
+    ``clusters`` is the number of independent clusters; None without an error. ``degrees`` of freedom and the
+    ``effective`` number of independent answers are for the interval (:func:`medtasks.stats.intervals.interval`), None
+    if unknown. ``ends`` are those of an interval that does not follow from the error.
     """
 
     value: float
@@ -65,20 +64,20 @@ class Declaration:
     """Properties that every metric declares."""
 
     name: str  # in results; no part of another name in the same task
-    higher_is_better: bool | None = True  # None where neither is, as of a count
-    selection: Selection = list  # which scores count; by default all that are handed over
+    higher_is_better: bool | None = True  # None for a count
+    selection: Selection = list  # the scores that count; by default all
     has_error: bool = True
     role: Role = Role.PART
     zero_if_blind: bool = False  # whether it is 0 by construction for a deterministic model that gets no image
-    of_questions: bool = False  # whether it says something about the questions, whatever the replies
-    warning: Callable[[Scores], str] | None = None  # what a user has to know of them, one sentence; empty if nothing
+    of_questions: bool = False  # whether it describes the questions, whatever the replies
+    warning: Callable[[Scores], str] | None = None  # one sentence for the user, or empty
     remark: Callable[[Scores], str] | None = field(default=None, kw_only=True)  # sentence below a table of scores
     scale: Scale = field(default=Scale.SHARE, kw_only=True)
     description: str = field(default="", kw_only=True)  # one sentence
 
     @property
     def is_compared(self) -> bool:
-        """Whether runs can be compared by it."""
+        """Whether the metric can compare runs."""
         return self.has_error and self.role is not Role.ASIDE
 
     def is_share(self, *values: float) -> bool:
@@ -87,36 +86,36 @@ class Declaration:
 
 
 def cluster_of(score: Mapping[str, Any]) -> Hashable:
-    """Return what a score is not independent of: its patient or image."""
+    """Return the cluster of a score: its patient or image."""
     return cast(Hashable, score["cluster_id"])
 
 
 PATIENT_IMAGE = "patient_image"
-"""Field of scores whose cluster is a patient: the image, by which several patients may be connected."""
+"""Field of scores with the patient as cluster: the image, which several patients may share."""
 
 
 def clustered(scores: Scores) -> Scores:
     """Return scores in which patients that share an image have one cluster."""
     if not any(PATIENT_IMAGE in score for score in scores):
         return scores
-    own = [str(score.get("cluster_id")) for score in scores]
-    shared = [
-        score.get(PATIENT_IMAGE) if cluster.startswith("patient-") else None
-        for score, cluster in zip(scores, own, strict=True)
+    patients = [str(score.get("cluster_id")) for score in scores]
+    images = [
+        score.get(PATIENT_IMAGE) if patient.startswith("patient-") else None
+        for score, patient in zip(scores, patients, strict=True)
     ]
-    clusters = joined_clusters(own, shared)
+    clusters = joined_clusters(patients, images)
     return [{**score, "cluster_id": cluster} for score, cluster in zip(scores, clusters, strict=True)]
 
 
 @dataclass(frozen=True)
 class Metric(Declaration, Generic[U]):
-    """A mean over samples, or over units that several samples make together; by default each score is one.
+    """A mean over samples, or over units of several samples; by default each score is a unit.
 
-    ``clusters`` are what a unit shares with others that are not independent of it; two make it a dyad, as a pair is
-    of its images, which other dyads may share in either place. ``weights`` tell how often each unit counts.
+    ``clusters`` return what a unit shares with units that are not independent of it. With two of them a unit is a
+    dyad, such as a pair of two images, which other dyads may share in either position. ``weights`` are one per unit.
     """
 
-    of: Callable[[U], float | None] = field(kw_only=True)  # None where the metric says nothing about a unit
+    of: Callable[[U], float | None] = field(kw_only=True)  # None for a unit without a value
     units: Callable[[Scores], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
     clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (cluster_of,)), kw_only=True)
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
@@ -138,21 +137,21 @@ class Metric(Declaration, Generic[U]):
         value = mean(values) if self.weights is None else weighted_mean(values, by)
         if not self.has_error:
             return Estimate(value)
-        keys = [[_known(key(unit), place) for place, (*_, unit) in enumerate(valued)] for key in self.clusters]
-        if len(keys) > 1:
-            found = dyadic_error(values, list(zip(*keys, strict=True)), by)
+        clusters = [_without_gaps([key(unit) for *_, unit in valued]) for key in self.clusters]
+        if len(clusters) > 1:
+            error = dyadic_error(values, list(zip(*clusters, strict=True)), by)
         else:
-            found = clustered_error(values, keys[0], by)
-        return Estimate(value, found.error, found.clusters, found.degrees, found.effective)
+            error = clustered_error(values, clusters[0], by)
+        return Estimate(value, error.error, error.clusters, error.degrees, error.effective)
 
 
-def _known(cluster: Hashable, place: int) -> Hashable:
-    """Return a cluster; what belongs to none is one of its own."""
-    return ("sample", place) if cluster is None else cluster
+def _without_gaps(clusters: Sequence[Hashable]) -> list[Hashable]:
+    """Replace None, an unknown cluster, by a cluster of its own."""
+    return [("sample", at) if cluster is None else cluster for at, cluster in enumerate(clusters)]
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean, the same in whatever order; NaN for no values."""
+    """Return the mean, the same in any order; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
@@ -164,25 +163,25 @@ def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class PanelResult:
-    """What metrics give that are computed together, by name; ``clusters`` are counted by whoever asks."""
+    """Results, by name, of metrics that are computed together; the caller counts ``clusters``."""
 
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of those that could be computed
-    failures: Mapping[str, str] = field(default_factory=dict)  # why and what mends it; without any text of a sample
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what the numbers depend on
-    warnings: tuple[str, ...] = ()  # what else a user has to know, one sentence each without its end
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # without those that could not be computed
+    failures: Mapping[str, str] = field(default_factory=dict)  # cause and fix, without any text of a sample
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # settings that decide about the numbers
+    warnings: tuple[str, ...] = ()  # for the user, one sentence each without its full stop
 
 
 @dataclass(frozen=True)
 class Panel(Generic[R]):
-    """Metrics that are computed together, from what they need of each score, its row.
+    """Metrics that are computed together, from one row per score.
 
-    The harness asks for each metric on its own, under each filter, with copies of the scores from other processes: what
-    was computed last is known by its content.
+    The harness computes each metric alone, under each filter, on copies of the scores from other processes: so the last
+    results are cached by the content of the rows.
     """
 
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
-    order: Callable[[R], Any] = repr  # by what rows are sorted; results may depend on it in the last digits
+    order: Callable[[R], Any] = repr  # sort key of the rows, which may change the last digits of results
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""
@@ -196,16 +195,16 @@ def _computed(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResul
 
 
 def forget_computed() -> None:
-    """Let every panel be computed again: what failed may have been mended since."""
+    """Clear the results of all panels: the cause of a failure may have been fixed."""
     _computed.cache_clear()
 
 
 @dataclass(frozen=True)
 class CorpusMetric(Declaration):
-    """What only all scores together give: macro F1, AUROC, a count.
+    """Value of all scores together: macro F1, AUROC, a count.
 
-    Either a panel computes it, with others, or it is a count. ``of`` gives the value of one score where it has one of
-    its own, of which the metric need not be the mean; ``text_field`` names the text that it compares with the target's.
+    Either a panel computes it, or it is a ``count``. ``of`` returns the value of one score if it has one; the metric
+    need not be their mean. ``text_field`` names the text that it compares with the target's.
     """
 
     panel: Panel[Any] | None = field(default=None, kw_only=True)
@@ -227,13 +226,13 @@ class CorpusMetric(Declaration):
         if self.count is not None:
             return Estimate(self.count(chosen))
         assert self.panel is not None
-        found = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
+        estimate = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
         if not self.has_error:
-            return Estimate(found.value)
-        clusters = [_known(score.get("cluster_id"), place) for place, score in enumerate(clustered(chosen))]
+            return Estimate(estimate.value)
+        clusters = _without_gaps([score.get("cluster_id") for score in clustered(chosen)])
         sizes = clustered_error([0.0] * len(clusters), clusters)
-        effective = None if found.error > 0 else float(sizes.clusters)
-        return Estimate(found.value, found.error, sizes.clusters, sizes.degrees, effective, found.ends)
+        effective = None if estimate.error > 0 else float(sizes.clusters)
+        return Estimate(estimate.value, estimate.error, sizes.clusters, sizes.degrees, effective, estimate.ends)
 
 
 AnyMetric = Metric[Any] | CorpusMetric
@@ -254,12 +253,12 @@ def evaluate(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, Estimate
 def counting(
     name: str, count: Callable[[Scores], float], *, higher_is_better: bool | None = None, **declared: Any
 ) -> CorpusMetric:
-    """Return the metric that counts something: it has no error and is not compared."""
+    """Return a count, which has no error and is not compared."""
     return CorpusMetric(
         name, higher_is_better, has_error=False, role=Role.ASIDE, scale=Scale.COUNT, count=count, **declared
     )
 
 
 def undeclared(name: str, higher_is_better: bool | None = None) -> Declaration:
-    """Return the declaration of a metric of another harness task or of a user's hook: raw, as its range is unknown."""
+    """Return the declaration of a metric of another task or a user's hook: raw, as its range is unknown."""
     return Declaration(name, higher_is_better, scale=Scale.RAW)

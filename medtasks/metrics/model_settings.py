@@ -1,4 +1,4 @@
-"""Settings of the metrics that are models."""
+"""Settings of neural metrics, and the cache of their results by text."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ Text = TypeVar("Text", bound=Hashable)
 Value = TypeVar("Value")
 
 _CANNOT_KEEP = (
-    "What a metric's model computes cannot be kept in {path} ({error}); the run goes on, a rerun computes it again. "
+    "Results of a metric's model cannot be kept in {path} ({error}); the run goes on, a rerun computes them again. "
     "Free some space, or remove that file if it is damaged."
 )
 _PUT_AFTER = 256  # values
@@ -31,7 +31,7 @@ def default_cache_folder() -> Path:
 
 
 def text_key(*texts: str) -> bytes:
-    """Return the address of a text, or of several in their order: 32 bytes."""
+    """Return the cache key of one or several texts, 32 bytes."""
     digest = hashlib.sha256()
     for text in texts:
         encoded = text.encode("utf-8", "surrogatepass")
@@ -40,10 +40,10 @@ def text_key(*texts: str) -> bytes:
 
 
 class TextCache(SqliteCache):
-    """Values by text for one model, in a file of a folder that is created at the first write; None: nothing is kept.
+    """Values by text for one model, in a file of ``folder``; None for no file.
 
-    ``model`` is a fingerprint of everything a value depends on besides the text: the bytes of the weights and the
-    vocabulary, dtype, and the version of the code that computes it. It becomes the file's name.
+    ``model``, the file's name, is a fingerprint of everything a value depends on besides the text: weights, vocabulary,
+    dtype, and the version of the code.
     """
 
     def __init__(self, folder: Path | None, model: str) -> None:
@@ -58,13 +58,13 @@ class TextCache(SqliteCache):
         encode: Callable[[Value], bytes],
         decode: Callable[[bytes], Value],
     ) -> dict[Text, Value]:
-        """Return the value of every text: the one kept, or else a computed one, which is kept from then on.
+        """Return the value of every text, from the cache or computed and then cached.
 
-        ``keys`` are the addresses of the texts. ``compute`` takes the texts that have no value, if there are any, and
-        yields ``(position, value)``; what came before an error is kept, as ``encode`` writes and ``decode`` reads it.
+        ``keys`` are the :func:`text_key` of the texts. ``compute`` takes the texts without a value, if there are any,
+        and yields ``(position, value)``; values before an error are cached, too.
         """
-        kept = self.get(list(keys.values()))
-        values = {text: decode(kept[key]) for text, key in keys.items() if key in kept}
+        stored = self.get(list(keys.values()))
+        values = {text: decode(stored[key]) for text, key in keys.items() if key in stored}
         missing = [text for text in keys if text not in values]
         if not missing:
             return values
@@ -88,40 +88,40 @@ _DTYPES = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How a metric's model is run.
+    """Settings of a metric's model.
 
-    ``weights`` is the file or folder of a metric that is one model; those of several are given by entry of
-    :data:`medtasks.metrics.weight_files.WEIGHTS`, which goes before; else they are the fetched ones.
+    ``weights`` is the file or folder of a metric with one model; ``named_weights``, by entry of
+    :data:`medtasks.metrics.weight_files.WEIGHTS`, take precedence; the default are the fetched weights.
     """
 
     weights: Path | None = None
     named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)
-    device: str = "auto"  # "cpu", "cuda", "cuda:1", or the GPU if there is one
+    device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the encoder; bfloat16 is faster and changes scores a little
-    batch_size: int | None = None  # texts per pass; None: the metric's own
-    cache: Path | None = field(default_factory=default_cache_folder)  # for what the model said of texts; None: not kept
+    batch_size: int | None = None  # texts per pass; None: the metric's default
+    cache: Path | None = field(default_factory=default_cache_folder)  # folder of results; None: no cache
     progress: bool = True  # whether to show a progress bar
 
     def __post_init__(self) -> None:
-        """Raise UnknownName where weights are named that are no entry."""
+        """Raise UnknownName for weights that are no entry."""
         for name in self.named_weights:
             weights_info(name)
 
     def weights_for(self, name: str) -> Path | None:
-        """Return the path given for one entry of weights, else ``weights``."""
+        """Return the path of one entry of weights, else ``weights``."""
         return self.named_weights.get(name, self.weights)
 
     @classmethod
     def from_environment(cls) -> "ModelSettings":
-        """Return what ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE`` say, or raise a MedTasksError."""
+        """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``; unknown values are a MedTasksError."""
         dtype = os.environ.get(DTYPE_VARIABLE, "").strip() or "float32"
         if dtype not in _DTYPES:
-            raise MedTasksError(f"{DTYPE_VARIABLE}={dtype} is not known; it is one of {', '.join(_DTYPES)}")
+            raise MedTasksError(f"{DTYPE_VARIABLE}={dtype} is unknown; it is one of {', '.join(_DTYPES)}")
         device = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
 
     def torch_device(self) -> "torch.device":
-        """Return the device, or raise a MedTasksError if it is not known or not there."""
+        """Return the device; one that is unknown or not there is a MedTasksError."""
         import torch
 
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

@@ -14,18 +14,14 @@ TOTAL = "total"
 
 @dataclass(frozen=True)
 class PairedAnswer:
-    """The scored answer to one image of a pair.
-
-    ``position`` is 1 or 2; pairs may share images. ``image_id`` is the patient where one is known. ``target`` and
-    ``value`` are letters; an invalid reply has no value. ``categories`` are medical areas of the image.
-    """
+    """The scored answer to one image of a pair; pairs may share images."""
 
     pair_id: str
-    position: int
-    image_id: str
-    target: str
-    value: str | None
-    categories: tuple[str, ...] = ()
+    position: int  # 1 or 2
+    image_id: str  # or the patient, if known
+    target: str  # a letter
+    value: str | None  # a letter; None for an invalid reply
+    categories: tuple[str, ...] = ()  # medical areas of the image
 
     @property
     def correct(self) -> bool:
@@ -58,9 +54,9 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Raw counts of one category, or of all (the reference's score table, in its own words in brackets).
+    """Raw counts of one category, or of all, with the names of the reference's score table in brackets.
 
-    A pair counts in a category once for each of its images that carries the category: the published per-category set
+    A pair counts in a category once for each of its images with the category, because the published per-category set
     score is weighted by images. In the total it counts once.
     """
 
@@ -72,7 +68,7 @@ class PairCounts:
     invalid: int = 0  # replies without a valid answer [invalid]
     valid_pairs: int = 0  # pairs with two valid answers [valids]
     resolved_pairs: int = 0  # valid pairs that are not confused [valid_pairs]
-    incomplete_pairs: int = 0  # of which only one image was asked, or answered; in no pair count
+    incomplete_pairs: int = 0  # with an answer to one image only; in no pair count
 
     @classmethod
     def of(cls, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair], incomplete: int = 0) -> "PairCounts":
@@ -120,7 +116,7 @@ def _ratio(part: int, whole: int) -> float:
 
 
 def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
-    """Return one answer per image of a pair, sorted; which one of several does not depend on their order."""
+    """Return one answer per image of a pair, sorted; the choice among several does not depend on their order."""
     chosen: dict[tuple[str, int], PairedAnswer] = {}
     for answer in answers:
         slot = (answer.pair_id, answer.position)
@@ -132,17 +128,17 @@ def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
 def answers_by_pair(answers: Sequence[PairedAnswer]) -> list[tuple[PairedAnswer, ...]]:
     """Return the one or two answers to each pair, sorted by pair id."""
     by_pair: dict[str, list[PairedAnswer]] = defaultdict(list)
-    for answer in sorted(answers, key=lambda one: (one.pair_id, one.position)):
+    for answer in sorted(answers, key=lambda answer: (answer.pair_id, answer.position)):
         by_pair[answer.pair_id].append(answer)
-    return [tuple(held) for held in by_pair.values()]
+    return [tuple(pair) for pair in by_pair.values()]
 
 
 def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
-    """Return the pairs of which both images were asked, sorted by pair id."""
+    """Return the pairs with answers to both images, sorted by pair id."""
     by_pair: dict[str, dict[int, PairedAnswer]] = defaultdict(dict)
     for answer in answers:
         by_pair[answer.pair_id][answer.position] = answer
-    return [ScoredPair(both[1], both[2]) for _, both in sorted(by_pair.items()) if both.keys() == {1, 2}]
+    return [ScoredPair(pair[1], pair[2]) for _, pair in sorted(by_pair.items()) if pair.keys() == {1, 2}]
 
 
 def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
@@ -166,5 +162,5 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
     for pair in pairs:
         for category in (*pair.first.categories, *pair.second.categories):
             pairs_in[category].append(pair)
-    table = {category: PairCounts.of(held, pairs_in[category]) for category, held in answers_in.items()}
+    table = {category: PairCounts.of(members, pairs_in[category]) for category, members in answers_in.items()}
     return {**table, TOTAL: PairCounts.of(answers, pairs, len({answer.pair_id for answer in answers}) - len(pairs))}

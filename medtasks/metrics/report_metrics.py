@@ -15,33 +15,32 @@ from medtasks.metrics.model_settings import ModelSettings
 class ReportScores:
     """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs.
 
-    Every key of ``samples`` is one of ``totals``, as its mean unless the metric says otherwise; some keys have no value
-    per pair.
+    A total is the mean of its key's samples unless the metric says otherwise; some keys have no samples.
     """
 
     samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
     totals: Mapping[str, float]
-    settings: Mapping[str, str] = field(default_factory=dict)  # what the numbers depend on: model, dtype, stemmer, ...
+    settings: Mapping[str, str] = field(default_factory=dict)  # model, dtype, stemmer, ...
 
 
 class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score what a model wrote against what radiologists wrote, each of shape (pairs,).
+        """Score reports of a model against those of radiologists, each of shape (pairs,).
 
-        Raises a ValueError where the two differ in length, WeightsMissing for a model that is not on this machine.
+        Raises a ValueError if their numbers differ, WeightsMissing for a model that is not on this machine.
         """
         ...
 
 
 def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]) -> ReportScores:
-    """Return scores whose totals are the means of their values of pairs."""
+    """Return scores with the means as totals."""
     return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
 
 
 def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Raise a ValueError for texts that do not come in pairs."""
+    """Raise a ValueError unless there is one hypothesis per reference."""
     if len(references) != len(hypotheses):
         raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
 
@@ -49,15 +48,12 @@ def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
 def pair_metric(
     keys: Sequence[str], score: Callable[[str, str], Sequence[float]], settings: Mapping[str, str]
 ) -> ReportMetric:
-    """Return a metric whose totals are means of its values of pairs.
-
-    ``score`` returns those of one pair (reference, hypothesis), in the order of their names, ``keys``.
-    """
+    """Return a metric whose ``score`` returns one value per key for a pair (reference, hypothesis)."""
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
         rows = [score(*pair) for pair in zip(references, hypotheses, strict=True)]
-        return mean_scores({key: [row[place] for row in rows] for place, key in enumerate(keys)}, settings)
+        return mean_scores({key: [row[column] for row in rows] for column, key in enumerate(keys)}, settings)
 
     return score_pairs
 
@@ -69,8 +65,8 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]  # of its scores
-    module: str  # below medtasks.metrics, with a callable of this name, which takes ModelSettings
-    weights: tuple[str, ...] = ()  # entries of medtasks.metrics.weight_files.WEIGHTS that it needs
+    module: str  # in medtasks.metrics, with a callable of this name that takes ModelSettings
+    weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.weight_files.WEIGHTS
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
@@ -81,13 +77,11 @@ class MetricInfo:
         return f"{self.description[0].upper()}{self.description[1:]}."
 
 
-# Where a metric is built, and what weights it needs.
+# Modules of metrics, and the weights that they need.
 _BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
 _CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
 _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
 _RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
-
-
 _LABEL_SCORES = (
     *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")),
     "5_accuracy",
@@ -181,7 +175,7 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Return the keys that a name asks for: all of a metric, or the one that it is.
+    """Return the keys of a metric, or the name itself if it is a key.
 
     Example:
         >>> keys_of("rouge"), keys_of("rouge_l")
@@ -192,8 +186,8 @@ def keys_of(name: str) -> tuple[str, ...]:
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
-    """Build one metric by name, by default with settings of the environment; nothing is loaded until it scores."""
+    """Build one metric by name, by default with settings of the environment; it loads nothing until it scores."""
     info = metric_info(name)
     factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
-    built: ReportMetric = factory(settings or ModelSettings.from_environment())
-    return built
+    metric: ReportMetric = factory(settings or ModelSettings.from_environment())
+    return metric

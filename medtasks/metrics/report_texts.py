@@ -1,6 +1,6 @@
 """Report texts in files, for scoring outside a harness.
 
-Formats, told by the name's ending; all are UTF-8:
+Formats by the name's ending; all are UTF-8:
 
 - ``.jsonl``: one object per line, ``{"id": "7", "text": "..."}``. The text may be called ``reply`` or ``report``; the
   id may be called ``doc_id`` or ``study_id``, or be left out.
@@ -43,7 +43,7 @@ class ReportPairs:
 
 
 def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
-    """Join two files: by id where both have them, else by position; a RepliesError says what does not fit."""
+    """Join two files: by id if both have ids, else by position; texts without a partner are a RepliesError."""
     if references.ids is None or hypotheses.ids is None:
         if len(references.texts) != len(hypotheses.texts):
             raise RepliesError(
@@ -51,25 +51,26 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
                 "without ids in both files they must be as many, in the same order"
             )
         return ReportPairs(references.texts, hypotheses.texts, references.ids or hypotheses.ids)
-    for own, other in ((references, hypotheses), (hypotheses, references)):
-        known = set(other.ids or ())
-        alone = [name for name in own.ids or () if name not in known]
+    for side, other in ((references, hypotheses), (hypotheses, references)):
+        other_ids = set(other.ids or ())
+        alone = [name for name in side.ids or () if name not in other_ids]
         if alone:
             raise RepliesError(
-                f"id '{alone[0]}' of {own.path} is not in {other.path} ({len(alone)} such ids); every report needs both"
+                f"id '{alone[0]}' of {side.path} is not in {other.path} ({len(alone)} such ids); every report needs "
+                "both"
             )
-    said = dict(zip(hypotheses.ids, hypotheses.texts, strict=True))
-    return ReportPairs(references.texts, tuple(said[name] for name in references.ids), references.ids)
+    by_id = dict(zip(hypotheses.ids, hypotheses.texts, strict=True))
+    return ReportPairs(references.texts, tuple(by_id[name] for name in references.ids), references.ids)
 
 
 def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     """Read the texts of one file; see the module for the formats.
 
-    ``column`` is the column or field that holds the text; None: one of ``text``, ``reply``, ``report``. Raises a
-    RepliesError if the file cannot be read, is empty or of another form, or holds an id twice; no text is shown.
+    ``column`` is the column or field with the text; None: one of ``text``, ``reply``, ``report``. Raises a
+    RepliesError, which quotes no text, if the file cannot be read, is empty or of another form, or has an id twice.
     """
     if path.suffix.lower() not in _ENDINGS:
-        raise RepliesError(f"{path} must end in one of {', '.join(_ENDINGS)}, by which its format is told")
+        raise RepliesError(f"{path} must end in one of {', '.join(_ENDINGS)}, the endings of known formats")
     try:
         content = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -79,7 +80,7 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     items = _items(path, content)
     if not items:
         raise RepliesError(f"{path} holds no texts")
-    rows = [_id_and_text(item, f"{path} {place}", column) for place, item in items]
+    rows = [_id_and_text(item, f"{path} {location}", column) for location, item in items]
     ids = [name for name, _ in rows if name is not None]
     if ids and len(ids) < len(rows):
         raise RepliesError(f"{path} has ids for {len(ids)} of its {len(rows)} texts; give all of them one, or none")
@@ -92,7 +93,7 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:
-    """Return the entries of a file, each with its place in it."""
+    """Return the entries of a file, each with its location in it."""
     ending = path.suffix.lower()
     if ending == ".json":
         entries = _json(content, str(path))
@@ -108,38 +109,38 @@ def _items(path: Path, content: str) -> list[tuple[str, Any]]:
             if row and len(row) != len(header):
                 raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
         return [(f"row {number}", dict(zip(header, row, strict=True))) for number, row in enumerate(rows, 2) if row]
-    # Only at line ends; str.splitlines also splits at characters that texts hold.
+    # str.splitlines would also split at other characters within texts.
     lines = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
     numbered = [(f"line {number}", line) for number, line in enumerate(lines, start=1)]
     if ending == ".txt":
         return numbered
-    return [(place, _json(line, f"{path} {place}")) for place, line in numbered if line.strip()]
+    return [(location, _json(line, f"{path} {location}")) for location, line in numbered if line.strip()]
 
 
-def _json(text: str, place: str) -> Any:
+def _json(text: str, location: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise RepliesError(f"{place} is not JSON: {reason}") from error
+        raise RepliesError(f"{location} is not JSON: {reason}") from error
 
 
-def _id_and_text(item: Any, place: str, column: str | None) -> tuple[str | None, str]:
+def _id_and_text(item: Any, location: str, column: str | None) -> tuple[str | None, str]:
     if isinstance(item, str):
         return None, item
     if not isinstance(item, dict):
-        raise RepliesError(f"{place} is neither a text nor an object like {_FORM}")
+        raise RepliesError(f"{location} is neither a text nor an object like {_FORM}")
     names = (column,) if column else _TEXT_NAMES
-    held = [name for name in names if name in item]
-    if len(held) > 1:
-        raise RepliesError(f"{place} has {' and '.join(held)}; say with --column which of them holds the text")
-    if not held:
+    present = [name for name in names if name in item]
+    if len(present) > 1:
+        raise RepliesError(f"{location} has {' and '.join(present)}; choose one of them with --column")
+    if not present:
         missing = f"no '{column}'" if column else f"none of {', '.join(_TEXT_NAMES)}"
-        raise RepliesError(f"{place} has {missing}; name what holds the text with --column")
-    text = item[held[0]]
+        raise RepliesError(f"{location} has {missing}; name the column or field of the text with --column")
+    text = item[present[0]]
     if not isinstance(text, str):
-        raise RepliesError(f'{place}: the text is no text; an empty report is ""')
+        raise RepliesError(f'{location}: the text is no text; an empty report is ""')
     name = next((item[name] for name in _ID_NAMES if name in item), None)
     if not (name is None or isinstance(name, str | int)):
-        raise RepliesError(f"{place}: the id is neither a text nor a whole number")
+        raise RepliesError(f"{location}: the id is neither a text nor a whole number")
     return None if name is None else str(name), text

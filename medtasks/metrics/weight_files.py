@@ -1,9 +1,9 @@
-"""Weight files of the metrics that are models.
+"""Weight files of neural metrics.
 
 They are in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch NAME`` fills, or in
-``$MEDTASKS_WEIGHTS/NAME``: a folder of the same layout that is looked at first and never downloaded to, for weights
-that several users share or that were carried to a machine without network. Nothing here downloads but :func:`fetch`,
-and :func:`weights_path` where the user names a repository on the Hub.
+``$MEDTASKS_WEIGHTS/NAME``: a folder of the same layout that is searched first and never downloaded to, for weights
+that several users share or that were copied to a machine without network. Only :func:`fetch` downloads, and
+:func:`weights_path` if the user names a repository on the Hub.
 """
 
 import os
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     import torch
 
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
-CONVERTED = ".safetensors"  # ending of a conversion, beside the published file
+CONVERTED = ".safetensors"  # ending of a conversion, next to the published file
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetensors)")  # owner/name, and no file
 
 
 @dataclass(frozen=True)
 class WeightsInfo:
-    """One set of files that a metric needs, in a repository on the Hugging Face Hub."""
+    """Files of a metric in one repository on the Hugging Face Hub."""
 
     name: str
     description: str
     hub: str
-    files: tuple[str, ...]  # of the repository; patterns of fnmatch where several will do
+    files: tuple[str, ...]  # of the repository; may be patterns of fnmatch
     size: float  # of the download, in megabytes (10^6 bytes)
     licence: str  # as stated by the source
 
@@ -70,36 +70,38 @@ def _shared_folder(name: str) -> Path | None:
 
 
 def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
-    """Return what a metric is to open in ``folder``, a conversion first; None if that is not all there."""
+    """Return the path in ``folder`` for a metric to open, a conversion first; None if files are missing."""
     if len(info.files) == 1:
         published = folder / info.files[0]
         converted = published.with_suffix(CONVERTED)
         return next((path for path in (converted, published) if path.is_file()), None)
-    needed = [name for name in info.files if name == "config.json" or name.endswith(".safetensors")]
-    return folder if all((folder / name).is_file() for name in needed) else None
+    required = [name for name in info.files if name == "config.json" or name.endswith(".safetensors")]
+    return folder if all((folder / name).is_file() for name in required) else None
 
 
-def weights_path(name: str, given: Path | None = None) -> Path:
-    """Find weights on this machine, or raise WeightsMissing, which names the command that fetches them.
+def weights_path(name: str, chosen: Path | None = None) -> Path:
+    """Find weights on this machine, or raise WeightsMissing with the command that fetches them.
 
-    They are ``given``, a file or folder the user named, or a repository on the Hub with files of the same names
-    (``owner/name``), which is downloaded once; else the file where the entry has a single one, the folder otherwise. A
-    conversion to safetensors goes before the published file.
+    ``chosen`` is a file or folder, or a repository on the Hub with files of the same names (``owner/name``), which is
+    downloaded once. The default is the fetched file of an entry with a single file, else its folder. A conversion to
+    safetensors takes precedence over the published file.
     """
     info = weights_info(name)
-    if given is not None and given.exists():
-        return given
-    if given is not None:
-        if not _REPOSITORY.fullmatch(str(given)):
-            raise WeightsMissing(f"{given} does not exist; it should hold {info.description} ({', '.join(info.files)})")
-        folder = home() / "weights" / "hub" / str(given).replace("/", "--")
+    if chosen is not None and chosen.exists():
+        return chosen
+    if chosen is not None:
+        if not _REPOSITORY.fullmatch(str(chosen)):
+            raise WeightsMissing(
+                f"{chosen} does not exist; it should hold {info.description} ({', '.join(info.files)})"
+            )
+        folder = home() / "weights" / "hub" / str(chosen).replace("/", "--")
         if not complete_in(info, folder):
-            _download(info, str(given), folder)
+            _download(info, str(chosen), folder)
         if converted := complete_in(info, folder):
             return converted
-        raise WeightsMissing(f"{_HUB}/{given} lacks some of {', '.join(info.files)}; name one that has them")
-    for own in (_shared_folder(name), weights_folder(name)):
-        if own and (path := complete_in(info, own)):
+        raise WeightsMissing(f"{_HUB}/{chosen} lacks some of {', '.join(info.files)}; name one that has them")
+    for candidate in (_shared_folder(name), weights_folder(name)):
+        if candidate and (path := complete_in(info, candidate)):
             return path
     path = weights_folder(name) / info.files[0] if len(info.files) == 1 else weights_folder(name)
     raise WeightsMissing(
@@ -109,9 +111,9 @@ def weights_path(name: str, given: Path | None = None) -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Download an entry into :func:`weights_folder`; what is on this machine already is not fetched again.
+    """Download an entry into :func:`weights_folder`, without the files that are there already.
 
-    Raises WeightsMissing where the Hub cannot be reached, or lacks the files.
+    Raises WeightsMissing if the Hub cannot be reached, or lacks the files.
     """
     info = weights_info(name)
     shared = _shared_folder(name)
@@ -135,38 +137,39 @@ def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
 
 
 def write_safetensors(read: "Callable[[], Mapping[str, torch.Tensor]]", target: Path, *, like: Path) -> Path:
-    """Write tensors, by name, in place of what is there; whoever may read ``like`` may read the file.
+    """Write tensors by name, replacing an older file, with the permissions of the file ``like``.
 
-    Raises a MedTasksError where the target cannot be written, or its name does not end in ``.safetensors``.
+    Raises a MedTasksError if the target cannot be written, or its name does not end in ``.safetensors``.
     """
     from safetensors.torch import save_file
 
     if target.suffix != CONVERTED:
-        raise MedTasksError(f"{target} must end in {CONVERTED}, by which its format is told; choose another name")
+        raise MedTasksError(f"{target} must end in {CONVERTED}, the ending of its format; choose another name")
     # Clones, because tensors that share memory cannot be saved.
     state = {key: tensor.detach().clone().contiguous() for key, tensor in read().items()}
     try:
         with written_whole(target) as partial:
             save_file(state, partial, metadata={"format": "pt"})
-            shutil.copymode(like, partial)  # safetensors shuts everybody else out of what several users may share
+            shutil.copymode(like, partial)  # safetensors writes files that only their owner may read
     except Exception as error:  # safetensors has its own kind for a full disk
-        raise MedTasksError(f"{target} cannot be written ({error}); free some space or choose another place") from error
+        raise MedTasksError(
+            f"{target} cannot be written ({error}); free some space or choose another folder"
+        ) from error
     return target
 
 
-def packed_files(source: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield files whose whole name in the source is ``wanted``, opened, by that name without a leading ``./``.
+def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files with a matching name in a folder or archive, opened, by name without a leading ``./``.
 
-    Those of a folder, of which links are followed, come ordered by name, those of an archive, where links are left out,
-    as they lie in it; names are never used as paths. Raises an OSError, or what zipfile and tarfile raise, for a source
-    that cannot be read.
+    Files of a folder, links included, are ordered by name, those of an archive, without links, by position; names are
+    never used as paths. An unreadable source raises an OSError, or an error of zipfile or tarfile.
     """
     if source.is_dir():
         for path in sorted(
             Path(folder, name) for folder, _, names in os.walk(source, followlinks=True) for name in names
         ):
             name = path.relative_to(source).as_posix()
-            if wanted.fullmatch(name) and path.is_file():
+            if name_pattern.fullmatch(name) and path.is_file():
                 with path.open("rb") as file:
                     yield name, file
         return
@@ -174,9 +177,9 @@ def packed_files(source: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, I
         members: Iterator[tuple[str, IO[bytes] | None]]
         if zipfile.is_zipfile(source):
             archive = opened.enter_context(zipfile.ZipFile(source))
-            members = ((name, archive.open(name)) for name in archive.namelist() if wanted.fullmatch(name))
+            members = ((name, archive.open(name)) for name in archive.namelist() if name_pattern.fullmatch(name))
         else:
             packed = opened.enter_context(tarfile.open(source))
             files = ((member.name.removeprefix("./"), member) for member in packed if member.isfile())
-            members = ((name, packed.extractfile(member)) for name, member in files if wanted.fullmatch(name))
+            members = ((name, packed.extractfile(member)) for name, member in files if name_pattern.fullmatch(name))
         yield from ((name, file) for name, file in members if file)

@@ -32,7 +32,7 @@ class Server:
     base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
     role: str  # its role for the user, such as ``judge``
     timeout_s: float  # seconds to wait for a byte from the server
-    mend_address: str  # what to check if something else answers
+    fix_address: str  # what to check if something else answers
     refusals: Mapping[int, str]  # what to check, by the HTTP status of a refusal
     api_key: str = field(default="", repr=False)  # secret; empty for a server that needs none
 
@@ -102,7 +102,7 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
 
 def unreadable(server: Server) -> RemoteTrouble:
     """Build the error for an answer that is no chat completion, such as a proxy's HTML page."""
-    cause = f"{server.name} answered with something that is no chat completion; {server.mend_address}"
+    cause = f"{server.name} answered with something that is no chat completion; {server.fix_address}"
     return RemoteTrouble(cause, retry=True, outage=True)
 
 
@@ -143,7 +143,7 @@ def _status_trouble(error: "APIStatusError", server: Server, words: str) -> Remo
     if status in server.refusals:
         cause = f"{where} refused the request ({label}); {server.refusals[status]}"
     elif 300 <= status < 400:
-        cause = f"{where} redirects elsewhere ({label}); {server.mend_address}"
+        cause = f"{where} redirects elsewhere ({label}); {server.fix_address}"
     elif code == "insufficient_quota":
         cause = f"{where} has no quota left ({label})"
     elif status not in (408, 429) and status < 500:

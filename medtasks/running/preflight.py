@@ -355,10 +355,10 @@ def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
         CutUnits(units=2, cut=1, better=('--limit 2', '--limit 4'))
     """
     stop = len(units) if limit is None else min(len(units), offset + limit)
-    asked, whole = Counter(units[offset:stop]), Counter(units)
-    cut = sum(count < whole[unit] for unit, count in asked.items())
+    selected, whole = Counter(units[offset:stop]), Counter(units)
+    cut = sum(count < whole[unit] for unit, count in selected.items())
     if not cut:
-        return CutUnits(len(asked), 0, ())
+        return CutUnits(len(selected), 0, ())
     ends = cut_places(units)
     start = max(end for end in ends if end <= offset)
     if limit is None:
@@ -369,4 +369,4 @@ def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
         above = [end for end in ends if end >= stop][:1]
         moved = "" if start == offset else f"--offset {start} "
         better = [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]
-    return CutUnits(len(asked), cut, tuple(better))
+    return CutUnits(len(selected), cut, tuple(better))

@@ -103,10 +103,10 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     Raises MedTasksError where the harness would not accept them, or the file cannot be read.
     """
     namespace, unknown = _parser().parse_known_args(list(arguments))
-    given = {name: value for name, value in vars(namespace).items() if value is not None}
-    if not given.get("config"):
-        return HarnessOptions(given, tuple(unknown))
-    path = Path(str(given["config"]))
+    options = {name: value for name, value in vars(namespace).items() if value is not None}
+    if not options.get("config"):
+        return HarnessOptions(options, tuple(unknown))
+    path = Path(str(options["config"]))
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -117,7 +117,7 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
     environment: dict[str, str] = {}
     for config in configs:
         environment |= {str(name): str(value) for name, value in (config.pop("env", None) or {}).items()}
-    return HarnessOptions({**configs[0], **given}, tuple(unknown), environment, len(configs))
+    return HarnessOptions({**configs[0], **options}, tuple(unknown), environment, len(configs))
 
 
 def option_names() -> list[str]:

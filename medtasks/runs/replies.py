@@ -240,10 +240,10 @@ def read_lines(path: Path, *, strict: bool = False, note: Note = warn_once) -> I
     return _Damage(path, note, strict=strict).lines()
 
 
-def _two_replies(place: str, doc_id: str) -> RepliesError:
+def _two_replies(location: str, doc_id: str) -> RepliesError:
     return RepliesError(
-        f"{place}: document {doc_id} has two different replies; name the files of one run only, or the run's folder, "
-        f"of which the newest replies count"
+        f"{location}: document {doc_id} has two different replies; name the files of one run only, or the "
+        f"run's folder, of which the newest replies count"
     )
 
 
@@ -274,14 +274,14 @@ class _Damage:
             raise error
         self.count += 1
 
-    def _parsed(self, place: str, text: str) -> Iterator[SampleLine]:
+    def _parsed(self, location: str, text: str) -> Iterator[SampleLine]:
         try:
             record = parse_json(text)
         except ValueError as error:
-            self.add(RepliesError(f"{place} is not valid JSON ({error}); expected lines like {_FORM}"))
+            self.add(RepliesError(f"{location} is not valid JSON ({error}); expected lines like {_FORM}"))
             return
         if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
-            yield SampleLine(place, text, record)
+            yield SampleLine(location, text, record)
         else:
             form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
-            self.add(RepliesError(f"{place} has no 'doc_id'; expected lines like {form}"))
+            self.add(RepliesError(f"{location} has no 'doc_id'; expected lines like {form}"))

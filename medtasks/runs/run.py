@@ -51,14 +51,14 @@ class TaskRun:
     @classmethod
     def of(cls, results: ResultsFile, name: str, row: Mapping[str, Any]) -> "TaskRun":
         """Return the record of a task with values ``row`` in a results file."""
-        samples, (asked, total) = results.samples(name), results.asked(name)
+        samples, (done, total) = results.samples(name), results.asked(name)
         return cls(
             name=name,
             scores=row,
             config=results.config(name),
             higher_is_better=mapping_in(mapping_in(results.content, "higher_is_better"), name),
             documents=total,
-            asked=asked,
+            asked=done,
             samples=samples if samples.is_file() else None,
             version=str(results.of_task("versions", name) or ""),
             members=tuple(results.of_task("group_subtasks", name) or ()),
@@ -273,8 +273,8 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
         alike = [folder for folder, manifest in newest.items() if _same_in_repeats(manifest) == _same_in_repeats(last)]
         counted = [folder for folder in alike if number is None or repeat_number(folder) <= number]
         expected = number or 0
-    asked = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, expected + 1))])
-    return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(asked))
+    requested = dict.fromkeys([*folders, *(repeat_folder(output, number) for number in range(1, expected + 1))])
+    return RepeatedRun({folder: runs[folder] for folder in counted if folder in runs}, list(requested))
 
 
 def _same_in_repeats(manifest: RunManifest) -> dict[str, str]:

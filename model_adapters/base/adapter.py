@@ -1,11 +1,10 @@
-"""Base of the models in this process: four members make an adapter, everything else has a default."""
+"""Base of the models in this process: an adapter has four members, everything else has a default."""
 
 import abc
 import dataclasses
 import math
-import operator
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_not
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -18,14 +17,21 @@ from transformers import GenerationConfig, StoppingCriteriaList
 from medtasks.extract.failure import failed_reply
 from medtasks.net.journal import Journal
 
-from .arguments import AdapterArguments
+from .arguments import AdapterArguments, choose_device
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
-from .batching import Continuation, Encoded, Likelihood, PaddedBatch, Spans, pad_left, score, split_continuation
-from .caches import FeatureCache
-from .device import choose_device
+from .batching import (
+    Continuation,
+    Encoded,
+    FeatureCache,
+    Likelihood,
+    PaddedBatch,
+    Spans,
+    pad_left,
+    score,
+    split_continuation,
+)
 from .generation import (
     CountedReply,
-    GenerationItem,
     GenerationSettings,
     StopStrings,
     count_reply,
@@ -34,9 +40,8 @@ from .generation import (
     read_settings,
 )
 from .harness_adapter import HarnessAdapter, files_digest, weights_digest
-from .prefixes import PrefixCache
 from .requests import IMAGES, LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
-from .shared_scoring import Questions, score_by_question
+from .shared_scoring import PrefixCache, Questions, score_by_question
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,9 +50,9 @@ Result = TypeVar("Result")
 class MedicalAdapter(HarnessAdapter, abc.ABC):
     """A model in this process.
 
-    A new adapter has to know four members: :meth:`load`, :meth:`encode`, :meth:`score_batch` and
-    :meth:`generate_batch`. The last two have defaults for a causal language model of transformers that reads image
-    features in slots of its prompt (``slot_id``), which ``network.image_features`` computes.
+    An adapter implements four members: :meth:`load`, :meth:`encode`, :meth:`score_batch` and :meth:`generate_batch`.
+    The last two have defaults for a causal language model of transformers that reads image features in slots of its
+    prompt (``slot_id``), which ``network.image_features`` computes.
     """
 
     arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
@@ -55,13 +60,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     device: torch.device  # of the model's inputs
     network: Any  # the weights, as :meth:`load` builds them
     visual_types: ClassVar[tuple[type, ...]] = IMAGES  # types that the model takes as image
-    # The defaults of decoding and scoring need these.
+    # Needed by the default score_batch and generate_batch:
     tokenizer: Any  # a tokenizer of transformers, whose ``decode`` turns ids into text
     pad_id: int  # token to fill up with
     slot_id: int  # token that image features replace
     stop_ids: Sequence[int]  # tokens that end a reply
     stop_strings: Sequence[str] = ()  # texts that end a reply, besides the task's
-    keeps_decoding_settings: ClassVar[bool] = False  # whether penalties of the checkpoint's settings stay in force
+    keeps_decoding_settings: ClassVar[bool] = False  # whether penalties of the checkpoint's settings apply
 
     def __init__(self, **arguments: object) -> None:
         super().__init__(**arguments)
@@ -84,34 +89,34 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
         """Turn a prompt, and the beginning of its reply, into model input; at least one token for empty texts.
 
-        The ids without a reply have to be the first ids of those with one, up to what the tokenizer merges at the seam.
+        The ids with a reply must begin with the ids without one, except for tokens that merge where the two meet.
         """
 
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations, with sums and token counts; those of one question share the pass over their prompt."""
+        """Score continuations; those of one question share the pass over their prompt."""
         if not self.arguments.prefix_cache:
             return self._score_whole(items)
         try:
             return self._score_shared(items)
         except Exception:
-            self._prefixes.clear()  # a smaller batch has to find all of the memory
+            self._prefixes.clear()  # frees memory for a smaller batch
             raise
 
     @torch.inference_mode()
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies in one go; texts that are ``CountedReply`` objects carry their token counts.
+        """Generate replies in one batch; texts that are ``CountedReply`` objects carry their token counts.
 
-        The seed is used where ``settings`` ask for sampling; the global random state is left as it was. Decoding
-        settings of the checkpoint are dropped for good, unless the model keeps them: the task alone decides.
+        The seed is for sampling; the global random state does not change. Decoding settings of the checkpoint are
+        dropped for good unless the model has ``keeps_decoding_settings``.
         """
         if not self.keeps_decoding_settings:
             self.language_model.generation_config = GenerationConfig()
         batch = pad_left(prompts, self.pad_id, self.device)
         inputs = self.model_inputs(batch)
-        inputs.pop("position_ids", None)  # transformers counts them itself, from the mask
+        inputs.pop("position_ids", None)  # transformers derives them from the mask
         until = (*settings.until, *self.stop_strings)
-        # transformers returns the prompt's ids as well where it was given ids.
+        # transformers returns the prompt's ids too if it was given ids.
         skip = batch.ids.shape[1] if "input_ids" in inputs else 0
         sampled = settings.temperature > 0
         devices = range(torch.cuda.device_count()) if self.device.type == "cuda" else []
@@ -132,7 +137,7 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True)
         ]
 
-    # ---- what a model may say besides ----
+    # ---- optional members of a model ----
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
         """Encode a prompt and the text to score after it; a ``ValueError`` where the continuation adds no token."""
@@ -144,14 +149,13 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
 
     @property
     def language_model(self) -> Any:
-        """The transformers causal language model: called with ``logits_to_keep``, and asked to ``generate``."""
+        """The transformers causal language model, with ``generate`` and ``logits_to_keep``."""
         return self.network.language_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the embeddings of images, shape (images, ...) or (images * tokens, ...).
 
-        Pixels are as in ``Encoded.pixels``, on ``self.device``. Called through :meth:`cached_features` with one image
-        at a time, so that none can depend on its neighbours.
+        Pixels are as in ``Encoded.pixels``, on ``self.device``; :meth:`cached_features` passes one image at a time.
         """
         features: torch.Tensor = self.network.image_features(pixels)
         return features
@@ -160,8 +164,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         """Return the keyword inputs of the language model for a batch, attention mask and positions included.
 
         Args:
-            batch: Columns to read: whole prompts, or what follows columns that are in the cache.
-            before: The prompts with all of their images where the beginning of them, or all, is in the cache.
+            batch: Columns to read: whole prompts, or the columns after those in the cache.
+            before: The prompts with all of their images, if the cache holds the beginning of them, or all.
         """
         embedded = self.language_model.get_input_embeddings()(batch.ids)
         features = [row.flatten(0, -2) for row in self.cached_features(batch.pixels) if row is not None]
@@ -173,37 +177,33 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
     def image_spans(self, prompt: Encoded) -> Spans | None:
         """Return per image, in order, the columns that depend on it directly: (first, after the last).
 
-        With it, prompts of a batch that begin alike share the prefill of that prefix, which is cut at a border of these
-        spans or outside of them. An image that no column shows has the span (0, 0). Where a prompt is not to share its
-        prefix, return ``None``, the default, or anything but one span per image.
+        Prompts that begin alike then share the pass over their prefix, which is never cut within a span. An image
+        without columns has the span (0, 0). ``None``, the default, or another number of spans: nothing is shared.
         """
         return None
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return by how much the positions after prompts that were just read exceed their tokens, shape (batch, 1).
 
-        Zero unless a model places images in two dimensions. On any device: to read it from a GPU is to wait for it.
+        Zero unless a model places images in two dimensions. It may be on any device.
         """
         return torch.zeros(len(batch.prompts), 1, dtype=torch.long)
 
     def fingerprint(self) -> str:
-        """Return a digest of the weights and files that decide about answers; other values, other journal.
+        """Return a digest of the weights and files that decide about answers, which names the journal.
 
-        By default some values of every tensor in the attributes, and the files that arguments name.
+        By default of some values of every tensor in the attributes, and of the files that arguments name.
         """
         return weights_digest(self) + files_digest(self.arguments)
 
-    # ---- help for models ----
+    # ---- helpers for models ----
 
     def prepared(
         self, images: Sequence[Any], prepare: Callable[[Sequence[Any]], torch.Tensor | None]
     ) -> torch.Tensor | None:
-        """Return the result of ``prepare`` on images; the very images of the last call are not prepared again.
-
-        Options of a question are encoded one after another with the same images, and ``prepare`` does the same to them.
-        """
+        """Return the result of ``prepare`` on images, computed once for consecutive calls with the same images."""
         last = self._last_prepared
-        if last is None or len(last[0]) != len(images) or any(map(operator.is_not, last[0], images)):
+        if last is None or len(last[0]) != len(images) or any(map(is_not, last[0], images)):
             last = self._last_prepared = tuple(images), prepare(images)
         return last[1]
 
@@ -219,45 +219,49 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
         With ``token_counts`` the replies are the harness's ``GenerationResult``. More failures than ``max_failed``
         allows, or impossible ``generation_kwargs``, are a ``MedTasksError``.
         """
-        read = self.read_generation(requests)
-        alone = attrgetter("name", "repeat")
+        typed = self.read_generation(requests)
+        unit = attrgetter("name", "repeat")
+
+        def decoding(request: Request) -> tuple[GenerationSettings, int]:
+            settings = read_settings(request.detail, self.arguments.max_new_tokens)
+            return settings, request.seed(self.arguments.seed)
 
         def group(request: Request) -> tuple[object, ...]:
-            settings = self._settings(request)
+            settings, _ = decoding(request)
             # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
-            return settings, alone(request) if settings.temperature > 0 else None
+            return settings, unit(request) if settings.temperature > 0 else None
 
-        def prepare(loaded: LoadedRequest) -> GenerationItem:
-            request = loaded.request
-            prompt = self.encode(request.context, list(loaded.visuals.images))
-            return GenerationItem(prompt, self._settings(request), request.seed(self.arguments.seed))
+        def prepare(loaded: LoadedRequest) -> tuple[Encoded, GenerationSettings, int]:
+            prompt = self.encode(loaded.request.context, list(loaded.visuals.images))
+            return prompt, *decoding(loaded.request)
 
-        def execute(items: Sequence[GenerationItem]) -> list[CountedReply]:
-            texts = self.generate_batch([item.prompt for item in items], items[0].settings, items[0].seed)
+        def execute(items: Sequence[tuple[Encoded, GenerationSettings, int]]) -> list[CountedReply]:
+            (_, settings, seed), *_ = items
+            texts = self.generate_batch([prompt for prompt, *_ in items], settings, seed)
             return [text if isinstance(text, CountedReply) else CountedReply(text) for text in texts]
+
+        def decisive(loaded: LoadedRequest) -> tuple[tuple[Any, ...], int]:
+            settings, seed = decoding(loaded.request)
+            return dataclasses.astuple(settings), seed
 
         work = Work(
             kind="generate_until",
             prepare=prepare,
-            length=lambda item: len(item.prompt.ids),
+            length=lambda item: len(item[0].ids),
             execute=execute,
             fallback=lambda cause: CountedReply(failed_reply(cause)),
-            decisive=lambda loaded: (
-                dataclasses.astuple(self._settings(loaded.request)),
-                loaded.request.seed(self.arguments.seed),
-            ),
+            decisive=decisive,
             stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
             restored=lambda text, counts: CountedReply(text, *counts),
         )
-        replies = self._run(work, read, plan_streams(read, group, alone))
-        return self.handed_replies(read, replies)
+        return self.handed_replies(typed, self._run(work, typed, plan_streams(typed, group, unit)))
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation.
 
         The result is that of :meth:`handed_scores`. More failures than ``max_failed`` allows are a ``MedTasksError``.
         """
-        read = read_requests(requests, "loglikelihood")
+        typed = read_requests(requests, "loglikelihood")
         work = Work(
             kind="loglikelihood",
             prepare=lambda loaded: self.encode_pair(
@@ -270,15 +274,15 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        streams = plan_streams(read, lambda _: None, attrgetter("name", "repeat"))
+        streams = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"))
         if self.arguments.prefix_cache:
-            # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
-            place = attrgetter("task", "split", "doc_id", "context")
-            streams = plan_streams(read, lambda _: None, place, image_names(self.task_dict))
-        return self.handed_scores(self._run(work, read, streams))
+            # A shared prefix needs one batch: for the options of a question, for questions on one image.
+            question = attrgetter("task", "split", "doc_id", "context")
+            streams = plan_streams(typed, lambda _: None, question, image_names(self.task_dict))
+        return self.handed_scores(self._run(work, typed, streams))
 
     def clean(self) -> None:
-        """Free the weights, and the features, keys and values that were kept."""
+        """Free the weights and the caches."""
         self._features.clear()
         self._prefixes.clear()
         self._last_prepared = None
@@ -294,9 +298,6 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             return logits
 
         return score(items, logits_of, self.pad_id, self.device)
-
-    def _settings(self, request: Request) -> GenerationSettings:
-        return read_settings(request.detail, self.arguments.max_new_tokens)
 
     def _run(
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]

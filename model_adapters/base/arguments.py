@@ -1,9 +1,9 @@
-"""Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass, and anything else is refused.
+"""Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass; all others are refused.
 
 The harness hands over what it parsed from ``key=value,...`` (``true``/``false`` as bools, digits as int, other numbers
-as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``. Commas
-within braces, brackets and quotes do not part, and the quotes remain: so objects are given as JSON, and long texts as
-strings of JSON. Where either stands in a file, ``@FILE`` names it.
+as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``. It does not
+split at commas within braces, brackets and quotes, and leaves the quotes: so objects are given as JSON, and long texts
+as JSON strings. ``@FILE`` names a file with either.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ def argument(
 
 @dataclasses.dataclass(frozen=True)
 class HarnessArguments:
-    """Arguments of every model of ours, wherever it runs, see ``README.md``."""
+    """Arguments of all our models, served ones included; see ``model_adapters/README.md``."""
 
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
@@ -63,7 +63,7 @@ class AdapterArguments(HarnessArguments):
     batch_tokens: int | None = argument(None, least=1)
     prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt
     prefix_cache_mb: int = argument(512, least=0)
-    feature_cache_mb: int = argument(512, least=0)  # size of the kept vision features, in MiB; 0 keeps none
+    feature_cache_mb: int = argument(512, least=0)  # size of the cache of vision features, in MiB; 0 for none
 
     @property
     def requests_per_batch(self) -> int:
@@ -88,21 +88,20 @@ class CheckpointArguments(AdapterArguments):
         return dtype
 
 
-def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: str) -> Arguments:
-    """Return ``given`` as an instance of ``cls``, every value converted to its declared type; ``None`` is "not given".
+def parse_arguments(cls: type[Arguments], arguments: Mapping[str, object], model: str) -> Arguments:
+    """Return an instance of ``cls`` with every value converted to its declared type; ``None`` counts as not given.
 
     An unknown name, or a value that does not fit its type or its bounds, is an ``AdapterArgumentError``.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     declared = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name not in fields:
-            known = ", ".join(sorted(fields))
             hint = near_match(name, fields) or "."
-            raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
-        if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
-            value = 64  # to begin with: what does not fit into memory is halved
+            raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {', '.join(sorted(fields))}.")
+        if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # the harness passes it on unread
+            value = 64  # to begin with: a batch that does not fit into memory is halved
         if value is not None:
             is_union = isinstance(declared[name], types.UnionType)
             kind = typing.get_args(declared[name])[0] if is_union else declared[name]  # ``int`` of ``int | None``
@@ -115,16 +114,16 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
     choices = field.metadata.get("choices")
     prose = bool(field.metadata.get("prose"))
-    wanted = " or ".join(choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"])
-    wanted += ", as it is or as a string of JSON" * prose
-    problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {wanted}, not '{value}'.")
+    expected = " or ".join(choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"])
+    expected += ", as it is or as a JSON string" * prose
+    problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {expected}, not '{value}'.")
     if isinstance(value, str) and value.startswith("@") and (prose or kind is dict):
         try:
             value, prose = Path(value[1:]).expanduser().read_text(encoding="utf-8"), False
         except (OSError, ValueError) as error:
             raise AdapterArgumentError(
                 f"{model}: argument '{field.name}' names the file {value[1:]}, which cannot be read ({error}); correct "
-                f"its path, or write a text that begins with @ as a string of JSON."
+                f"its path, or write a text that begins with @ as a JSON string."
             ) from error
     try:
         if prose and isinstance(value, str) and value.startswith('"'):
@@ -148,3 +147,27 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     if not isinstance(converted, kind) or (choices is not None and converted not in choices):
         raise problem
     return converted
+
+
+def choose_device(requested: str | None, assigned: torch.device, processes: int, model: str) -> torch.device:
+    """Return the requested device; with several processes the assigned one, because they must not share a GPU."""
+    if requested is None:
+        return assigned
+    try:
+        device = torch.device(requested)
+    except RuntimeError:
+        device = torch.device("meta")
+    gpus = torch.cuda.device_count()
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and (device.index or 0) >= gpus):
+        raise AdapterArgumentError(
+            f"{model}: device '{requested}' is not present; give cpu, cuda or cuda:N, this machine has {gpus} usable "
+            f"GPU(s)."
+        )
+    if processes == 1:
+        return device
+    if device.type != assigned.type:
+        raise AdapterArgumentError(
+            f"{model}: device='{requested}' does not fit {processes} processes that talk over {assigned.type}; "
+            f"leave the argument out{', or set ACCELERATE_USE_CPU=true' * (device.type == 'cpu')}."
+        )
+    return assigned

@@ -1,18 +1,20 @@
-"""Prompts and the texts to score after them: as model input, as batches padded on the left, and their likelihoods."""
+"""Model input and output: encoded prompts, padded batches, likelihoods, and caches of images by their content."""
 
+import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.weak import WeakIdKeyDictionary
 
 from medtasks.errors import MedTasksError
 
-from .caches import image_keys
-
+Value = TypeVar("Value")
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: (first, after the last)."""
 
@@ -21,11 +23,8 @@ Spans = Sequence[tuple[int, int]]
 class Encoded:
     """One prompt as model input."""
 
-    # token ids; every position of the language model counts, so the slots that image features will fill are already
-    # there as placeholder ids
-    ids: Sequence[int]
-    # preprocessed images, shape (images, ...) as the model wants them; ``None`` without images
-    pixels: torch.Tensor | None
+    ids: Sequence[int]  # every position of the language model, with placeholder ids where image features will go
+    pixels: torch.Tensor | None  # preprocessed images, shape (images, ...); ``None`` without images
 
     @property
     def image_keys(self) -> tuple[str, ...]:
@@ -37,7 +36,7 @@ class Encoded:
         if self.pixels is None:
             return Encoded(self.ids[start:stop], None)
         chosen = range(len(self.pixels))[images]
-        # The tensor itself where all of it is meant: its images have their keys already.
+        # The same tensor for all images: their digests are known already.
         pixels = self.pixels if len(chosen) == len(self.pixels) else self.pixels[images]
         return Encoded(self.ids[start:stop], pixels if chosen else None)
 
@@ -46,30 +45,29 @@ class Encoded:
 class PaddedBatch:
     """Prompts of different length as one rectangle, padded on the left.
 
-    On the left, because the last real token of every row is then in the last column: that is where generation goes on,
-    and where the few logits that scoring needs can be kept without the rest.
+    The last real token of every row is in the last column: there generation goes on, and scoring keeps few logits.
     """
 
     ids: torch.Tensor  # shape (batch, length)
     attention_mask: torch.Tensor  # shape (batch, cached columns + length); 0 on padding
-    # shape (batch, length); counts the real tokens of each row from 0. To be passed on, because a rotary embedding in
-    # float32 rounds differently at shifted positions
+    # Counts the real tokens of each row from 0, shape (batch, length). Must be passed on, because a rotary embedding
+    # in float32 rounds differently at shifted positions.
     position_ids: torch.Tensor
-    prompts: Sequence[Encoded]  # what the rows hold
+    prompts: Sequence[Encoded]
 
     @property
     def pixels(self) -> list[torch.Tensor | None]:
         """The images of each row."""
         return [prompt.pixels for prompt in self.prompts]
 
-    def inputs(self, **fed: Any) -> dict[str, Any]:
-        """Return a language model's inputs: what it is fed, with mask and positions."""
-        return {**fed, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
+    def inputs(self, **inputs: Any) -> dict[str, Any]:
+        """Return a language model's inputs, with mask and positions added."""
+        return {**inputs, "attention_mask": self.attention_mask, "position_ids": self.position_ids}
 
     def select(self, rows: torch.Tensor) -> "PaddedBatch":
-        """Return some of the rows, each as often as ``rows`` names it."""
-        chosen = [self.prompts[row] for row in rows.tolist()]
-        return PaddedBatch(self.ids[rows], self.attention_mask[rows], self.position_ids[rows], chosen)
+        """Return the rows at these indices, which may repeat."""
+        prompts = [self.prompts[row] for row in rows.tolist()]
+        return PaddedBatch(self.ids[rows], self.attention_mask[rows], self.position_ids[rows], prompts)
 
 
 def positions_of(mask: torch.Tensor) -> torch.Tensor:
@@ -91,16 +89,12 @@ def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) 
     return torch.tensor([[*row, *[pad_id] * (longest - len(row))] for row in rows], dtype=torch.long, device=device)
 
 
-LogitsOf = Callable[[PaddedBatch, int], torch.Tensor]
-"""From a batch and k to the logits of the last k positions, shape (batch, k, vocabulary)."""
-
-
 @dataclass(frozen=True)
 class Continuation:
     """A prompt followed by the text to score."""
 
     sequence: Encoded  # context and continuation, encoded together
-    tokens: int  # how many tokens at the end belong to the continuation, at least 1
+    tokens: int  # number of tokens at the end that belong to the continuation, at least 1
 
     @property
     def prompt(self) -> Encoded:
@@ -118,7 +112,7 @@ class Likelihood:
     """Score of one continuation."""
 
     total: float  # negative log-likelihood summed over the continuation's tokens, in nats
-    tokens: int  # number of those tokens
+    tokens: int
     greedy: bool  # whether every token is the most likely one, so that greedy decoding would have produced them
 
     @property
@@ -139,15 +133,15 @@ def common_length(first: Sequence[object], second: Sequence[object]) -> int:
         >>> common_length("left lung", "left arm")
         5
     """
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
+    differing = (at for at, (left, right) in enumerate(zip(first, second, strict=False)) if left != right)
+    return next(differing, min(len(first), len(second)))
 
 
 def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
-    """Find the continuation's tokens: those of the whole after its longest common prefix with the context.
+    """Return the continuation: the tokens of ``whole`` after its longest common prefix with the context.
 
-    The common prefix, because a tokenizer may merge the context's last characters with the continuation's first. A
-    continuation that adds no token, or follows none, is a ``ValueError``.
+    A tokenizer may merge the context's last characters with the continuation's first. A continuation that adds no
+    token, or follows none, is a ``ValueError``.
     """
     common = common_length(context.ids, whole.ids)
     if common == len(whole.ids):
@@ -157,15 +151,21 @@ def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
     return Continuation(whole, len(whole.ids) - common)
 
 
-def score(items: Sequence[Continuation], logits_of: LogitsOf, pad_id: int, device: torch.device) -> list[Likelihood]:
+def score(
+    items: Sequence[Continuation],
+    logits_of: Callable[[PaddedBatch, int], torch.Tensor],
+    pad_id: int,
+    device: torch.device,
+) -> list[Likelihood]:
     """Score continuations in one forward pass.
 
-    With padding on the left, everything that is scored lies in the last columns: memory for logits grows with the
-    longest continuation, not with the prompt. A score that is not finite is a ``MedTasksError``.
+    ``logits_of`` takes a batch and k, and returns the logits of the last k positions, shape (batch, k, vocabulary):
+    with padding on the left, memory for logits grows with the longest continuation, not with the prompt. A score that
+    is not finite is a ``MedTasksError``.
     """
     batch = pad_left([item.sequence for item in items], pad_id, device)
     longest = max(item.tokens for item in items)
-    # The logits at one position are about the next token, hence one more column, of which the last predicts nothing.
+    # Logits at one position predict the next token, hence one more column, of which the last predicts nothing.
     losses, hits = token_losses(logits_of(batch, longest + 1)[:, :-1], batch.ids[:, -longest:])
     return [likelihood(losses[row, -item.tokens :], hits[row, -item.tokens :]) for row, item in enumerate(items)]
 
@@ -173,19 +173,118 @@ def score(items: Sequence[Continuation], logits_of: LogitsOf, pad_id: int, devic
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return losses in nats and whether the target is the most likely token, both of the shape of ``targets``.
 
-    Logits have the shape (..., vocabulary). The image slots of a short prompt may be among the targets: ids that the
-    model cannot say and that are never scored.
+    Logits have the shape (..., vocabulary). Targets may include image slots of a short prompt: their ids lie outside
+    the vocabulary and are never scored.
     """
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    sayable = targets.clamp(max=logits.shape[-1] - 1)
-    losses = logits.logsumexp(-1) - logits.gather(-1, sayable[..., None])[..., 0]
+    inside = targets.clamp(max=logits.shape[-1] - 1)
+    losses = logits.logsumexp(-1) - logits.gather(-1, inside[..., None])[..., 0]
     return losses.cpu(), (logits.argmax(-1) == targets).cpu()
 
 
 def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
-    """Sum up what :func:`token_losses` says about the tokens of one continuation; the sum has to be finite."""
+    """Sum up the results of :func:`token_losses` for one continuation; the sum has to be finite."""
     total = losses.sum().item()
     if not math.isfinite(total):
         raise MedTasksError("the model's likelihood is not finite, as after an overflow in half precision")
     return Likelihood(total, len(losses), bool(hits.all()))
+
+
+class BoundedCache(Generic[Value]):
+    """Values by key, up to ``limit`` bytes; the least recently used goes first.
+
+    Example:
+        >>> cache = BoundedCache[str](10)
+        >>> cache.keep("a", "one", 6), cache.keep("b", "two", 6), cache.get("a"), cache.get("b")
+        (None, None, None, 'two')
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.used = 0
+        self._limit = limit
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value under a key, which counts as a use."""
+        if key not in self._values:
+            return None
+        self._values.move_to_end(key)
+        return self._values[key][0]
+
+    def keep(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value of ``size`` bytes under a new key, unless it is larger than the whole cache."""
+        if size > self._limit or key in self._values:
+            return
+        self._values[key] = value, size
+        self.used += size
+        while self.used > self._limit:
+            self.used -= self._values.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        """Remove all values."""
+        self._values.clear()
+        self.used = 0
+
+
+# Version and keys of every living tensor: all options of a question share one tensor, and that of a volume has
+# hundreds of megabytes.
+_keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
+
+
+def content_key(pixels: torch.Tensor) -> str:
+    """Return a digest of a tensor's values, shape and type; values that an expanded one repeats are read once.
+
+    Example:
+        >>> content_key(torch.zeros(2)) == content_key(torch.zeros(2, dtype=torch.float64))
+        False
+    """
+    once = pixels.detach()
+    for axis, step in enumerate(pixels.stride()):
+        once = once.narrow(axis, 0, 1) if step == 0 and once.shape[axis] else once
+    digest = hashlib.blake2b(f"{tuple(pixels.shape)} {tuple(once.shape)} {pixels.dtype}".encode(), digest_size=16)
+    digest.update(once.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
+    """Return one digest per image, shape (images, ...); a tensor is read once as long as it lives unchanged."""
+    if pixels is None:
+        return ()
+    version = 0 if pixels.is_inference() else pixels._version
+    entry = _keys.get(pixels)
+    if entry is None or entry[0] != version:
+        entry = _keys[pixels] = version, tuple(content_key(pixels[at : at + 1]) for at in range(len(pixels)))
+    return entry[1]
+
+
+class FeatureCache(BoundedCache[torch.Tensor]):
+    """Vision features, computed once per image, however many questions are about it."""
+
+    def features(
+        self, pixels: Sequence[torch.Tensor | None], compute: Callable[[torch.Tensor], torch.Tensor]
+    ) -> list[torch.Tensor | None]:
+        """Return per row the features of its images, joined along the first dimension; ``None`` without images.
+
+        Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on the cache's content.
+        """
+        by_key: dict[str, torch.Tensor] = {}  # nothing is computed twice in a batch, however small the cache
+        rows: list[torch.Tensor | None] = []
+        for row in pixels:
+            keys = image_keys(row)
+            for at, key in enumerate(keys):
+                if row is None or key in by_key:
+                    continue
+                features = self.get(key)
+                if features is None:
+                    features = compute(row[at : at + 1])
+                    if not isinstance(features, torch.Tensor):
+                        raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+                    features = features.detach()
+                    # A view would keep all of the tensor that it is a part of.
+                    is_whole = features.untyped_storage().nbytes() == features.nbytes
+                    self.keep(key, features if is_whole else features.clone(), features.nbytes)
+                by_key[key] = features
+            parts = [by_key[key] for key in keys]
+            rows.append(torch.cat(parts) if len(parts) > 1 else next(iter(parts), None))
+        return rows

@@ -1,4 +1,4 @@
-"""Decoding: what a task's ``gen_kwargs`` ask for, and how replies are stopped and cut."""
+"""Decoding settings of a task, and stopping, cutting and counting replies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,6 @@ import torch
 from transformers import GenerationConfig, StoppingCriteria
 
 from medtasks.errors import MedTasksError
-
-from .batching import Encoded
 
 Decode = Callable[[Sequence[int]], str]
 KNOWN_SETTINGS = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
@@ -25,15 +23,6 @@ class GenerationSettings:
     top_p: float = 1.0  # probability mass to sample from
     top_k: int = 0  # number of most likely tokens to sample from; 0 for all
     num_beams: int = 1  # width of the beam search; 1 for none
-
-
-@dataclass(frozen=True)
-class GenerationItem:
-    """A prompt, how to decode its reply, and the seed if that is sampled."""
-
-    prompt: Encoded
-    settings: GenerationSettings
-    seed: int
 
 
 class CountedReply(str):
@@ -64,22 +53,22 @@ class CountedReply(str):
 
 
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
-    """Read a task's ``gen_kwargs``; ``None`` is "not given", unknown keys are ignored, impossible values refused.
+    """Read a task's ``gen_kwargs``; ``None`` counts as not given, unknown keys are ignored, impossible values refused.
 
     Sampling takes a positive ``temperature`` (1 where only ``do_sample`` is given) and no ``do_sample: false``.
     """
-    given = {key: value for key, value in gen_kwargs.items() if value is not None}
-    until = given.get("until", ())
+    settled = {key: value for key, value in gen_kwargs.items() if value is not None}
+    until = settled.get("until", ())
     try:
         until = (until,) if isinstance(until, str) else tuple(until)
-        sampled = given.get("do_sample", float(given.get("temperature", 0)) > 0)
+        sampled = settled.get("do_sample", float(settled.get("temperature", 0)) > 0)
         settings = GenerationSettings(
-            max_new_tokens=int(given.get("max_new_tokens", max_new_tokens)),
+            max_new_tokens=int(settled.get("max_new_tokens", max_new_tokens)),
             until=tuple(stop for stop in until if stop),
-            temperature=float(given.get("temperature", 1.0)) if sampled else 0.0,
-            top_p=float(given.get("top_p", 1.0)),
-            top_k=int(given.get("top_k", 0)),
-            num_beams=int(given.get("num_beams", 1)),
+            temperature=float(settled.get("temperature", 1.0)) if sampled else 0.0,
+            top_p=float(settled.get("top_p", 1.0)),
+            top_k=int(settled.get("top_k", 0)),
+            num_beams=int(settled.get("num_beams", 1)),
         )
     except (TypeError, ValueError) as error:
         raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error
@@ -89,10 +78,7 @@ def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> Generat
 
 
 def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int) -> GenerationConfig:
-    """Build what ``settings`` ask for.
-
-    transformers fills in what this leaves open, for instance penalties, from the ``generation_config`` of the model.
-    """
+    """Build the configuration; transformers adds other settings, such as penalties, from the model's own."""
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
     return GenerationConfig(
         max_new_tokens=settings.max_new_tokens,
@@ -108,12 +94,16 @@ def cut_reply(ids: Sequence[int], decode: Decode, stop_ids: Collection[int], unt
     """Decode up to the first stop id, cut before the first stop string and strip white space."""
     end = next((position for position, token in enumerate(ids) if token in stop_ids), len(ids))
     text = decode(ids[:end])
-    ends = [place for stop in until if (place := text.find(stop)) >= 0]
-    return text[: min(ends, default=len(text))].strip()
+    return before_stops(text, until).strip()
+
+
+def before_stops(text: str, until: Sequence[str]) -> str:
+    """Return the text before the first stop string."""
+    return text[: min((at for stop in until if (at := text.find(stop)) >= 0), default=len(text))]
 
 
 def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> int:
-    """Count the tokens decoded for one row of a batch, whose end is filled up while other rows go on.
+    """Count the tokens decoded for one row of a batch, without its padding.
 
     Example:
         >>> count_reply([7, 8, 2, 0, 0], stop_ids=[2], pad_id=0)
@@ -124,18 +114,15 @@ def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> i
     for position, token in enumerate(ids):
         if token in stop_ids:
             return position + 1
-    return next((place + 1 for place in reversed(range(len(ids))) if ids[place] != pad_id), 0)
+    return next((at + 1 for at in reversed(range(len(ids))) if ids[at] != pad_id), 0)
 
 
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
-    """End a row as soon as its new text holds a stop string; saves time, :func:`cut_reply` does the cutting.
-
-    ``skip`` leading columns belong to the prompt.
-    """
+    """Ends a row once its text after ``skip`` columns holds a stop string, which :func:`cut_reply` cuts off."""
 
     def __init__(self, until: Sequence[str], decode: Decode, skip: int) -> None:
         self.until, self.decode, self.skip = until, decode, skip
-        # A token may stand for less than a character, hence the margin.
+        # A token may be less than a character, hence the margin.
         self.window = 4 * max(map(len, until)) + 8
 
     def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""All our models as the harness sees them, and what identifies one: the journal replays answers of the same model."""
+"""Base of all our models, served ones included: the harness's interface, and the journal of a model's answers."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ from .batching import Likelihood
 from .generation import KNOWN_SETTINGS, CountedReply
 from .requests import Documents, Request, read_requests
 
-# Decide how a run is carried out, not what comes out. Of the device, only its type counts.
+# Arguments that change no answer. Of the device, only its type counts.
 _NEUTRAL = {
     *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
     *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
@@ -71,14 +71,14 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
     ) -> "HarnessAdapter":
         """Build the adapter from ``--model_args``, which win over the harness's own options.
 
-        They have to: the command line always passes ``batch_size=1``, and the harness's version of this method dies of
-        a repeated keyword when ``batch_size`` stands in ``--model_args`` as well.
+        The command line always passes ``batch_size=1``, and the harness's version of this method fails on a repeated
+        keyword if ``--model_args`` has ``batch_size``, too.
         """
         try:
-            given = harness_utils.simple_parse_args_string(arg_string)
+            values = harness_utils.simple_parse_args_string(arg_string)
         except ValueError:
             raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
-        return cls(**{**(additional_config or {}), **given})
+        return cls(**{**(additional_config or {}), **values})
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
         """Refuse: not supported."""
@@ -88,12 +88,12 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         )
 
     def read_generation(self, requests: Sequence[Any]) -> list[Request]:
-        """Return the requests of ``generate_until``; settings that no model of ours knows are named in the log."""
-        read = read_requests(requests, "generate_until")
-        ignored = set().union(*(request.detail for request in read)) - KNOWN_SETTINGS
+        """Return the requests of ``generate_until``; settings that our models do not know are logged."""
+        typed = read_requests(requests, "generate_until")
+        ignored = set().union(*(request.detail for request in typed)) - KNOWN_SETTINGS
         if ignored:
             logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
-        return read
+        return typed
 
     def handed_replies(
         self, requests: Sequence[Request], replies: Sequence[CountedReply]
@@ -102,7 +102,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         for request, reply in zip(requests, replies, strict=True):
             self.cache_hook.add_partial("generate_until", (request.context, request.detail), str(reply))
         if not self.arguments.token_counts:
-            return list(replies)  # texts that carry their counts, which say whether they reached the limit
+            return list(replies)  # texts with their counts, which show whether they reached the limit
         return [
             GenerationResult(str(reply), TokenCounts(reply.input_tokens, reply.output_tokens, reply.reasoning_tokens))
             for reply in replies
@@ -115,7 +115,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
 
         Each is the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and whether
         greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With ``loglikelihood_format=json``
-        instead ``Likelihood.json`` and the token count; the harness leaves that as it is.
+        it is ``Likelihood.json`` and the token count.
         """
         if self.arguments.loglikelihood_format == "json":
             return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
@@ -125,7 +125,7 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
         """Open the journal of answers by this model; ``None`` if ``arguments`` want none.
 
         Its name is a digest of everything that may change an answer: weights, arguments, library versions, and the
-        code of the adapters, because whoever changes a preprocessing must not be served older answers.
+        code of the adapters.
         """
         folder = journal_folder(arguments.journal, self.model_id)
         if folder is None:
@@ -138,9 +138,9 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
 
 
 def weights_digest(owner: object) -> str:
-    """Return a digest of the weights that an object holds in its attributes, from some values of every tensor.
+    """Return a digest of the weights in an object's attributes, from some values of every tensor.
 
-    Two checkpoints of one architecture differ in almost all values, so a few of each tensor tell them apart.
+    Two checkpoints of one architecture differ in almost all values.
     """
     digest = hashlib.sha256()
     for attribute, module in sorted(vars(owner).items()):
@@ -150,8 +150,8 @@ def weights_digest(owner: object) -> str:
                 if tensor.is_meta or tensor.numel() == 0:
                     continue
                 flat = tensor.detach().reshape(-1)
-                places = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
-                values: Any = flat[places.to(flat.device)].cpu().view(torch.uint8).numpy()
+                indices = torch.linspace(0, len(flat) - 1, min(_SAMPLED, len(flat)), dtype=torch.float64).long()
+                values: Any = flat[indices.to(flat.device)].cpu().view(torch.uint8).numpy()
                 digest.update(values.data)
     return digest.hexdigest()
 
@@ -172,8 +172,8 @@ def files_digest(arguments: HarnessArguments) -> str:
 
 
 @functools.cache
-def _code_digest(own: str | None) -> str:
-    """Return a digest of this package's code, and of the module of an adapter that lives elsewhere."""
+def _code_digest(adapter_file: str | None) -> str:
+    """Return a digest of this package's code, and of an adapter's module in another package."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    files += [Path(own)] if own else []
+    files += [Path(adapter_file)] if adapter_file else []
     return digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])

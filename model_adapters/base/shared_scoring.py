@@ -1,71 +1,284 @@
-"""Scoring options with one prefill over the prompt of their question, and prompts with one over their prefix."""
+"""Scoring with shared passes: options share the pass over their question, and questions that over a common prefix.
 
+A prefix is an image or few-shot examples that several prompts begin with. Prompts are cut after their images, each
+prefix is read once, and the suffixes continue from copies of its keys and values.
+"""
+
+import contextlib
+import copy
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch.nn import functional
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from .batching import (
+    BoundedCache,
     Continuation,
     Encoded,
     Likelihood,
     PaddedBatch,
+    Spans,
     likelihood,
     pad_left,
     pad_right,
+    positions_of,
     token_losses,
 )
-from .prefixes import (
-    CausalModel,
-    Cuts,
-    PrefixCache,
-    find_cuts,
-    grows_plainly,
-    read_prefixes,
-    side_by_side,
-    suffixes_of,
-)
+
+LEAST_LENGTH = 16  # tokens from which a further part of a prefix is worth a pass of its own
+OWN_LENGTH = 64  # tokens from which a prefix is worth a pass
+_LEAST_PART = 4  # a prefix is at least one in so many tokens of its prompt, because the suffix costs a pass too
+
+Words = tuple[tuple[int, str], ...]
+"""Token ids; each image's first one carries the image's key."""
+
+
+class CausalModel(Protocol):
+    """Members of an adapter that shared scoring needs; see ``MedicalAdapter``."""
+
+    pad_id: int
+    device: torch.device
+
+    @property
+    def language_model(self) -> Any:
+        """The transformers model."""
+
+    def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
+        """Return the model's inputs."""
+
+    def image_spans(self, prompt: Encoded) -> Spans | None:
+        """Return the columns of each image."""
+
+    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
+        """Return by how much positions exceed tokens."""
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Places where one prompt is cut."""
+
+    words: Words  # the prompt; its part before a cut names the prefix
+    spans: Spans  # its images' columns
+    places: tuple[int, ...]  # ends of its prefixes, each of which continues the one before; at least one
+
+    def part(self, prompt: Encoded, start: int, stop: int | None = None) -> Encoded:
+        """Return a prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
+        stop = len(prompt.ids) if stop is None else stop
+        first, end = (sum(last <= at for _, last in self.spans) if at else 0 for at in (start, stop))
+        return prompt.part(start, stop, slice(first, end))
+
+
+def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | None]) -> dict[int, Cuts]:
+    """Cut prompts, by position; prompts that are better read whole are left out.
+
+    Each is cut by itself, whatever its batch or the cache hold: what is cut alike rounds alike. A prompt is also left
+    out if it has not one span per image, in order and apart from each other.
+    """
+    cuts = {}
+    for position, prompt in enumerate(prompts):
+        spans = spans_of(prompt)
+        words = None if spans is None else words_of(prompt, spans)
+        if spans is not None and words is not None and (places := cut_places(spans, len(words))):
+            cuts[position] = Cuts(words, spans, places)
+    return cuts
+
+
+def words_of(prompt: Encoded, spans: Spans) -> Words | None:
+    """Return the words of a prompt; None without one span per image, in order and apart from each other."""
+    borders, keys = [0, *itertools.chain.from_iterable(spans), len(prompt.ids)], prompt.image_keys
+    if len(spans) != len(keys) or borders != sorted(borders):
+        return None
+    marks: dict[int, str] = {}
+    for (start, _), key in zip(spans, keys, strict=True):
+        marks[start] = marks.get(start, "") + key
+    return tuple((token, marks.get(column, "")) for column, token in enumerate(prompt.ids))
+
+
+def cut_places(spans: Spans, length: int) -> tuple[int, ...]:
+    """Return the places where a prompt is cut: after its last image, because more questions may follow on that one.
+
+    Images before the last one are few-shot examples as a rule: such a prompt is cut before its last image, too.
+
+    Example:
+        >>> cut_places([(1, 577)], 620), cut_places([(1, 101), (120, 220), (240, 340)], 400)
+        ((577,), (240, 340))
+    """
+    start, end = spans[-1] if spans else (0, 0)
+    if len(spans) == 1 and start >= LEAST_LENGTH:
+        return ()  # after a text of its own, which no other question shares
+    places = [start] if len(spans) > 1 and start >= OWN_LENGTH else []
+    if end >= OWN_LENGTH and end - sum(places) >= LEAST_LENGTH:
+        places.append(end)
+    return tuple(places) if places and places[-1] < length <= places[-1] * _LEAST_PART else ()
+
+
+@dataclass(frozen=True)
+class CachedPrefix:
+    """Keys and values of a prefix. Its layers never grow: suffixes go to copies that share the tensors."""
+
+    length: int  # tokens
+    shift: int  # by how much the positions after it exceed the number of tokens before, see ``position_shift``
+    layers: Sequence[DynamicLayer]  # keys and values, shape (1, heads, length, width)
+
+    @property
+    def nbytes(self) -> int:
+        """Size."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+
+
+PrefixCache = BoundedCache[CachedPrefix]
+"""Prefixes by their words."""
+
+
+@dataclass(frozen=True)
+class CutPrompt:
+    """A prompt of which the model has read the prefix."""
+
+    prompt: Encoded
+    cuts: Cuts
+    prefix: CachedPrefix
+
+
+class _PrefixReadError(Exception):
+    """The last layer's keys and values are computed."""
+
+
+class _PrefillCache(DynamicCache):  # type: ignore[misc]  # transformers is not analysed
+    """Ends the pass after the last layer's keys and values: nothing else of a prefix is needed."""
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        updated = super().update(keys, values, layer_idx, *args, **kwargs)
+        if layer_idx == len(self.layers) - 1:
+            raise _PrefixReadError
+        return updated
+
+
+def read_prefixes(
+    prompts: Sequence[Encoded], cuts: Mapping[int, Cuts], model: CausalModel, cache: PrefixCache
+) -> list[CutPrompt]:
+    """Read prompts up to their last cut, each distinct prefix once; results are in the order of ``cuts``.
+
+    Prefixes are read one by one: in a batch, rounding would depend on the content of ``cache``, which grows.
+    """
+    by_words: dict[Words, CachedPrefix] = {}
+    rows = []
+    for row, cut in cuts.items():
+        prefix: CachedPrefix | None = None
+        unread: list[int] = []  # places after the last prefix that was read before
+        for end in reversed(cut.places):
+            prefix = by_words.get(cut.words[:end]) or cache.get(cut.words[:end])
+            if prefix is not None:
+                by_words[cut.words[:end]] = prefix
+                break
+            unread.insert(0, end)
+        for end in unread:
+            prefix = by_words[cut.words[:end]] = _extended(prompts[row], cut, prefix, end, model)
+            cache.keep(cut.words[:end], prefix, prefix.nbytes)
+        assert prefix is not None  # there is at least one cut
+        rows.append(CutPrompt(prompts[row], cut, prefix))
+    return rows
+
+
+def _extended(prompt: Encoded, cuts: Cuts, before: CachedPrefix | None, end: int, model: CausalModel) -> CachedPrefix:
+    """Run a model from one cut, or from the beginning, up to the last keys and values before the next cut."""
+    part, cache = cuts.part(prompt, 0, end), _PrefillCache(config=model.language_model.config)
+    if before is None:
+        whole = pad_left([part], model.pad_id, model.device)
+        inputs, cache.layers = model.model_inputs(whole), [DynamicLayer() for _ in cache.layers]
+    else:
+        suffix, whole = suffixes_of([CutPrompt(part, cuts, before)], model)
+        inputs, cache.layers = model.model_inputs(suffix, whole), side_by_side([before]).layers
+    with contextlib.suppress(_PrefixReadError):
+        model.language_model(**inputs, past_key_values=cache, logits_to_keep=1, use_cache=True)
+    return CachedPrefix(end, before.shift if before else int(model.position_shift(whole)), cache.layers)
+
+
+def suffixes_of(cut: Sequence[CutPrompt], model: CausalModel) -> tuple[PaddedBatch, PaddedBatch]:
+    """Return the suffixes after the prefixes, and the whole prompts with padding before prefix and suffix."""
+    # Padding is on the left of suffixes too, so that every prompt's last token is in the last column.
+    prefixes = [row.cuts.part(row.prompt, 0, row.prefix.length) for row in cut]
+    suffixes = [row.cuts.part(row.prompt, row.prefix.length) for row in cut]
+    prefix, suffix = (pad_left(parts, model.pad_id, model.device) for parts in (prefixes, suffixes))
+    mask = torch.cat([prefix.attention_mask, suffix.attention_mask], dim=-1)
+    ids = torch.cat([prefix.ids, suffix.ids], dim=-1)
+    # Positions count real tokens only, across the padding in the middle.
+    positions = positions_of(mask) + torch.tensor([[row.prefix.shift] for row in cut], device=mask.device)
+    whole = PaddedBatch(ids, mask, positions, [row.prompt for row in cut])
+    return PaddedBatch(suffix.ids, mask, positions[:, -suffix.ids.shape[1] :], suffixes), whole
+
+
+def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
+    """Return a cache with one row per prefix, shorter ones padded on the left."""
+    cache = DynamicCache()
+    cache.layers = [copy.copy(layer) for layer in prefixes[0].layers]
+    if len(prefixes) > 1:
+        longest = max(prefix.length for prefix in prefixes)
+        for layer, *rows in zip(cache.layers, *(prefix.layers for prefix in prefixes), strict=True):
+            for half in ("keys", "values"):
+                values = [getattr(row, half) for row in rows]  # shape (1, heads, tokens, width)
+                padded = [
+                    functional.pad(value, (0, 0, longest - value.shape[-2], 0)) if value.shape[-2] < longest else value
+                    for value in values
+                ]
+                setattr(layer, half, torch.cat(padded))
+    return cache
 
 
 @dataclass(frozen=True)
 class Prefill:
     """Prompts that the model has read."""
 
-    contexts: PaddedBatch  # the prompts, one row each; padding may also stand between a prefix and its suffix
+    contexts: PaddedBatch  # the prompts, one row each; padding may also be between a prefix and its suffix
     logits: torch.Tensor  # after the last token of each, shape (prompts, vocabulary)
-    cache: Any  # their keys and values, one row per prompt and one place per column of ``contexts``
+    cache: Any  # their keys and values, one row per prompt and one column per column of ``contexts``
+
+    @classmethod
+    def of(cls, contexts: PaddedBatch, model: CausalModel, inputs: dict[str, Any], **cached: Any) -> "Prefill":
+        """Read prompts in one batch, or what follows their cached prefixes."""
+        # use_cache is set in the call, because a checkpoint's configuration may have switched it off.
+        output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
+        return cls(contexts, output.logits[:, -1], output.past_key_values)
 
 
 @dataclass(frozen=True)
 class Questions:
-    """A batch by question: the options that have their prompt in common."""
+    """A batch by question: options that share their prompt."""
 
-    places: Sequence[Sequence[int]]  # per question where its options stand in the batch
+    places: Sequence[Sequence[int]]  # per question the positions of its options in the batch
     options: Sequence[Sequence[Continuation]]
     prompts: Sequence[Encoded]
-    cuts: Mapping[int, Cuts]  # by question; those that are better read whole are left out
+    cuts: Mapping[int, Cuts]  # by question, without those that are better read whole
 
     @classmethod
     def of(cls, items: Sequence[Continuation], model: CausalModel) -> "Questions":
         """Group a batch and find out where its prompts are cut."""
         places = group_by_prefix(items)
-        options = [[items[place] for place in group] for group in places]
+        options = [[items[position] for position in group] for group in places]
         prompts = [question[0].prompt for question in options]
+        # Cutting needs layers that keep the keys and values of all positions; a window has to hold the longest text
+        # and as much padding.
         longest = max(len(item.sequence.ids) for item in items)
-        cuts = find_cuts(prompts, model.image_spans) if grows_plainly(model.language_model, longest) else {}
-        return cls(places, options, prompts, cuts)
+        can_cut = all(
+            type(layer) is DynamicLayer
+            or (type(layer) is DynamicSlidingWindowLayer and 2 * longest <= layer.sliding_window)
+            for layer in DynamicCache(config=model.language_model.config).layers
+        )
+        return cls(places, options, prompts, find_cuts(prompts, model.image_spans) if can_cut else {})
 
 
 def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
-    """Return groups of places in ``items`` with the same images and the same tokens before the continuation.
+    """Return groups of positions in ``items`` with the same images and the same tokens before the continuation.
 
     An option that a tokenizer merges with the end of its prompt has other tokens there, and hence a group of its own.
     """
     groups: dict[Hashable, list[int]] = {}
-    for place, item in enumerate(items):
-        groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(place)
+    for position, item in enumerate(items):
+        groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(position)
     return list(groups.values())
 
 
@@ -73,50 +286,43 @@ def score_by_question(
     questions: Questions,
     model: CausalModel,
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
-    kept: PrefixCache,
+    cache: PrefixCache,
 ) -> list[Likelihood]:
-    """Score a batch; options share their prompt, prompts their prefix, and what stands alone is scored by itself."""
+    """Score a batch; options share their prompt, prompts their prefix, and single options are scored whole."""
     prompts, options, cuts = questions.prompts, questions.options, questions.cuts
     uncut = [at for at in range(len(options)) if at not in cuts]
-    alone = [at for at in uncut if len(options[at]) == 1]
+    single = [at for at in uncut if len(options[at]) == 1]
     several = [at for at in uncut if len(options[at]) > 1]
     scores: dict[int, list[Likelihood]] = {}
-    if alone:
-        scored = score_whole([options[at][0] for at in alone])
-        scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
+    if single:
+        whole_scores = score_whole([options[at][0] for at in single])
+        scores |= {at: [score] for at, score in zip(single, whole_scores, strict=True)}
     if several:
         contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
-        read = _read(contexts, model, model.model_inputs(contexts))
+        read = Prefill.of(contexts, model, model.model_inputs(contexts))
         shift = model.position_shift(contexts).to(contexts.position_ids.device)
-        placed = replace(contexts, position_ids=contexts.position_ids + shift)
-        scored_after = _score_options([options[at] for at in several], replace(read, contexts=placed), model)
-        scores |= zip(several, scored_after, strict=True)
+        shifted = replace(contexts, position_ids=contexts.position_ids + shift)
+        read = replace(read, contexts=shifted)
+        scores |= zip(several, _score_options([options[at] for at in several], read, model), strict=True)
     if cuts:
-        cut = read_prefixes(prompts, cuts, model, kept)
-        suffix, whole = suffixes_of(cut, model)
-        cache = side_by_side([row.prefix for row in cut])
-        read = _read(whole, model, model.model_inputs(suffix, whole), past_key_values=cache)
+        cut_prompts = read_prefixes(prompts, cuts, model, cache)
+        suffix, whole = suffixes_of(cut_prompts, model)
+        prefixes = side_by_side([row.prefix for row in cut_prompts])
+        read = Prefill.of(whole, model, model.model_inputs(suffix, whole), past_key_values=prefixes)
         scores |= zip(cuts, _score_options([options[at] for at in cuts], read, model), strict=True)
     pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
     by_place = dict(itertools.chain.from_iterable(pairs))
-    return [by_place[place] for place in range(len(by_place))]
-
-
-def _read(contexts: PaddedBatch, model: CausalModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
-    """Read prompts, all in one batch, or what follows their cached prefixes."""
-    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
-    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
-    return Prefill(contexts, output.logits[:, -1], output.past_key_values)
+    return [by_place[position] for position in range(len(by_place))]
 
 
 def _score_options(
     questions: Sequence[Sequence[Continuation]], read: Prefill, model: CausalModel
 ) -> list[list[Likelihood]]:
-    """Score the options of several questions on the prefill of their prompts.
+    """Score the options of several questions after the pass over their prompts.
 
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
-    repeated per option, and the remaining tokens, padded on the right, are run on them. Logits exist for the last
-    column of the prompts and for the options' tokens only. The cache of ``read`` is used up.
+    repeated per option, and the remaining tokens, padded on the right, are run on them. The cache of ``read`` is used
+    up.
     """
     tokens = [option.targets for question in questions for option in question]
     owners = torch.tensor([row for row, question in enumerate(questions) for _ in question])
@@ -127,24 +333,17 @@ def _score_options(
     losses[:, 0], hits[:, 0] = first
     longer = lengths > 1
     if longer.any():
-        later = _score_later(ids[longer], lengths[longer], owners[longer], read, model)
-        losses[longer, 1:], hits[longer, 1:] = later
+        ids, owners = ids[longer], owners[longer]
+        read.cache.batch_select_indices(owners)  # on the CPU: a model with a device map lies on several devices
+        contexts = read.contexts.select(owners)
+        steps = torch.arange(ids.shape[1] - 1)
+        # The last token of an option is not an input: it predicts nothing that is scored.
+        real = (lengths[longer][:, None] - 1 > steps).to(contexts.attention_mask)
+        mask = torch.cat([contexts.attention_mask, real], dim=-1)
+        positions = contexts.position_ids[:, -1:] + 1 + steps.to(model.device)
+        batch = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
+        inputs = model.model_inputs(batch, contexts)
+        logits = model.language_model(**inputs, past_key_values=read.cache, use_cache=True).logits
+        losses[longer, 1:], hits[longer, 1:] = token_losses(logits, ids[:, 1:])
     scores = (likelihood(losses[row, :size], hits[row, :size]) for row, size in enumerate(lengths.tolist()))
     return [[next(scores) for _ in question] for question in questions]
-
-
-def _score_later(
-    ids: torch.Tensor, lengths: torch.Tensor, owners: torch.Tensor, read: Prefill, model: CausalModel
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Score the second and later tokens of options, shape (options, longest option - 1); ``read`` is used up."""
-    read.cache.batch_select_indices(owners)  # on the CPU: a model with a device map lies on several devices
-    own = read.contexts.select(owners)
-    steps = torch.arange(ids.shape[1] - 1)
-    # Where an option ends, its last token is not fed: it predicts nothing that is scored.
-    real = (lengths[:, None] - 1 > steps).to(own.attention_mask)
-    mask = torch.cat([own.attention_mask, real], dim=-1)
-    positions = own.position_ids[:, -1:] + 1 + steps.to(model.device)
-    fed = PaddedBatch(ids[:, :-1], mask, positions, [Encoded((), None)] * len(ids))
-    inputs = model.model_inputs(fed, own)
-    logits = model.language_model(**inputs, past_key_values=read.cache, use_cache=True).logits
-    return token_losses(logits, ids[:, 1:])

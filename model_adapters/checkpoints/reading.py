@@ -1,7 +1,7 @@
-"""Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled.
+"""Reading published checkpoints strictly (every key mapped or dropped by rule, every parameter filled), onto devices.
 
 transformers 5 tokenizes LLaMA models differently from the versions the published models were run with, and cannot read
-their ``tokenizer.model`` beside lmms-eval at all. SentencePiece itself reproduces the old ids.
+their ``tokenizer.model`` next to lmms-eval at all. SentencePiece itself reproduces the old ids.
 """
 
 import json
@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 import sentencepiece
 import torch
-from accelerate import init_empty_weights
+from accelerate import dispatch_model, infer_auto_device_map, init_empty_weights
+from accelerate.utils import get_balanced_memory, get_max_memory
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import AdapterArgumentError, MedTasksError
 
 M = TypeVar("M", bound=nn.Module)
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -27,7 +28,7 @@ _TEXT_FILES = ("*.json", "*.model")
 _WEIGHTS = ("*.safetensors", "*.bin")
 """In the order of preference; copies for other frameworks are never fetched."""
 Stored = tuple[Path, str, torch.Tensor]
-"""A tensor of a checkpoint with its key and, for messages, the file it stands in."""
+"""A tensor of a checkpoint with its file, for messages, and its key."""
 Rename = Callable[[str], str | None]
 """From a stored key to a parameter's name, or None to drop it; raises KeyError for a key that is neither."""
 
@@ -41,12 +42,12 @@ def read_json(file: Path, hint: str) -> dict[str, Any]:
     if not file.is_file():
         raise CheckpointError(f"{file} is missing; {hint}")
     try:
-        given = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"{file} is damaged; download it again") from error
-    if not isinstance(given, dict):
+    if not isinstance(content, dict):
         raise CheckpointError(f"{file} is damaged; download it again")
-    return given
+    return content
 
 
 def stored_tensors(path: Path) -> Iterator[Stored]:
@@ -103,10 +104,10 @@ def fill(
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
-    that the checkpoint does not hold (rotary tables) stay as they are. ``tensors`` are the checkpoint's where they were
-    changed on their way, as by adding a delta.
+    that the checkpoint does not hold (rotary tables) stay as they are. ``tensors`` replace the checkpoint's own, for
+    example after adding a delta.
     """
-    wanted: Mapping[str, torch.Tensor] = dict(module.named_parameters())
+    parameters: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     taken: dict[str, tuple[str, torch.Tensor]] = {}
     for file, key, tensor in stored_tensors(path) if tensors is None else tensors:
         try:
@@ -115,15 +116,15 @@ def fill(
             raise CheckpointError(f"{file}: key '{key}' is unknown; is this another model's checkpoint?") from None
         if name is None:
             continue
-        if name not in wanted:
+        if name not in parameters:
             raise CheckpointError(f"{file}: key '{key}' leads to '{name}', which the model does not have")
-        if tensor.shape != wanted[name].shape:
-            shapes = f"{tuple(tensor.shape)}, expected {tuple(wanted[name].shape)}"
+        if tensor.shape != parameters[name].shape:
+            shapes = f"{tuple(tensor.shape)}, expected {tuple(parameters[name].shape)}"
             raise CheckpointError(f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
         if name in taken and not torch.equal(taken[name][1], tensor.to(dtype)):
             raise CheckpointError(f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not")
         taken[name] = (key, tensor.to(dtype))
-    refuse_missing(path, set(wanted) - set(taken))
+    refuse_missing(path, set(parameters) - set(taken))
     module.load_state_dict({name: tensor for name, (_, tensor) in taken.items()}, strict=False, assign=True)
     module.requires_grad_(False)
 
@@ -152,9 +153,9 @@ def refuse_missing(path: object, missing: Collection[str], more: str = "more") -
 
 
 def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
-    """Return the local folder that ``name`` stands for; asks the hub (or its cache) where no such folder exists.
+    """Return a local folder, or download it from the hub (or its cache) where no such folder exists.
 
-    ``argument`` is the model argument the name comes from, for messages. Without ``weights`` only configuration and
+    ``argument`` is the model argument with the name, for messages. Without ``weights`` only configuration and
     tokenizer files are fetched.
     """
     folder = Path(name).expanduser()
@@ -162,36 +163,34 @@ def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
         return folder
     if not HUB_ID.fullmatch(name):
         raise CheckpointError(f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id")
+
+    def snapshot(*patterns: str) -> Path:
+        return from_hub(lambda: snapshot_download(name, allow_patterns=list(patterns)), name, "folder", "it", argument)
+
     if not weights:
-        return _snapshot(name, argument, _TEXT_FILES)
+        return snapshot(*_TEXT_FILES)
     for pattern in _WEIGHTS:
-        downloaded = _snapshot(name, argument, (*_TEXT_FILES, pattern))
+        downloaded = snapshot(*_TEXT_FILES, pattern)
         if any(downloaded.glob(pattern)):
             return downloaded
     raise CheckpointError(f"{name} on the hub holds no weights; give {argument}=<folder of the downloaded files>")
 
 
-def _snapshot(name: str, argument: str, patterns: Sequence[str]) -> Path:
-    return from_hub(lambda: snapshot_download(name, allow_patterns=list(patterns)), name, "folder", "it", argument)
-
-
-def from_hub(fetch: Callable[[], str], name: str, kind: str, wanted: str, argument: str) -> Path:
-    """Return the path of what was fetched; the other words are those of the message where the hub does not deliver."""
+def from_hub(fetch: Callable[[], str], name: str, kind: str, content: str, argument: str) -> Path:
+    """Return the path of a download; the other arguments are words of the message where it fails."""
     try:
         return Path(fetch())
     except (OSError, HFValidationError) as error:
         raise CheckpointError(
-            f"{name} is neither a {kind} nor could the hub deliver {wanted} ({type(error).__name__}); download it and "
+            f"{name} is neither a {kind} nor could the hub deliver {content} ({type(error).__name__}); download it and "
             f"give {argument}=<{kind}>"
         ) from error
 
 
 def on_meta(build: Callable[[], M]) -> M:
-    """Build a module whose parameters are on the meta device and whose buffers are real.
+    """Build a module with its parameters on the meta device, and real buffers, which a checkpoint does not fill.
 
-    Real buffers, because a checkpoint does not fill them: rotary frequencies and CLIP's position numbers. The
-    frequencies stay float32 as long as no one calls ``.to(dtype)`` on the module; :func:`fill` casts parameters one by
-    one.
+    Rotary frequencies stay float32 as long as no one calls ``.to(dtype)``; :func:`fill` casts single parameters.
     """
     with init_empty_weights(include_buffers=False):
         return build().eval()
@@ -244,5 +243,55 @@ class SentencePieceText:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``; control pieces and added tokens are left out."""
-        known = [token for token in ids if token < self.vocabulary and not self._model.IsControl(token)]
-        return str(self._model.DecodeIds(known))
+        pieces = [token for token in ids if token < self.vocabulary and not self._model.IsControl(token)]
+        return str(self._model.DecodeIds(pieces))
+
+
+def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:
+    """Check that a model can be spread over GPUs, before weights are read; otherwise an ``AdapterArgumentError``."""
+    if device_map is not None and (processes > 1 or device.type != "cuda" or device.index):
+        raise AdapterArgumentError(
+            f"{model}: device_map='{device_map}' spreads a model over the GPUs of one process, from the first on; here "
+            f"{processes} process(es) run on {device}: leave device_map out, or start one process without 'device' and "
+            f"choose the GPUs with CUDA_VISIBLE_DEVICES."
+        )
+
+
+def place(network: M, language: Any, device: torch.device, device_map: str | None, model: str) -> M:
+    """Put a network on ``device``; with a device map, spread its ``language`` model's layers over the GPUs, in order.
+
+    Types stay as they are, so that rotary frequencies remain float32.
+    """
+    if device_map is None:
+        return network.to(device)
+    for part in network.children():
+        if part is not language and network is not language:
+            part.to(device)
+    # Free memory is measured after the other parts have taken theirs of the first GPU.
+    memory = {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
+    dispatch(language, planned_map(language, memory, model))
+    return network
+
+
+def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
+    """Assign the parts of a language model to GPUs, evenly and in order; a layer is never cut.
+
+    ``memory`` is the free memory of every GPU in bytes. Too little is an ``AdapterArgumentError``.
+    """
+    whole = sorted(language._no_split_modules)
+    balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
+    limits = {gpu: balanced[gpu] for gpu in memory}
+    device_map = infer_auto_device_map(language, max_memory=limits, no_split_module_classes=whole)
+    if any(not isinstance(gpu, int) for gpu in device_map.values()):
+        free = sum(memory.values()) / 2**30
+        raise AdapterArgumentError(
+            f"{model}: device_map='auto' finds {free:.1f} GiB free on {len(memory)} GPU(s), too little for this model; "
+            f"free some, use more GPUs, or give dtype=bfloat16."
+        )
+    return dict(device_map)
+
+
+def dispatch(language: Any, device_map: Mapping[str, Any]) -> None:
+    """Move a language model's parts as the map says; outputs return to the device of the inputs."""
+    skipped = sorted(language._skip_keys_device_placement or ())
+    dispatch_model(language, dict(device_map), skip_keys=skipped, force_hooks=True)

@@ -1,11 +1,10 @@
 """Image side of published models: CLIP's preprocessing, the names of its tensors, and the resampler.
 
-CLIP preprocesses with PIL alone, to the last bit as the published stacks did it: transformers 5 does so on torchvision
-by default, which resizes differently (up to 0.015 after normalisation).
+CLIP preprocesses with PIL alone, to the last bit as the published stacks: transformers 5 uses torchvision by default,
+which resizes differently (up to 0.015 after normalisation).
 
 The resampler of RadFM and Med-Flamingo makes a fixed number of latents of any number of image tokens, see Alayrac et
-al. 2022 (Flamingo), appendix A.1.1. Parameter names are those both published checkpoints use, so that a loader only
-strips the prefix in front of ``latents``, ``layers`` and ``norm``.
+al. 2022 (Flamingo), appendix A.1.1. Parameter names are those of both published checkpoints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from transformers import CLIPVisionConfig
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 _FILL = (122, 116, 104)  # int(255 * MEAN)
-_GREY_FILL = (114, 114, 114)  # what LLaVA-Med pads images with that are grey when they come in
+_GREY_FILL = (114, 114, 114)  # LLaVA-Med's padding of grey images
 SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
 """Fields that a tower's configuration must have."""
 TOWER_KEYS = (
@@ -43,10 +42,9 @@ def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Lite
     """Resize the shorter side to ``size`` (bicubic), crop the centre, normalise with CLIP's mean and deviation.
 
     With ``pad`` the image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
-    pad``), so that nothing is cropped. An odd margin is the smaller one on the left or at the top; the published code
-    draws lots. Half a margin is rounded, where the crop begins, to the ``floor`` as in transformers' CLIP processor, or
-    by ``round`` (half to even) as in torchvision and so in open_clip. The result has the shape (3, size, size),
-    float32, mean 0 and deviation 1 over natural images.
+    pad``), so that nothing is cropped. An odd margin is smaller on the left or at the top; the published code draws
+    lots. Half a margin of the crop is rounded by ``floor`` as in transformers' CLIP processor, or by ``round`` (half to
+    even) as in torchvision and open_clip. The result is float32 of shape (3, size, size).
     """
     rgb = image.convert("RGB")
     if pad:
@@ -88,7 +86,7 @@ def join_heads(attended: torch.Tensor) -> torch.Tensor:
 
 
 class CrossAttention(nn.Module):
-    """Projections of an attention with 8 heads of width 64: tokens ``dim`` wide ask others, ``source_dim`` wide."""
+    """Projections of an attention with 8 heads of width 64, from width ``dim`` to a source of width ``source_dim``."""
 
     def __init__(self, dim: int, source_dim: int) -> None:
         super().__init__()

@@ -1,34 +1,191 @@
-"""``hf_vlm``: any decoder-only vision-language checkpoint of transformers, with its own processor and chat template."""
+"""``hf_vlm``: any decoder-only vision-language checkpoint of transformers, with its own processor and chat template.
+
+Continuations are scored in the fastest way that gives the scores of generation: after a prefix that questions on one
+image share, after a prompt that options share, in one forward pass over prompt and continuation, or token by token.
+"""
 
 import inspect
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
 import torch
+from loguru import logger
 from PIL import Image
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 from medtasks.net.journal import digest_of
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments
-from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, Spans, positions_of
-from ..base.generation import GenerationSettings
-from .continuation_scorer import ContinuationScorer
+from ..base.batching import (
+    Continuation,
+    Encoded,
+    Likelihood,
+    PaddedBatch,
+    Spans,
+    likelihood,
+    pad_left,
+    pad_right,
+    positions_of,
+    score,
+    token_losses,
+)
+from ..base.generation import GenerationSettings, decoding_config
+from ..base.shared_scoring import PrefixCache, Questions, score_by_question
 from .encoding import ProcessedPrompt, PromptWriter, ScoredPrompt, Template, per_token
 from .loading import HfVlmArguments, check_arguments, load_config, load_model, load_processor
 
-# What belongs to every token and is known for text: an id, attended to, of no image.
+# Inputs per token with a known value for text: an id, attended to, of no image.
 _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Inputs = Mapping[str, torch.Tensor]
+_CHECKED_ROWS = 4
+# Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
+_TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1
+# Errors of models that cannot use our cache.
+_UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
+# An end token that no vocabulary has.
+_NO_STOP = 2**31 - 1
+
+
+class ContinuationScorer:
+    """Scores batches of continuations, all with images or all without.
+
+    Every way is compared once, with and without images, with the logits of ``generate`` forced to produce the
+    continuation. A way that differs (such as one pass, for a model that reads its prompt in both directions) is given
+    up with one line in the log; the last way is generation itself.
+    """
+
+    def __init__(self, adapter: MedicalAdapter) -> None:
+        self._adapter = adapter
+        self._fits: dict[tuple[str, bool], bool] = {}
+
+    def shared(self, items: Sequence[Continuation], cache: PrefixCache) -> list[Likelihood]:
+        """Score a batch; common prefixes are read once, if the model can continue from there."""
+        questions = Questions.of(items, self._adapter)
+        if any(cast(ScoredPrompt, item.sequence).closed for item in items):  # a prompt that is closed is read as one
+            questions = replace(questions, cuts={})
+
+        def sharing(questions: Questions) -> Callable[[], list[Likelihood]]:
+            return lambda: score_by_question(questions, self._adapter, self.whole, cache)
+
+        after_cuts = [at for question in questions.cuts for at in questions.places[question]]
+        of_several = [at for places in questions.places if len(places) > 1 for at in places]
+        scores = self._fitting("a shared prefix", sharing(questions), items, after_cuts) if after_cuts else None
+        if scores is None and of_several:
+            scores = self._fitting("a shared prompt", sharing(replace(questions, cuts={})), items, of_several)
+        return scores or self.whole(items)
+
+    def whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score a batch without sharing anything."""
+        adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
+        if any(prompt.closed for prompt in prompts):
+            return self._generating(items)
+
+        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
+            inputs = adapter.model_inputs(batch)
+            for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
+                if ids[-item.tokens :] != item.targets:
+                    raise ValueError("the processor does not put the continuation at the end")
+            return tail_logits(adapter.network, inputs, keep)
+
+        separate = [at for at, prompt in enumerate(prompts) if not prompt.merged]
+        in_one_pass = partial(score, items, logits_of, adapter.pad_id, adapter.device)
+        return self._fitting("one pass", in_one_pass, items, separate) or self._generating(items)
+
+    def _fitting(
+        self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
+    ) -> list[Likelihood] | None:
+        """Return the scores of a way if it is right for the model, as items at ``telling`` positions show."""
+        key = name, bool(cast(ProcessedPrompt, items[0].sequence).images)
+        if not self._fits.get(key, True):
+            return None
+        if key in self._fits or not telling:
+            return way()
+        network, some = self._adapter.network, telling[:_CHECKED_ROWS]
+        expected = self._generating([items[at] for at in some])
+        scores, gap = None, math.inf
+        try:
+            scores = way()
+            gap = max(abs(scores[at].mean - generated.mean) for at, generated in zip(some, expected, strict=True))
+            reason = f"differ from those of generation by {gap:.2g} per token"
+        except torch.OutOfMemoryError:
+            raise
+        except _UNSUPPORTED as error:
+            reason = f"cannot be computed ({type(error).__name__})"
+        half = network.dtype in (torch.float16, torch.bfloat16)
+        self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
+        level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
+        logger.log(level, "{}: scores with {} {}{}", type(network).__name__, name, reason, end)
+        return scores if self._fits[key] else None
+
+    def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
+        contexts = pad_left([prompt.context for prompt in prompts], adapter.pad_id, adapter.device)
+        targets = pad_right([prompt.targets for prompt in prompts], adapter.pad_id, adapter.device)
+        inputs = adapter.model_inputs(contexts)
+        inputs.pop("position_ids", None)  # transformers derives them from the mask
+        logits = forced_logits(adapter.network, inputs, targets, adapter.pad_id)
+        losses, hits = token_losses(logits, targets)
+        lengths = [len(prompt.targets) for prompt in prompts]
+        return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]
+
+
+def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
+    """Return the logits of the last ``keep`` positions, shape (batch, keep, vocabulary), in one forward pass.
+
+    Others are never computed: if the model has no ``logits_to_keep``, its output layer gets the last positions only.
+    Logits for other positions are a ``MedTasksError``.
+    """
+    accepted = inspect.signature(model.forward).parameters
+    arguments: dict[str, Any] = {**inputs, "use_cache": False}
+    if "logits_to_keep" in accepted:
+        logits: torch.Tensor = model(**arguments, logits_to_keep=keep).logits
+    else:
+        hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, hidden: (hidden[0][:, -keep:],))
+        try:
+            logits = model(**arguments).logits
+        finally:
+            hook.remove()
+    if logits.shape[1] != keep:
+        raise MedTasksError(f"the model returned logits of {logits.shape[1]} positions instead of {keep}")
+    return logits
+
+
+class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not analysed
+    """Forces generation to produce these tokens."""
+
+    def __init__(self, targets: torch.Tensor, start: int) -> None:
+        self.targets, self.start = targets, start
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        target = self.targets[:, input_ids.shape[1] - self.start, None]
+        return torch.full_like(scores, -math.inf).scatter(1, target, 0.0)
+
+
+def forced_logits(model: Any, inputs: Inputs, targets: torch.Tensor, pad_id: int) -> torch.Tensor:
+    """Return the logits of ``generate`` before each target, shape (batch, longest target, vocabulary).
+
+    Slower than one pass, and right by construction, whatever a model does between prompt and reply.
+    """
+    config = decoding_config(GenerationSettings(targets.shape[1]), [_NO_STOP], pad_id)
+    forced = LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])])
+    output = model.generate(
+        **inputs, generation_config=config, logits_processor=forced, return_dict_in_generate=True, output_logits=True
+    )
+    return torch.stack(output.logits, dim=1)
 
 
 class HfVlm(MedicalAdapter):
     """Generation and log-likelihood with ``AutoModelForImageTextToText``.
 
-    The continuation is scored as it is given: a blank at its beginning, which tasks put there for models without chat
-    template, is one of its characters, also directly after a generation prompt.
+    A blank at the beginning of a continuation, which tasks put there for models without chat template, is scored too,
+    also after a generation prompt.
     """
 
     model_id: ClassVar[str] = "hf_vlm"
@@ -37,14 +194,15 @@ class HfVlm(MedicalAdapter):
     arguments: HfVlmArguments
 
     def load(self) -> None:
-        """Load processor and model; what does not fit, or is another kind of checkpoint, is a ``MedTasksError``."""
-        check_arguments(self.arguments, self.accelerator.num_processes)
-        load_config(self.arguments)
-        self.processor = load_processor(self.arguments)
-        given = self.arguments
-        template = Template(given.system_prompt, given.chat_template_kwargs or {}) if given.chat_template else None
-        self.writer = PromptWriter(self.processor, template, given.pretrained)
-        self.network = load_model(self.arguments, self.device)
+        """Load processor and model; another kind of checkpoint is a ``MedTasksError``."""
+        arguments = self.arguments
+        check_arguments(arguments, self.accelerator.num_processes)
+        load_config(arguments)
+        self.processor = load_processor(arguments)
+        variables = arguments.chat_template_kwargs or {}
+        template = Template(arguments.system_prompt, variables) if arguments.chat_template else None
+        self.writer = PromptWriter(self.processor, template, arguments.pretrained)
+        self.network = load_model(arguments, self.device)
         self.device = self.network.get_input_embeddings().weight.device
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
         self.tokenizer = self.processor.tokenizer
@@ -70,7 +228,7 @@ class HfVlm(MedicalAdapter):
         return Continuation(prompt, tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
-        """Return one span for all images, from the first token on: a prefix ends after the last of them."""
+        """Return one span for all images, from the first token to the last image."""
         if not cast(ProcessedPrompt, prompt).images:
             return []
         slot = getattr(self.network.config, "image_token_id", None)
@@ -78,18 +236,15 @@ class HfVlm(MedicalAdapter):
         return [(0, slots[-1] + 1)] if slots else None
 
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
-        """Return the processor's batch on the device, pixels in the model's precision; it pads what only it knows.
+        """Return the processor's batch on the device, pixels in the model's precision.
 
-        Positions are added unless the model places images in two dimensions by itself. After a cached prefix there are
-        only ids, as no image follows one; a model that takes more per token than is known here (masks of
-        cross-attention) is a ``ValueError`` then.
+        Positions are added unless the model itself places images in two dimensions. After a cached prefix there are
+        only ids, as no image follows one; other inputs per token (masks of cross-attention) are a ``ValueError`` then.
         """
         if before is not None:
-            given = {
-                name for prompt in before.prompts for name in per_token(cast(ProcessedPrompt, prompt).inputs or {})
-            }
-            if given - _PER_TOKEN:
-                raise ValueError(f"no rule to continue {', '.join(sorted(given - _PER_TOKEN))}")
+            prompts = cast(Sequence[ProcessedPrompt], before.prompts)
+            if unknown := {name for prompt in prompts for name in per_token(prompt.inputs or {})} - _PER_TOKEN:
+                raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
             return batch.inputs(input_ids=batch.ids)
         prompts = cast(Sequence[ProcessedPrompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
@@ -105,22 +260,22 @@ class HfVlm(MedicalAdapter):
         return inputs
 
     def _placed_by_model(self, batch: PaddedBatch) -> bool:
-        own = any(hasattr(module, "get_rope_index") for module in self.network.modules())
-        return own and bool(cast(ProcessedPrompt, batch.prompts[0]).images)
+        in_two_dimensions = any(hasattr(module, "get_rope_index") for module in self.network.modules())
+        return in_two_dimensions and bool(cast(ProcessedPrompt, batch.prompts[0]).images)
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
-        """Return the shift noted by a model that places images in two dimensions."""
+        """Return the shift that a model stored which places images in two dimensions."""
         modules = self.network.modules() if self._placed_by_model(batch) else ()
         shifts = (module.rope_deltas for module in modules if getattr(module, "rope_deltas", None) is not None)
         return next(shifts, super().position_shift(batch))
 
     def fingerprint(self) -> str:
-        """Return a digest of weights, files, processor and template; those of a hub id are in no named file."""
+        """Return a digest of weights, files, processor and template, which a hub id does not name."""
         written = self.writer.write("?", 1), self.stop_ids, self.processor.to_json_string()
         return super().fingerprint() + digest_of(*written)
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies in one go; penalties and banned tokens of the checkpoint's settings stay in force."""
+        """Generate replies in one batch; penalties and banned tokens of the checkpoint's settings apply."""
         generate = super().generate_batch
         return _by_kind(prompts, lambda prompt: bool(prompt.images), lambda rows: generate(rows, settings, seed))
 
@@ -130,7 +285,7 @@ class HfVlm(MedicalAdapter):
             return bool(prompt.images), prompt.merged
 
         def score(rows: Sequence[Continuation]) -> list[Likelihood]:
-            _, merged = kind(rows[0])  # with other tokens at the end of its prompt, which the processor cannot write
+            _, merged = kind(rows[0])  # the processor cannot write the tokens of a merged prompt
             return self._scorer.whole(rows) if merged else self._scorer.shared(rows, self._prefixes)
 
         return _by_kind(items, kind, score)
@@ -148,11 +303,11 @@ class HfVlm(MedicalAdapter):
 def _by_kind(
     items: Sequence[Item], kind: Callable[[Any], object], run: Callable[[Sequence[Item]], Sequence[Result]]
 ) -> list[Result]:
-    """Run items of each kind apart, because most processors cannot mix prompts with and without images; in order."""
+    """Run items of each kind apart, because most processors cannot mix prompts with and without images."""
     rows: dict[object, list[int]] = {}
     for row, item in enumerate(items):
         rows.setdefault(kind(item), []).append(row)
     results: dict[int, Result] = {}
-    for some in rows.values():
-        results.update(zip(some, run([items[row] for row in some]), strict=True))
+    for group in rows.values():
+        results.update(zip(group, run([items[row] for row in group]), strict=True))
     return [results[row] for row in range(len(items))]

@@ -1,7 +1,6 @@
 """From prompt text and images to a processor's batch, for any transformers processor.
 
-Nothing here counts what an image takes up: the processor gets text with one placeholder per image and returns ids,
-masks, pixels and whatever else its model wants, already batched.
+The processor gets text with one placeholder per image and returns ids, masks, pixels and its model's other inputs.
 """
 
 import re
@@ -17,8 +16,7 @@ from PIL import Image
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-from ..base.batching import Encoded, common_length
-from ..base.caches import content_key
+from ..base.batching import Encoded, common_length, content_key
 
 _PROBE, _SYSTEM_PROBE = "Zqx7", "Wkv3"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
@@ -26,35 +24,34 @@ _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, Attr
 
 @dataclass(frozen=True)
 class ProcessedPrompt(Encoded):
-    """A prompt as the processor takes it; ``pixels`` is ``None``, for they are in ``inputs``.
+    """A prompt for the processor; ``pixels`` is ``None``, because they are in ``inputs``.
 
-    Its images count as one: how their pixels are laid out, only the processor and the model know.
+    Its images count as one, because only the processor and the model know the layout of their pixels.
     """
 
-    # complete text, chat template included, with one placeholder per image; empty for a part, which goes alone
-    text: str
-    images: tuple[Image.Image, ...]  # the images of its placeholders
-    inputs: Mapping[str, Any] | None  # what the processor made of this prompt alone, if it has run
+    text: str  # with chat template and one placeholder per image; empty for a part of a prompt
+    images: tuple[Image.Image, ...]
+    inputs: Mapping[str, Any] | None  # the processor's output for this prompt alone, if it has run
 
     @cached_property
     def image_keys(self) -> tuple[str, ...]:
-        """One key for all images: of their own pixels, of which the processor makes several times as many bytes."""
+        """One key for all images, of their own pixels, which are fewer than the processor's."""
         keys = [content_key(torch.from_numpy(np.array(image))) for image in self.images]
         return (" ".join(keys),) if keys else ()
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
         """Return the tokens from ``start`` to before ``stop``, with all images or none."""
         assert self.inputs is not None
-        kept = self.images if range(1)[images] else ()
-        if (start, stop, kept) == (0, len(self.ids), self.images):
+        visible = self.images if range(1)[images] else ()
+        if (start, stop, visible) == (0, len(self.ids), self.images):
             return self
         cut = per_token(self.inputs)
         inputs = {
             name: value[:, start:stop] if name in cut else value
             for name, value in self.inputs.items()
-            if kept or name in cut
+            if visible or name in cut
         }
-        return ProcessedPrompt(self.ids[start:stop], None, "", kept, inputs)
+        return ProcessedPrompt(self.ids[start:stop], None, "", visible, inputs)
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,8 @@ class ScoredPrompt(ProcessedPrompt):
 
     context: ProcessedPrompt  # the prompt alone
     targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
-    merged: bool  # whether the tokenizer merges the two where they meet; the last ids of the prompt are then others
-    closed: bool  # whether the processor puts something after every text, so that it cannot be given both at once
+    merged: bool  # whether the tokenizer merges the two where they meet, which changes the last ids of the prompt
+    closed: bool  # whether the processor appends something to every text, so that it cannot encode both together
 
     def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
         """Return a part of the prompt alone."""
@@ -81,15 +78,15 @@ def per_token(inputs: Mapping[str, Any]) -> set[str]:
 class Template:
     """Input of a chat template next to the user's turn."""
 
-    system: str | None = None  # first turn; what a template writes where there is none differs, and from an empty one
+    system: str | None = None  # first turn; templates treat None and an empty text differently
     variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PromptWriter:
-    """Writes prompts for one processor, as a user's turn of its chat template or, with ``chat`` none, as they are.
+    """Writes prompts for one processor, as a user's turn of its chat template or, without ``chat``, as they are.
 
-    Where the chat template is wanted, and there is none, it cannot write a user turn or the system turn, or does not
-    know a variable, building raises an ``AdapterArgumentError``.
+    A chat template that is missing, cannot write a user turn or the system turn, or lacks a variable, is an
+    ``AdapterArgumentError``.
     """
 
     def __init__(self, processor: Any, chat: Template | None, source: str) -> None:
@@ -108,10 +105,10 @@ class PromptWriter:
                 f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
             )
         if chat:
-            self._check_told(chat, source)
+            self._check_template(chat, source)
         self._image_text = self._image_block() if usable else self._image_token
         bos = processor.tokenizer.bos_token
-        # Templates that write the begin of sequence themselves must not get a second one.
+        # Templates that write the begin of sequence must not get a second one.
         self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
 
     def write(self, text: str, images: int) -> str:
@@ -129,15 +126,15 @@ class PromptWriter:
             raise MedTasksError(f"the prompt holds {len(pieces) - 1} image placeholders for {images} images")
         if self._chat:
             return self._render(parts)
-        own = self._image_token if len(pieces) > 1 else self._image_text
-        return "".join(own if part is None else part for part in parts)
+        image = self._image_token if len(pieces) > 1 else self._image_text
+        return "".join(image if part is None else part for part in parts)
 
     def ids(self, text: str) -> list[int]:
         """Return the ids of ``text`` without begin or end of sequence."""
         return list(self._processor.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def prompt(self, text: str, images: Sequence[Image.Image]) -> ProcessedPrompt:
-        """Run the processor on one complete prompt text; once for the options of a question, which come in a row."""
+        """Run the processor on one complete prompt text, once for consecutive calls with the same prompt."""
         rgb = tuple(image.convert("RGB") for image in images)
         if self._last is None or self._last.text != text or self._last.images != rgb:
             inputs = self.batch([text], [rgb])
@@ -145,11 +142,10 @@ class PromptWriter:
         return self._last
 
     def scored(self, context: str, continuation: str, images: Sequence[Image.Image]) -> tuple[ScoredPrompt, int]:
-        """Encode a complete prompt text and what follows it; returns too how many of the last ids that takes.
+        """Encode a complete prompt text and its continuation; returns the continuation's number of tokens, too.
 
-        The continuation's tokens are those of the whole text after its longest common prefix with the context. Both are
-        compared with one placeholder per image: however many positions that takes up, it is no part of the end. A
-        continuation that adds no token, or follows none, is a ``ValueError``.
+        The continuation's tokens are those of the whole text after its longest common prefix with the context, compared
+        with one placeholder per image. A continuation that adds no token, or follows none, is a ``ValueError``.
         """
         before, after = self.ids(context), self.ids(context + continuation)
         common = common_length(before, after)
@@ -169,10 +165,10 @@ class PromptWriter:
 
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
         """Run the processor on complete prompts, all with images or all without; its batch is padded on the left."""
-        given = {"images": [list(row) for row in images]} if any(images) else {}
+        pixels = {"images": [list(row) for row in images]} if any(images) else {}
         inputs = self._processor(
             text=list(texts),
-            **given,
+            **pixels,
             add_special_tokens=self._add_special,
             padding=True,
             padding_side="left",
@@ -198,7 +194,7 @@ class PromptWriter:
         return after[0] if after and after[0] in added and added[after[0]].special else None
 
     def _settle_form(self) -> bool:
-        """Find out whether the template takes content in parts or as text; return False where neither works."""
+        """Find out whether the template takes content in parts or as text; False if neither works."""
         for self._structured in (True, False):
             try:
                 rendered = self._rendered([None, _PROBE], Template())
@@ -208,8 +204,8 @@ class PromptWriter:
                 return True
         return False
 
-    def _check_told(self, chat: Template, source: str) -> None:
-        """Raise where the template would pass over what it is told, without a word."""
+    def _check_template(self, chat: Template, source: str) -> None:
+        """Raise if the template would silently ignore a variable or the system turn."""
         for name in chat.variables:
             if not re.search(rf"\b{re.escape(name)}\b", str(self._template)):
                 raise AdapterArgumentError(
@@ -233,7 +229,7 @@ class PromptWriter:
         return self._rendered(parts, self._chat or Template())
 
     def _rendered(self, parts: Sequence[str | None], chat: Template) -> str:
-        """Return system turn, user turn and generation prompt; ``None`` stands for an image."""
+        """Return system turn, user turn and generation prompt; ``None`` is an image."""
         content: Any = [
             {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts if part != ""
         ]
@@ -242,19 +238,17 @@ class PromptWriter:
             content = "".join(image if part is None else part for part in parts)
         turns = [{"role": "user", "content": content}]
         if chat.system is not None:
-            told = [{"type": "text", "text": chat.system}] if self._structured else chat.system
-            turns.insert(0, {"role": "system", "content": told})
+            system = [{"type": "text", "text": chat.system}] if self._structured else chat.system
+            turns.insert(0, {"role": "system", "content": system})
         rendered: str = self._processor.apply_chat_template(
             turns, chat_template=self._template, add_generation_prompt=True, **chat.variables
         )
         return rendered
 
     def _image_block(self) -> str:
-        """Return the template's text for an image: often more than the placeholder the processor looks for."""
+        """Return the template's text for an image, often more than the processor's placeholder."""
         with_image, without = self._render([None, _PROBE]), self._render([_PROBE])
-        start = next(
-            (place for place, pair in enumerate(zip(with_image, without, strict=False)) if pair[0] != pair[1]), 0
-        )
+        start = common_length(with_image, without)
         block = with_image[start : start + len(with_image) - len(without)]
         fits = with_image == without[:start] + block + without[start:] and self._image_token in block
         return block if fits else self._image_token

@@ -23,9 +23,9 @@ _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, Imp
 
 @dataclass(frozen=True)
 class HfVlmArguments(AdapterArguments):
-    """Arguments of ``hf_vlm``, see ``README.md``."""
+    """Arguments of ``hf_vlm``, see ``model_adapters/README.md``."""
 
-    pretrained: str = argument("")  # folder or hub id of the checkpoint; it has to be given
+    pretrained: str = argument("")  # folder or hub id of the checkpoint; required
     dtype: str = argument("auto", choices=("auto", "float32", "float16", "bfloat16"))  # ``auto``: as stored
     device_map: str | None = argument(None)
     attn_implementation: str | None = argument(None)  # as in transformers, for instance ``sdpa``; by default its choice
@@ -44,7 +44,7 @@ class HfVlmArguments(AdapterArguments):
 
 
 def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
-    """Check what the types of the arguments cannot say."""
+    """Check conditions on several arguments, and the folder."""
     if not arguments.pretrained:
         raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
     if arguments.device_map and processes > 1:
@@ -67,7 +67,7 @@ def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
 
 
 def load_config(arguments: HfVlmArguments) -> Any:
-    """Load the configuration and check that it is of a kind that this adapter can run."""
+    """Load the configuration; a kind of model that this adapter cannot run is a ``CheckpointError``."""
     name = arguments.pretrained
     try:
         config = AutoConfig.from_pretrained(**_origin(arguments))
@@ -92,35 +92,35 @@ def load_processor(arguments: HfVlmArguments) -> Any:
         if getattr(processor, part, None) is None:
             raise CheckpointError(f"{arguments.pretrained} has a processor without {part}; {hint}")
     images = processor.image_processor
-    known = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
+    settings = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
     for name in arguments.processor_kwargs or {}:
-        # transformers passes over a setting that no part of the processor has, without a word.
-        if name not in known and not hasattr(images, name) and not hasattr(processor, name):
+        # transformers silently ignores a setting that no part of the processor has.
+        if name not in settings and not hasattr(images, name) and not hasattr(processor, name):
             raise AdapterArgumentError(
                 f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{name}'"
-                f"{near_match(name, known) or '.'} Known: {', '.join(sorted(known))}."
+                f"{near_match(name, settings) or '.'} Known: {', '.join(sorted(settings))}."
             )
     tokenizer = processor.tokenizer
     tokenizer.padding_side = "left"
     if tokenizer.pad_token_id is None:
-        # Never looked at: the attention mask covers it.
+        # Its value does not matter: the attention mask covers it.
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return processor
 
 
 def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     """Load the model, strictly: a weight that the checkpoint or the adapter lacks would be random."""
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if arguments.attn_implementation:
-        given["attn_implementation"] = arguments.attn_implementation
+        options["attn_implementation"] = arguments.attn_implementation
     if arguments.quantization_config:
-        given["quantization_config"] = quantization(arguments.quantization_config)
+        options["quantization_config"] = quantization(arguments.quantization_config)
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(
             dtype=arguments.dtype if arguments.dtype == "auto" else getattr(torch, arguments.dtype),
             device_map=arguments.device_map or {"": device},
             output_loading_info=True,
-            **given,
+            **options,
             **_origin(arguments),
         )
     except _LOADING_ERRORS as error:
@@ -129,31 +129,31 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
         ) from error
     refuse_missing(arguments.pretrained, report["missing_keys"])
     if name := arguments.adapter:
-        # Its layers stay next to those they change: merged in half precision, most of a small change is rounded away.
+        # Its layers are not merged: in half precision, most of a small change would be rounded away.
         path = Path(name).expanduser()
         try:
             report = model.load_adapter(str(path) if path.is_dir() else name)
         except _LOADING_ERRORS as error:
             raise CheckpointError(f"the adapter {name} cannot be put on the model: {_brief(error)}") from error
-        if left := sorted(report.unexpected_keys):
+        if unexpected := sorted(report.unexpected_keys):
             raise CheckpointError(
-                f"the adapter {name} is for another model: nothing here takes its '{left[0]}'; give the checkpoint "
-                f"that it was trained on as pretrained="
+                f"the adapter {name} is for another model: nothing here takes its '{unexpected[0]}'; give the "
+                f"checkpoint that it was trained on as pretrained="
             )
         refuse_missing(name, report.missing_keys)
     return model.eval().requires_grad_(False)
 
 
-def quantization(given: dict[str, Any]) -> Any:
-    """Return the configuration of transformers that JSON describes; what it does not know is an error."""
+def quantization(settings: dict[str, Any]) -> Any:
+    """Return transformers' configuration with these settings; an unknown setting is an error."""
     try:
-        config = AutoQuantizationConfig.from_dict(dict(given))
+        config = AutoQuantizationConfig.from_dict(dict(settings))
     except _LOADING_ERRORS as error:
         raise AdapterArgumentError(
             f"hf_vlm: quantization_config is none of transformers' ({_brief(error)}); give for example "
             f'{{"quant_method":"bitsandbytes","load_in_4bit":true}}.'
         ) from error
-    for name in given:
+    for name in settings:
         if not hasattr(config, name):
             raise AdapterArgumentError(f"hf_vlm: quantization_config: {type(config).__name__} has no setting '{name}'.")
     return config

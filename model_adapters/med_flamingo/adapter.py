@@ -1,33 +1,176 @@
-"""``med_flamingo``: Med-Flamingo 9B (Moor et al. 2023), images by cross-attention into LLaMA-7B."""
+"""``med_flamingo``: Med-Flamingo 9B (Moor et al. 2023), images by cross-attention into LLaMA-7B.
 
-from collections.abc import Sequence
+Trained tensors are in one file, LLaMA-7B and CLIP ViT-L/14 in their own folders. Key names are those of open_flamingo
+0.0.2; see the issues 187 and 204 of that project for public listings.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, cast, get_args
 
+import torch
+from huggingface_hub import hf_hub_download
 from PIL import Image
+from torch import nn
+from transformers import CLIPVisionConfig, LlamaConfig
 
 from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Encoded, PaddedBatch, Spans
-from ..base.device import check_device_map, place
-from ..checkpoints.reading import SentencePieceText, published_folder
-from ..checkpoints.vision import clip_batch
-from .checkpoint import load_network, locate_weights, read_llama_config
+from ..checkpoints.reading import (
+    HUB_ID,
+    CheckpointError,
+    SentencePieceText,
+    by_patterns,
+    check_device_map,
+    fill,
+    from_hub,
+    on_meta,
+    place,
+    published_folder,
+    read_json,
+    stored_tensors,
+)
+from ..checkpoints.vision import TOWER_KEYS, clip_batch, tower_config
 from .network import MedFlamingoNetwork, MediaAttention, stack_media, text_time
 
 END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
 STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
-"""The model cannot say its end marker, whose output row was never
-trained, and goes on with another example. The second is how MediConfusion's prompts misspell it."""
+"""The end marker's output row was never trained, so that the model continues with another example. The second string is
+its misspelling in MediConfusion's prompts."""
 _UNKNOWN_ID, _END_ID = 0, 2
+WEIGHTS_FILE = "model.pt"
+_BLOCKS = "lang_encoder.gated_cross_attn_layers"
+_EMBEDDING = "lang_encoder.model.embed_tokens.weight"
+# Every block is stored in the list of blocks and again under the layer that follows it.
+_BLOCK_KEY = re.compile(
+    r"lang_encoder\.(?:gated_cross_attn_layers\.(\d+)|model\.layers\.(\d+)\.gated_cross_attn_layer)\.(.+)"
+)
+_LLAMA_LAYER = (
+    r"(?:self_attn\.(?:[qkvo]_proj\.weight|rotary_emb\.inv_freq)|mlp\.(?:gate|up|down)_proj\.weight"
+    r"|(?:input|post_attention)_layernorm\.weight)"
+)
+# Parts that were frozen in training, which only full dumps hold; they come from LLaMA and CLIP.
+_FROZEN = re.compile(
+    r"vision_encoder\..+|lang_encoder\.(?:lm_head|model\.norm)\.weight|lang_encoder\.model\.rotary_emb\.inv_freq"
+    rf"|lang_encoder\.(?:model\.layers\.\d+\.decoder_layer|old_decoder_blocks\.\d+)\.{_LLAMA_LAYER}"
+)
+# LLaMA's word embedding is replaced by the trained one.
+_LLAMA_KEYS = (
+    r"model\.embed_tokens\.weight|model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
+    rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
+)
+_LLAMA_SHAPE = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
+    *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
+)
+# With LLaMA-7B's 32 layers it is the published model: a block before every fourth layer, a resampler of depth 6.
+_PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
+
+
+def canonical_key(key: str) -> str:
+    """Return a stored key in the one spelling used here: no ``module.``, blocks under the list of blocks."""
+    plain = key.removeprefix("module.")
+    match = _BLOCK_KEY.fullmatch(plain)
+    return f"{_BLOCKS}.{match[1] or match[2]}.{match[3]}" if match else plain
+
+
+def trained_name(key: str) -> str | None:
+    """Map a key of ``model.pt``; see :data:`~medtasks.model_adapters.checkpoints.reading.Rename`."""
+    name = canonical_key(key)
+    if _FROZEN.fullmatch(name):
+        return None
+    if name == _EMBEDDING or name.startswith(("perceiver.", f"{_BLOCKS}.")):
+        return name
+    raise KeyError(key)
+
+
+def read_llama_config(folder: Path) -> LlamaConfig:
+    """Read LLaMA's sizes; token ids in published configurations are partly wrong."""
+    stored = _read_config(folder, ("llama",))
+    shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
+    return LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
+
+
+def read_clip_config(folder: Path) -> CLIPVisionConfig:
+    """Read the vision tower's configuration, alone or inside that of a whole CLIP model."""
+    config = tower_config(_read_config(folder, ("clip", "clip_vision_model")))
+    if config.hidden_act != "quick_gelu":
+        raise CheckpointError(
+            f"{folder / 'config.json'}: hidden_act is '{config.hidden_act}', but Med-Flamingo was trained on OpenAI's "
+            f"CLIP with 'quick_gelu'; give openai/clip-vit-large-patch14"
+        )
+    return config
+
+
+def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
+    file = folder / "config.json"
+    stored = read_json(file, f"give the folder of the downloaded {kinds[0]} model")
+    if (kind := stored.get("model_type")) not in kinds:
+        raise CheckpointError(f"{file}: model_type is '{kind}', expected '{kinds[0]}'; give another folder")
+    return stored
+
+
+def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
+    """Return the sizes that only the trained tensors show: layers of LLaMA per block, resampler depth, latents."""
+    trained = {canonical_key(key): tuple(tensor.shape) for _, key, tensor in stored_tensors(file)}
+    before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
+    levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
+    if not before or min(before) >= layers:
+        raise CheckpointError(f"{file} lacks '{_BLOCKS}.N' for N below LLaMA's {layers} layers; is it Med-Flamingo's?")
+    if len(trained.get("perceiver.latents", ())) != 2:
+        raise CheckpointError(f"{file} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
+    latents = trained["perceiver.latents"][0]
+    if layers == _PUBLISHED_LAYERS:
+        return _PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents
+    return min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents
+
+
+def load_network(
+    weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: MediaAttention, post_norm: bool
+) -> MedFlamingoNetwork:
+    """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 are in transformers' layout."""
+    language, vision = read_llama_config(llama), read_clip_config(clip)
+    every, depth, latents = read_trained_shape(weights, language.num_hidden_layers)
+    layers = range(every - 1, language.num_hidden_layers, every)
+    network = on_meta(lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm))
+    model = network.language_model
+    # Trees with the parameter names of the files, for messages.
+    blocks = nn.ModuleDict(
+        {
+            "model": nn.ModuleDict({"embed_tokens": model.model.embed_tokens}),
+            "gated_cross_attn_layers": model.gated_cross_attn_layers,
+        }
+    )
+    fill(nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks}), weights, trained_name, dtype)
+    decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
+    llama_tree = nn.ModuleDict({"model": decoder, "lm_head": model.lm_head})
+    fill(llama_tree, llama, by_patterns(*_LLAMA_KEYS), dtype)
+    fill(nn.ModuleDict({"vision_model": network.vision}), clip, by_patterns(*TOWER_KEYS, r"vision_model.\1"), dtype)
+    return network
+
+
+def locate_weights(name: str) -> Path:
+    """Find ``model.pt``: a file, a folder that holds it, or a hub id to download it from."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
+    if path.is_dir() and (path / WEIGHTS_FILE).is_file():
+        return path / WEIGHTS_FILE
+    if path.is_dir() or not HUB_ID.fullmatch(name):
+        missing = path / WEIGHTS_FILE if path.is_dir() else path
+        raise CheckpointError(f"{missing} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>")
+    return from_hub(lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained")
 
 
 @dataclass(frozen=True)
 class MedFlamingoArguments(CheckpointArguments):
-    """The arguments of Med-Flamingo, see ``README.md``."""
+    """The arguments of Med-Flamingo, see ``model_adapters/README.md``."""
 
     pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
     llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
@@ -49,32 +192,32 @@ class MedFlamingo(MedicalAdapter):
 
     def load(self) -> None:
         """Read tokenizer and weights."""
-        given = self.arguments
-        check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
-        llama, clip = published_folder(given.llama, "llama"), published_folder(given.clip, "clip")
+        arguments = self.arguments
+        check_device_map(arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
+        llama, clip = published_folder(arguments.llama, "llama"), published_folder(arguments.clip, "clip")
         vocabulary = read_llama_config(llama).vocab_size
-        self._markers = {text: vocabulary + place for place, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
+        self._markers = {text: vocabulary + number for number, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
         self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
         if self._text.vocabulary != vocabulary:
             raise MedTasksError(
-                f"{llama / 'tokenizer.model'} has {self._text.vocabulary} pieces, but config.json beside it says "
+                f"{llama / 'tokenizer.model'} has {self._text.vocabulary} pieces, but config.json next to it has "
                 f"vocab_size {vocabulary}; put LLaMA's own tokenizer.model there"
             )
-        weights = locate_weights(given.pretrained)
-        self._mode = cast(MediaAttention, given.media_attention)
-        network = load_network(weights, llama, clip, given.torch_dtype, self._mode, given.vision_post_norm)
-        self.network = place(network, network.language_model, self.device, given.device_map, self.model_id)
+        weights = locate_weights(arguments.pretrained)
+        self._mode = cast(MediaAttention, arguments.media_attention)
+        network = load_network(weights, llama, clip, arguments.torch_dtype, self._mode, arguments.vision_post_norm)
+        self.network = place(network, network.language_model, self.device, arguments.device_map, self.model_id)
 
     def encode(self, text: str, images: Sequence[Image.Image], reply: str = "") -> Encoded:
-        """Put one ``<image>`` into the text per image; those that the text lacks come first.
+        """Put one ``<image>`` into the text per image; missing ones come first.
 
-        More markers than images, a marker in the reply, for which the model has no probability, or a text longer than
-        the model's context, are a ``MedTasksError``.
+        More markers than images, a marker in the reply, or a text longer than the model's context are a
+        ``MedTasksError``.
         """
         for marker in self._markers:
             if marker in reply:
-                raise MedTasksError(f"the continuation holds '{marker}', which the model cannot say")
+                raise MedTasksError(f"the continuation holds '{marker}', which the model cannot generate")
         missing = len(images) - text.count(IMAGE)
         if missing < 0:
             raise MedTasksError(
@@ -88,7 +231,7 @@ class MedFlamingo(MedicalAdapter):
         return Encoded(ids, self.prepared(images, partial(clip_batch, size=size, pad=False, crop_rounding="round")))
 
     def image_spans(self, prompt: Encoded) -> Spans:
-        """Return the markers; where text looks at the following image, each with the text between it and the last."""
+        """Return the markers; if text looks at the following image, each with the text before it."""
         marker = self._markers[IMAGE]
         ends = [column + 1 for column, token in enumerate(prompt.ids) if token == marker]
         if self._mode == "following":
@@ -96,10 +239,7 @@ class MedFlamingo(MedicalAdapter):
         return [(end - 1, end) for end in ends]
 
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
-        """Return ids, latents of the prompts' images, and which image every position of the prompts looks at.
-
-        Text may look at an image before it; the language model sees from the cache where the ids stand.
-        """
+        """Return ids, latents of the prompts' images, and the number of the image that every position looks at."""
         prompts = before or batch
         media = stack_media(self.cached_features(prompts.pixels))
         times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)

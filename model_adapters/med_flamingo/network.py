@@ -23,9 +23,8 @@ def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaA
     """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
     Text looks at the latest image before it under ``preceding`` (open_flamingo 2.0), under ``following`` at the next
-    one after it, or at none after the last image (open_flamingo 0.0.2). The marker ``<image>``, which stands in front
-    of the text about its image, looks at its own either way. Ids, ``real`` (0 on padding) and result have the shape
-    (batch, length).
+    one after it, or at none after the last image (open_flamingo 0.0.2). The marker ``<image>`` looks at its own image
+    either way. Ids, ``real`` (0 on padding) and result have the shape (batch, length).
     """
     markers = (ids == image_id) & real.bool()
     seen = markers.cumsum(-1)
@@ -91,16 +90,15 @@ class GatedCrossAttention(nn.Module):
 
 
 def stack_media(rows: Iterable[torch.Tensor | None]) -> torch.Tensor | None:
-    """Arrange the latents of each row as one tensor, filled up with zeros that no text looks at.
+    """Arrange the latents of each row, shape (images, latents, width), as one tensor, padded with zeros.
 
-    A row has the shape (images, latents, width); the result is (rows, images of the richest row, latents, width), or
-    ``None`` if no row has an image.
+    The result has the shape (rows, most images, latents, width), or is ``None`` if no row has an image.
     """
-    given = list(rows)
-    example = next((row for row in given if row is not None), None)
+    all_rows = list(rows)
+    example = next((row for row in all_rows if row is not None), None)
     if example is None:
         return None
-    return pad_sequence([example[:0] if row is None else row for row in given], batch_first=True)
+    return pad_sequence([example[:0] if row is None else row for row in all_rows], batch_first=True)
 
 
 MARKERS = 3
@@ -108,17 +106,14 @@ MARKERS = 3
 
 
 class _Head(nn.Linear):
-    """Output matrix without rows for the markers, whose logits are minus infinity: they are read, but never said."""
+    """Output matrix without rows for the markers, whose logits are minus infinity: they are never generated."""
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         return functional.pad(super().forward(hidden), (0, MARKERS), value=-torch.inf)
 
 
 class _BlockHook:
-    """Runs a block in front of a layer, on what the current call of the language model shows it.
-
-    It holds neither the layer nor the model, so that the model is freed with its last reference.
-    """
+    """Runs a block before a layer. It refers to neither the layer nor the model, so that the model can be freed."""
 
     def __init__(self, block: GatedCrossAttention) -> None:
         self.block = block
@@ -164,9 +159,9 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
     ) -> Any:
         """Run LLaMA with the blocks.
 
-        Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are filled up. For the
-        times see :func:`text_time`; their shape is (batch, length) of the prompt, whatever part of it or after it
-        ``input_ids`` is: with cached steps, the size of the cache tells. Without times no position has an image.
+        Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are padded. For the
+        times see :func:`text_time`; their shape is (batch, length) of the whole prompt: the size of the cache shows
+        where ``input_ids`` begin. Without times no position has an image.
         """
         start = past_key_values.get_seq_length() if past_key_values is not None else 0
         view = MediaView.of(media, self._times(text_time, input_ids, start))
@@ -186,19 +181,19 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
                 hook.view = None
 
     def _times(self, prompt: torch.Tensor | None, ids: torch.Tensor, start: int) -> torch.Tensor:
-        """Return the times of the columns that ``ids`` stand in; text after the prompt has no image of its own."""
+        """Return the times of the columns of ``ids``; a reply looks at the last image, or at none."""
         if prompt is None:
             return torch.zeros_like(ids)
-        behind = max(start + ids.shape[1] - prompt.shape[1], 0)
+        reply = max(start + ids.shape[1] - prompt.shape[1], 0)
         last = prompt[:, -1:] if self.mode == "preceding" else torch.zeros_like(prompt[:, -1:])
-        return torch.cat((prompt, last.expand(-1, behind)), dim=1)[:, start : start + ids.shape[1]]
+        return torch.cat((prompt, last.expand(-1, reply)), dim=1)[:, start : start + ids.shape[1]]
 
 
 class MedFlamingoNetwork(nn.Module):
     """The whole model, without weights; see :class:`MedFlamingoLanguageModel`.
 
-    ``post_norm`` says whether patch tokens pass through CLIP's last layer norm, as under open_clip 2.23 and newer; the
-    model was trained without.
+    With ``post_norm`` patch tokens pass through CLIP's last layer norm, as under open_clip 2.23 and newer; the model
+    was trained without.
     """
 
     def __init__(

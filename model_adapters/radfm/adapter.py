@@ -1,32 +1,199 @@
 """``radfm``: RadFM from the published weights, for images and volumes."""
 
+import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from loguru import logger
 from PIL import Image
+from transformers import LlamaConfig
 
 from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, Spans, split_continuation
-from ..base.device import check_device_map, place
 from ..base.requests import VOLUMES
-from ..checkpoints.reading import SentencePieceText
-from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
-from .network import CONTEXT
+from ..checkpoints.reading import (
+    CheckpointError,
+    SentencePieceText,
+    check_device_map,
+    fill,
+    on_meta,
+    place,
+    published_folder,
+    refuse_missing,
+    stored_tensors,
+)
+from .network import CHANNELS, CONTEXT, FRAMES_PER_PATCH, ImageEmbedding, RadFMNetwork, VisionTransformer3D
 from .voxels import Volume, image_volume, read_volume, stack_volumes
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+FIRST_ID = 1
+"""Begin of sequence of every prompt."""
+MAX_IMAGES = 100
+"""Images that the published tokenizer has slots for."""
+
+_LLAMA = "lang_model."
+_VISION = "embedding_layer.vision_encoder."
+_RESAMPLER = "embedding_layer.perceiver."
+_WORDS = _LLAMA + "model.embed_tokens.weight"
+_WORDS_AGAIN = "embedding_layer.weight"
+_UNUSED = re.compile(
+    r"embedding_layer\.(?:bert_model|bert_projection_fc|transformer_decoder(?:_mlp)?|cls_head|output_upscaling)\..*"
+    r"|lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    re.DOTALL,
+)
+"""Text encoder and heads that only training and other tasks use, and rotary frequencies."""
+_PUBLISHED_HEAD = 128
+
+
+def locate(pretrained: str) -> tuple[Path, Path]:
+    """Return the file or folder of the weights and the folder with the tokenizer.
+
+    ``pretrained`` is the ``.bin`` file, its folder, or a hub id. ``tokenizer.model`` is next to the weights, or in
+    ``Language_files`` there.
+    """
+    path = Path(pretrained).expanduser()
+    if not path.exists():
+        try:
+            path = published_folder(pretrained, "pretrained")
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; the published RadFM is a split archive, to be joined first: "
+                f"`cat RadFM.z* > joined.zip && unzip joined.zip`"
+            ) from error
+    folder = path if path.is_dir() else path.parent
+    return path, folder if (folder / "tokenizer.model").is_file() else folder / "Language_files"
+
+
+def read_tokenizer(folder: Path, vocabulary: int, latents: int) -> SentencePieceText:
+    """Read the tokenizer and add the marks around an image and the slots, numbered through all images."""
+    names = ["<image>", "</image>", *(slot_token(number) for number in range(MAX_IMAGES * latents))]
+    added = {name: vocabulary + number for number, name in enumerate(names)}
+    text = SentencePieceText(folder / "tokenizer.model", added, strip_around_added=True)
+    if text.vocabulary != vocabulary:
+        raise CheckpointError(
+            f"{folder / 'tokenizer.model'} has {text.vocabulary} pieces, '{_WORDS}' has {vocabulary} rows; "
+            f"put the tokenizer of this checkpoint there"
+        )
+    return text
+
+
+def slot_token(number: int) -> str:
+    """Return the text of one slot."""
+    return f"<image{number}>"
+
+
+def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
+    """Build the network with the sizes of the stored tensors, and fill it; rotary frequencies stay float32.
+
+    The language model's ``config.json`` is needed only if the checkpoint holds no rotary frequencies.
+    """
+    shapes = {key: tuple(tensor.shape) for _, key, tensor in stored_tensors(weights)}
+    sizes = _Sizes(weights, shapes)
+    language = _language_config(sizes, config_folder / "config.json", attention)
+    patch_key = f"{_VISION}to_patch_embedding.1.weight"
+    voxels = sizes.of(patch_key, axes=1)
+    patch = math.isqrt(voxels // (FRAMES_PER_PATCH * CHANNELS))
+    if patch**2 * FRAMES_PER_PATCH * CHANNELS != voxels:
+        raise CheckpointError(f"{weights}: key '{patch_key}' has shape {shapes[patch_key]}, which is no square patch")
+    width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
+    vision = {
+        "patch": patch,
+        "rows": sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
+        "columns": sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
+        "frames": sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
+        "inner": sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+        "layers": sizes.count(f"{_VISION}transformer.layers."),
+    }
+    latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
+
+    def build() -> RadFMNetwork:
+        tower = VisionTransformer3D(width=width, **vision)
+        return RadFMNetwork(language, ImageEmbedding(tower, width, latents, depth, language.hidden_size))
+
+    network = on_meta(build)
+    names = dict(network.named_parameters())
+    refuse_missing(weights, set(names) - set(shapes), "more keys")
+
+    def rename(key: str) -> str | None:
+        if _UNUSED.fullmatch(key):
+            return None
+        name = _WORDS if key == _WORDS_AGAIN else key
+        if name not in names:
+            raise KeyError(key)
+        return name
+
+    fill(network, weights, rename, dtype)
+    return network
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of the network, as its stored tensors have them."""
+
+    weights: Path
+    shapes: Shapes
+
+    def of(self, key: str, axis: int = 0, axes: int = 2) -> int:
+        if key not in self.shapes:
+            raise CheckpointError(f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
+        if len(self.shapes[key]) != axes:
+            raise CheckpointError(
+                f"{self.weights}: key '{key}' has shape {self.shapes[key]}; is this another model's checkpoint?"
+            )
+        return self.shapes[key][axis]
+
+    def count(self, prefix: str) -> int:
+        numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in self.shapes]
+        return max((int(match[1]) for match in numbers if match), default=-1) + 1
+
+
+def _language_config(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
+    """Return LLaMA's configuration; the width of a head is that of the rotary frequencies, else of ``config``."""
+    hidden, layers = sizes.of(_WORDS, axis=1), sizes.count(f"{_LLAMA}model.layers.")
+    try:
+        stored = json.loads(config.read_text()) if config.is_file() else {}
+        named, heads = int(stored.get("num_hidden_layers", layers)), int(stored.get("num_attention_heads", 0))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{config} is damaged; download it again") from error
+    if named != layers:
+        raise CheckpointError(f"{config} has num_hidden_layers {named}, the weights have {layers}; which is damaged?")
+    frequencies = sizes.shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
+    heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
+    if heads < 1 or hidden % heads:
+        raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
+    return LlamaConfig(
+        vocab_size=sizes.of(_WORDS),
+        hidden_size=hidden,
+        intermediate_size=sizes.of(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        max_position_embeddings=CONTEXT,
+        rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        tie_word_embeddings=False,
+        # The model was trained with these special ids; the published ``config.json`` names others.
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        attn_implementation=attention,
+    )
+
 
 _UNKNOWN_ID = 0
 
 
 @dataclass(frozen=True)
 class RadFMArguments(CheckpointArguments):
-    """The arguments of RadFM, see ``README.md``."""
+    """The arguments of RadFM, see ``model_adapters/README.md``."""
 
     pretrained: str = argument("chaoyi-wu/RadFM")
     image_position: str = argument("front", choices=("front", "before_last_character"))
@@ -39,7 +206,7 @@ class RadFMArguments(CheckpointArguments):
 
 
 class RadFM(MedicalAdapter):
-    """RadFM: every image, of whatever depth, becomes 32 embeddings between two marks in the text."""
+    """RadFM: every image, of any depth, becomes 32 embeddings between two marks in the text."""
 
     model_id: ClassVar[str] = "radfm"
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
@@ -47,7 +214,7 @@ class RadFM(MedicalAdapter):
     arguments: RadFMArguments
     tokenizer: SentencePieceText
     pad_id = _UNKNOWN_ID
-    stop_ids = (2, 1)  # end of sequence, and what the published configuration takes for it
+    stop_ids = (2, 1)  # end of sequence, and the end that the published configuration names
 
     def load(self) -> None:
         """Read weights and tokenizer."""
@@ -63,9 +230,8 @@ class RadFM(MedicalAdapter):
     def encode(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> Encoded:
         """Put the images' slots into the text and preprocess the images, which may be volumes.
 
-        Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM still expects one
-        black volume, which no slot refers to. An image mark of the text that fits no image, or a volume that cannot be
-        read, is a ``MedTasksError``.
+        Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM expects one black
+        volume without slots. An image mark that fits no image, or an unreadable volume, is a ``MedTasksError``.
         """
         ids = self._ids(text, images, reply)
         if len(ids) > self.arguments.max_length:
@@ -73,10 +239,9 @@ class RadFM(MedicalAdapter):
         return Encoded(ids[: self.arguments.max_length], self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
-        """Encode prompt and continuation.
+        """Encode prompt and continuation; if they are too long together, the end of the prompt is cut off.
 
-        Where both are too long together, the end of the prompt is cut off and the continuation stays whole; one that
-        holds an image mark, or is too long by itself, is a ``MedTasksError``.
+        A continuation that holds an image mark, or is too long by itself, is a ``MedTasksError``.
         """
         ids = self._ids(context, images, continuation)
         tokens = split_continuation(Encoded(self._ids(context, images), None), Encoded(ids, None)).tokens
@@ -90,24 +255,24 @@ class RadFM(MedicalAdapter):
         return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], self.prepared(images, self._pixels)), tokens)
 
     def image_spans(self, prompt: Encoded) -> Spans:
-        """Return the images' slots; those of the first image with the marks before them, which need an image too."""
+        """Return the images' slots; those of the first image with the marks before them."""
         first = self.tokenizer.vocabulary + 2  # after the two marks
         marked = [column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary]
         spans = []
         for number in range(0 if prompt.pixels is None else len(prompt.pixels)):
-            own = range(first + number * self._latents, first + (number + 1) * self._latents)
-            columns = [column for column in marked if prompt.ids[column] in own]
+            slots = range(first + number * self._latents, first + (number + 1) * self._latents)
+            columns = [column for column in marked if prompt.ids[column] in slots]
             start = min(marked if number == 0 else columns, default=0)
             spans.append((start, columns[-1] + 1) if columns else (0, 0))
         return spans
 
     def model_inputs(self, batch: PaddedBatch, before: PaddedBatch | None = None) -> dict[str, Any]:
-        """Return embeddings; a slot's id counts from the prompt's first image, so all of its images are given."""
+        """Return embeddings, with all images of each prompt, because a slot's id counts from the first one."""
         features = self.cached_features((before or batch).pixels)
         return batch.inputs(inputs_embeds=self.network.embed(batch.ids, features))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text, without special tokens and, as in the published code, without unknown ones."""
+        """Return the text without special tokens and, as in the published code, without unknown ones."""
         return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])
 
     def _ids(self, text: str, images: Sequence[Image.Image | Volume], reply: str = "") -> list[int]:
@@ -121,7 +286,7 @@ class RadFM(MedicalAdapter):
         if self.arguments.several_images == "slices" and images:
             slices = [image for image in images if isinstance(image, Image.Image)]
             if len(slices) != len(images):
-                raise MedTasksError("several_images=slices takes pictures; leave it out for prompts that hold volumes")
+                raise MedTasksError("several_images=slices takes images; leave it out for prompts that hold volumes")
             visuals = [slices]
         seed = self.arguments.seed if self.arguments.crop == "random" else None
         volumes = [
@@ -135,15 +300,15 @@ class RadFM(MedicalAdapter):
     def _warn(self, length: int) -> None:
         if not self._warned:
             exceeds = f"a prompt of {length} positions exceeds {self.arguments.max_length}"
-            logger.warning("radfm: {}, its end was cut off; further ones are not reported", exceeds)
+            logger.warning("radfm: {}, its end was cut off; further prompts are not reported", exceeds)
         self._warned = True
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:
     """Write the blocks of slots into a text, in ``front`` of it or ``before_last_character``.
 
-    Where the text holds ``<image>``, each one stands for the next image and is replaced by its block; where it holds
-    blocks with slots already, it stays as it is. Marks that do not fit the images are a ``MedTasksError``.
+    Each ``<image>`` in the text is replaced by the block of the next image; a text with slots stays as it is. Marks
+    that do not fit the images are a ``MedTasksError``.
 
     Example:
         >>> place_images("Is it?", 1, 2, "before_last_character")
@@ -164,5 +329,5 @@ def place_images(text: str, images: int, latents: int, position: str) -> str:
             raise MedTasksError(f"the prompt has {marks} marks <image> for {images} images; make them equally many")
         pieces = text.split("<image>")
         return pieces[0] + "".join(block + piece for block, piece in zip(blocks, pieces[1:], strict=True))
-    place = max(len(text) - 1, 0) if position == "before_last_character" else 0
-    return text[:place] + "".join(blocks) + text[place:]
+    at = max(len(text) - 1, 0) if position == "before_last_character" else 0
+    return text[:at] + "".join(blocks) + text[at:]

@@ -22,9 +22,7 @@ CONTEXT = 2048
 
 
 def axis_positions(count: int, table: int) -> torch.Tensor:
-    """Return the rows of a position table for an axis of ``count`` patches, shape (count,).
-
-    A short axis takes every ``table // count``-th row and so ends with the table's last rows.
+    """Return the rows of a position table for ``count`` patches: every ``table // count``-th, shape (count,).
 
     Example:
         >>> axis_positions(4, 8).tolist(), axis_positions(1, 128).tolist()
@@ -98,14 +96,14 @@ class VisionTransformer3D(nn.Module):
         self._patch = patch
         self.side = rows * patch  # height and width of an image in pixels; 512 in the published checkpoint
         voxels = patch**2 * FRAMES_PER_PATCH * CHANNELS
-        # In first place the published code cuts the patches, see :meth:`cut`.
+        # At index 0 the published code cuts the patches, see :meth:`cut`.
         self.to_patch_embedding = nn.Sequential(
             nn.Identity(), nn.LayerNorm(voxels), nn.Linear(voxels, width), nn.LayerNorm(width)
         )
         self.pos_embedding = PositionTables(rows, columns, frames, width)
         parts = []
         for _ in range(layers):
-            # In third place the published code has a dropout.
+            # At index 2 the published code has a dropout.
             mlp = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width))
             feed_forward = nn.Sequential(OrderedDict(net=mlp))
             parts.append(nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, feed_forward)))
@@ -132,7 +130,7 @@ class VisionTransformer3D(nn.Module):
 
 
 class ImageEmbedding(nn.Module):
-    """From volumes to what stands for them in the text: so many ``latents`` each, as wide as its words (``hidden``)."""
+    """Embeds each volume as ``latents`` embeddings of the language model, ``hidden`` wide."""
 
     def __init__(self, vision: VisionTransformer3D, width: int, latents: int, layers: int, hidden: int) -> None:
         super().__init__()
@@ -170,15 +168,15 @@ class RadFMNetwork(nn.Module):
         """
         vocabulary = self.lang_model.config.vocab_size
         words: torch.Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
-        shown = [images.flatten(0, 1) for images in features if images is not None]
-        if not shown:
+        latents = [images.flatten(0, 1) for images in features if images is not None]
+        if not latents:
             return words
-        # One table for all rows, the marks first, so that nothing depends on values that a GPU has yet to tell.
-        marks, sizes = self.embedding_layer.figure_token_weight, iter([len(latents) for latents in shown])
+        # One table for all rows, the marks first, so that no value has to be read back from a GPU.
+        marks, sizes = self.embedding_layer.figure_token_weight, iter([len(images) for images in latents])
         starts = itertools.accumulate((0 if images is None else next(sizes) for images in features), initial=0)
         start = torch.tensor([*starts][:-1], device=ids.device)[:, None]
-        seeing = torch.tensor([images is not None for images in features], device=ids.device)[:, None]
-        place = (ids - vocabulary).clamp(min=0)
-        place = torch.where(place < len(marks), place, place + start)
-        table = torch.cat((marks, *shown))
-        return torch.where((seeing & (ids >= vocabulary))[..., None], table[place * seeing], words)
+        has_images = torch.tensor([images is not None for images in features], device=ids.device)[:, None]
+        row = (ids - vocabulary).clamp(min=0)
+        row = torch.where(row < len(marks), row, row + start)
+        table = torch.cat((marks, *latents))
+        return torch.where((has_images & (ids >= vocabulary))[..., None], table[row * has_images], words)

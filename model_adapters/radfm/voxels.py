@@ -1,7 +1,4 @@
-"""Images and volumes as a 3D vision transformer takes them.
-
-An image becomes a volume one slice deep. A volume comes as NIfTI file, as numpy array or file, or as a list of slices.
-"""
+"""Images and volumes as input of a 3D vision transformer; an image becomes a volume one slice deep."""
 
 import hashlib
 import math
@@ -27,7 +24,7 @@ _CHANNELS = 3
 
 
 class VolumeFileError(MedTasksError):
-    """The file of a volume cannot be used; ``loggable`` lacks its name, which may tell who the patient is."""
+    """The file of a volume cannot be used; ``loggable`` lacks its name, which may identify the patient."""
 
     def __init__(self, message: str, path: Path) -> None:
         super().__init__(message)
@@ -35,9 +32,9 @@ class VolumeFileError(MedTasksError):
 
 
 def target_depth(depths: Sequence[int]) -> int:
-    """Return the number of slices all images of a prompt are brought to; a flat image counts as one slice.
+    """Return the common number of slices for the images of a prompt; a flat image counts as one slice.
 
-    That is, among 4, 8, ..., 64, the one closest to the deepest image; the smaller of two that are equally close.
+    It is, among 4, 8, ..., 64, the one closest to the deepest image; the smaller of two that are equally close.
 
     Example:
         >>> target_depth([1]), target_depth([1, 6]), target_depth([31]), target_depth([300])
@@ -47,10 +44,9 @@ def target_depth(depths: Sequence[int]) -> int:
 
 
 def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
-    """Bring all images of a prompt to one size, by the nearest voxel: shape (images, 3, side, side, depth).
+    """Resize all images of a prompt by the nearest voxel: shape (images, 3, side, side, depth).
 
-    The depth goes by :func:`target_depth`. Without images one black volume, which is what RadFM was trained with on
-    text alone.
+    The depth is :func:`target_depth`. Without images it is one black volume, as in RadFM's training on text alone.
     """
     if not volumes:
         return torch.zeros(1, _CHANNELS, side, side, DEPTHS[0])
@@ -63,8 +59,8 @@ def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
 def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
     """Return an image as a volume of one slice, shape (3, side, side, 1), values 0 to 1.
 
-    It is the whole image, its aspect not kept, bicubic, not normalised. With a ``crop_seed`` a random part is cut out
-    first, see :func:`random_crop_box`; it depends on this seed and on the image's content alone.
+    The whole image is resized (bicubic, aspect ratio not kept) and not normalised. With a ``crop_seed`` a random part
+    is cut out first, see :func:`random_crop_box`; it depends on this seed and the image's content alone.
     """
     rgb = image.convert("RGB")
     if crop_seed is not None:
@@ -97,11 +93,10 @@ def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[
 def read_volume(source: Volume, side: int) -> torch.Tensor:
     """Read a volume: shape (3, height, width, depth), values 0 to 1.
 
-    Whole numbers of 8 bits are divided by 255; fractions between 0 and 1 stay as they are; anything else (Hounsfield
-    units) is scaled by the volume's own minimum and maximum. Of NIfTI files the slices are axial, from feet to head,
-    seen as they are printed (front on top, the patient's right on the left). Slices as images are resized, like images,
-    to ``side``. What cannot be read, has another shape or is not finite, is a
-    ``MedTasksError``; of files a :class:`VolumeFileError`.
+    8-bit integers are divided by 255; fractions between 0 and 1 stay as they are; other values (Hounsfield units) are
+    scaled by the volume's minimum and maximum. Slices of NIfTI files are axial, from feet to head, as they are printed
+    (front on top, the patient's right on the left). Slices as images are resized to ``side``. An unreadable volume,
+    another shape or values that are not finite are a ``MedTasksError``, for files a :class:`VolumeFileError`.
     """
     if isinstance(source, np.ndarray):
         return _from_voxels(source, "the array")
@@ -112,7 +107,7 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
         except MedTasksError as error:
             raise VolumeFileError(str(error), path) from error
     if not source:
-        raise MedTasksError("a volume without slices; give at least one picture")
+        raise MedTasksError("a volume without slices; give at least one image")
     return torch.cat([image_volume(image, side) for image in source], dim=-1)
 
 

@@ -1,3 +1,3 @@
-"""Models behind OpenAI-compatible servers, asked over HTTP."""
+"""Models on OpenAI-compatible servers, over HTTP."""
 
 from .adapter import VlmServer as VlmServer

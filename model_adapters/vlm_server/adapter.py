@@ -1,4 +1,4 @@
-"""``vlm_server``: generation and likelihoods from a model behind one or several OpenAI-compatible servers."""
+"""``vlm_server``: generation and likelihoods from a model on one or several OpenAI-compatible servers."""
 
 import asyncio
 import contextlib
@@ -24,26 +24,24 @@ from medtasks.net.journal import AsyncJournal, digest_of, journal_folder
 from ..base.arguments import HarnessArguments
 from ..base.batch_runner import FailureLog
 from ..base.batching import Likelihood
-from ..base.generation import CountedReply, GenerationSettings, read_settings
+from ..base.generation import CountedReply, GenerationSettings, before_stops, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import LoadedRequest, Request, RequestReader, image_names, plan_streams, read_requests
-from .answers import check_places, reply_record
+from .messages import BadAnswer, Record, Refused, ServedPrompt, possibly_special, reply_record, surely_special
 from .option_scorer import LikelihoodsMissing, OptionScorer
-from .prompts import ServedPrompt, possibly_special, surely_special
 from .routes import OpenTurn, TokenIds, Tokenizer
-from .server_arguments import VlmServerArguments, check_arguments, check_given
-from .server_client import BadAnswer, Record, Refused, ServerGone, ServerPool
+from .server_client import ServerGone, ServerPool, VlmServerArguments, check_arguments, check_given
 from .sglang import SglangScorer
 
 Result = TypeVar("Result")
-# Their tokens of one image see each other in both directions.
+# Models whose tokens of one image attend to each other in both directions.
 _BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
 _BIDIRECTIONAL_TYPES = frozenset({"gemma3", "paligemma"})
-_FIRST = 8  # requests; where these all fail, so would the rest
+_FIRST = 8  # requests; if these all fail, the run stops
 
 
 class VlmServer(HarnessAdapter):
-    """A served model. Building one asks the servers which model they have; none is asked about a sample before."""
+    """A served model. Building one asks the servers which model they have, and sends no sample."""
 
     model_id: ClassVar[str] = "vlm_server"
     arguments_type: ClassVar[type[HarnessArguments]] = VlmServerArguments
@@ -53,16 +51,15 @@ class VlmServer(HarnessAdapter):
         check_given(arguments)
         super().__init__(**arguments)
         check_arguments(self.arguments)
-        is_kept = journal_folder(self.arguments.journal, self.model_id) is not None
-        # A run that goes on asks one request again to know the server: so a kill costs no more than ``concurrency``.
-        at_once = max(self.arguments.concurrency - is_kept, 1)
+        has_journal = journal_folder(self.arguments.journal, self.model_id) is not None
+        # A resumed run repeats one request to identify the server: so a kill costs no more than ``concurrency``.
+        at_once = max(self.arguments.concurrency - has_journal, 1)
         self.pool = ServerPool(self.arguments.servers, at_once, self.arguments.attempts)
-        self.clients = [
-            client for server in self.pool.servers for client in server.clients
-        ]  # by which the guard for credentialed data knows where questions go
+        # The guard for credentialed data finds the addresses of requests here.
+        self.clients = [client for server in self.pool.servers for client in server.clients]
         self.loop = asyncio.Runner()
-        self.model, self._facts_told = self.loop.run(self._introduced())
-        if is_kept:
+        self.model, self._reported_facts = self.loop.run(self._introduced())
+        if has_journal:
             self.pool.open_journal = self._open_journal
         self.remark = _checked_attention(self.model, self.facts, self.arguments.image_attention)
         template = self.arguments.chat_template_kwargs
@@ -73,13 +70,13 @@ class VlmServer(HarnessAdapter):
         self._special: dict[str, bool] = {}
 
     def quote_errors(self, *, allowed: bool) -> None:
-        """Set whether messages quote what servers say of an error, which may repeat text of a sample."""
+        """Set whether messages quote servers' errors, which may repeat text of a sample."""
         self.pool.quotes = allowed
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Description of the model by its servers, with its build once the first of them has answered a sample."""
-        return {**self._facts_told, "build": self.pool.build}
+        """Description of the model by its servers, with its build after the first answer."""
+        return {**self._reported_facts, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
@@ -87,27 +84,26 @@ class VlmServer(HarnessAdapter):
         More failures than ``max_failed`` allows, impossible ``generation_kwargs``, and a server that is gone are a
         ``MedTasksError``.
         """
-        read = self.read_generation(requests)
-        settings = [read_settings(request.detail, self.arguments.max_new_tokens) for request in read]
-        if any(one.num_beams > 1 for one in settings):
+        typed = self.read_generation(requests)
+        if any(read_settings(request.detail, self.arguments.max_new_tokens).num_beams > 1 for request in typed):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")
-        units = plan_streams(read, lambda _: None, attrgetter("name", "repeat"), image_names(self.task_dict))
+        units = plan_streams(typed, lambda _: None, attrgetter("name", "repeat"), image_names(self.task_dict))
         replies = self._run(
-            "generate_until", read, units, self._reply_to, lambda cause: CountedReply(failed_reply(cause))
+            "generate_until", typed, units, self._reply_to, lambda cause: CountedReply(failed_reply(cause))
         )
-        return self.handed_replies(read, replies)
+        return self.handed_replies(typed, replies)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation, see :meth:`handed_scores`.
 
-        A server that cannot score, or where the answer does not stand right after the prompt, is a ``MedTasksError``
-        before the first score; errors else as of :meth:`generate_until`.
+        A server that cannot score, or does not put the answer directly after the prompt, is a ``MedTasksError`` before
+        the first score; other errors are those of :meth:`generate_until`.
         """
-        read = read_requests(requests, "loglikelihood")
-        place = attrgetter("task", "split", "doc_id", "context")
-        (units,) = plan_streams(read, lambda _: None, place, image_names(self.task_dict)) or [[]]
-        # The first question proves where answers begin: one that a template could change shows it.
-        options = [request.detail if isinstance(request.detail, str) else "" for request in read]
+        typed = read_requests(requests, "loglikelihood")
+        question = attrgetter("task", "split", "doc_id", "context")
+        (units,) = plan_streams(typed, lambda _: None, question, image_names(self.task_dict)) or [[]]
+        # The first question proves where answers begin: options with outer blanks, which a template may cut, go first.
+        options = [request.detail if isinstance(request.detail, str) else "" for request in typed]
         units.sort(key=lambda unit: all(options[position] == options[position].strip() for position in unit))
         scorer = self._scorer = self._scorer or self.new_scorer()
 
@@ -115,13 +111,13 @@ class VlmServer(HarnessAdapter):
             options = [sample.continuation or "" for sample in samples]
             return await scorer.scores(await self._prompt(samples[0], options), options)
 
-        scores = self._run("loglikelihood", read, [units], score, lambda _: Likelihood(math.nan, 1, False))
+        scores = self._run("loglikelihood", typed, [units], score, lambda _: Likelihood(math.nan, 1, False))
         if scorer.ways:
             logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in scorer.ways.items()))
         return self.handed_scores(scores)
 
     def new_scorer(self) -> OptionScorer | SglangScorer:
-        """Return a new scorer of options; its first question shows how these servers are asked for likelihoods."""
+        """Return a new scorer of options, which finds out on its first question what the servers offer."""
         if self.facts["owned_by"] == "sglang":
             return SglangScorer(self.pool, self.model, self.arguments)
         fields = {name: value for name, value in self._fields.items() if value is not None}
@@ -142,11 +138,11 @@ class VlmServer(HarnessAdapter):
             **self._fields,
         }
         fields = {name: value for name, value in fields.items() if value is not None}
-        if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:  # others may refuse what they do not know
+        if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:  # other servers may refuse unknown fields
             fields = {"return_prompt_text": True, **fields}
 
         def read(answer: Mapping[str, Any]) -> Record:
-            check_places(answer, prompt)
+            prompt.check_places(answer)
             return reply_record(answer, self.model)
 
         return await self.pool.chat(prompt, fields, read)
@@ -164,8 +160,7 @@ class VlmServer(HarnessAdapter):
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
         seed = request.seed(self.arguments.seed) if settings.temperature > 0 else None
         record = await self.reply(await self._prompt(sample), settings, seed)
-        text = record["text"]
-        text = text[: min((at for stop in settings.until if (at := text.find(stop)) >= 0), default=len(text))].strip()
+        text = before_stops(record["text"], settings.until).strip()
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
         return [CountedReply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
@@ -193,7 +188,7 @@ class VlmServer(HarnessAdapter):
         work: Callable[[Sequence[LoadedRequest]], Awaitable[Sequence[Any]]],
         fallback: Callable[[str], Result],
     ) -> list[Result]:
-        """Do ``work`` on the samples of each unit of positions, as many at once as may be under way."""
+        """Do ``work`` on the samples of each unit of positions, ``concurrency`` units at once."""
         reader = RequestReader(self.task_dict, kind == "loglikelihood")
         failures = FailureLog(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         results: dict[int, Result] = {}
@@ -201,10 +196,9 @@ class VlmServer(HarnessAdapter):
         bar: tqdm[Any]
 
         def samples(unit: Sequence[int]) -> list[LoadedRequest]:
-            """Read the samples of one document in the thread that reads, where their images are digested, too."""
-            read = [reader.read(requests[position]) for position in unit]
-            assert read[0].visuals.digests is not None
-            return read
+            loaded = [reader.read(requests[position]) for position in unit]
+            assert loaded[0].visuals.digests is not None  # computed in this thread, too
+            return loaded
 
         with (
             ThreadPoolExecutor(1, "samples") as reading,
@@ -230,9 +224,9 @@ class VlmServer(HarnessAdapter):
                 self.loop.run(_each(itertools.chain.from_iterable(streams), do, self.arguments.concurrency))
             except ServerGone as error:
                 journal = self.pool.journal
-                kept = "no answer was kept" if journal is None else f"the answers so far are in {journal.journal.path}"
+                saved = "no answer was kept" if journal is None else f"the answers so far are in {journal.journal.path}"
                 raise ServerGone(
-                    f"{error}; the run stops, and {kept}. Once that is fixed, give the same command again"
+                    f"{error}; the run stops, and {saved}. Fix that, and run the same command again"
                 ) from None
         if self.pool.replayed > replayed and self.pool.journal is not None:
             logger.info("{} answers come from {}", self.pool.replayed - replayed, self.pool.journal.journal.path)
@@ -240,7 +234,7 @@ class VlmServer(HarnessAdapter):
         return [results[position] for position in range(len(requests))]
 
     def _open_journal(self, build: str | None) -> AsyncJournal:
-        """Open the journal of this model; where servers tell their build, their addresses may change."""
+        """Open the journal of this model; addresses may change if the servers report their build."""
         arguments = replace(self.arguments, base_url="") if build else self.arguments
         journal = self.open_journal(arguments, "server", lambda: digest_of({**self.facts, "build": build}))
         assert journal is not None
@@ -249,7 +243,7 @@ class VlmServer(HarnessAdapter):
     # ---- the servers ----
 
     async def _introduced(self) -> tuple[str, Mapping[str, Any]]:
-        """Ask each server for its model; returns its name and what tells it from others. No sample is sent."""
+        """Ask each server for its model; returns its name and description. No sample is sent."""
         facts: list[dict[str, Any]] = []
         for client in self.pool.servers:
             server, listed = client.server.name, await self.pool.models(client)
@@ -258,16 +252,17 @@ class VlmServer(HarnessAdapter):
                 raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
             models = listed or {}
             name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
-            known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
+            names = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
             if not name:
-                raise MedTasksError(f"{server} does not tell which model is meant: give model= in --model_args{known}")
+                raise MedTasksError(f"{server} does not say which model is meant: give model= in --model_args{names}")
             if models and name not in models:
-                hint = near_match(name, models) or known
+                hint = near_match(name, models) or names
                 raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
             card = models.get(name, {})
-            own = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
-            facts.append({"id": name, **own, "version": version.get("version") if isinstance(version, dict) else None})
-        differing = [key for key in facts[0] if any(one[key] != facts[0][key] for one in facts)]
+            described = {key: card.get(key) for key in ("root", "max_model_len", "owned_by")}
+            build = version.get("version") if isinstance(version, dict) else None
+            facts.append({"id": name, **described, "version": build})
+        differing = [key for key in facts[0] if any(server_facts[key] != facts[0][key] for server_facts in facts)]
         if differing:
             raise MedTasksError(
                 f"the servers of base_url differ in {', '.join(differing)}; name servers of the same model only"
@@ -275,31 +270,31 @@ class VlmServer(HarnessAdapter):
         return str(facts[0]["id"]), facts[0]
 
 
-def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) -> str:
-    """Return the remark of every result on how images are attended to; empty for none.
+def _checked_attention(model: str, facts: Mapping[str, Any], declared: str | None) -> str:
+    """Return a remark for all results on the attention to images, or an empty text.
 
-    A model that reads an image in both directions is refused unless the user says what the server's backend does: no
-    server tells, and one that cannot gives other scores without a word.
+    A model that reads images in both directions is refused unless the user declares what the server's backend does: no
+    server reports it, and a backend that cannot do it gives other scores without an error.
     """
     root, model_type = str(facts.get("root") or ""), None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         model_type = json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"]
-    if given is None and (model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (model, root)))):
+    if declared is None and (model_type in _BIDIRECTIONAL_TYPES or any(map(_BIDIRECTIONAL.search, (model, root)))):
         raise ModelRefused(
-            f"'{model}' reads its images in both directions, and no server tells whether its attention backend does: "
-            f"vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do not and score wrongly without "
-            f"a word; add image_attention=bidirectional to --model_args where it does, else run --model hf_vlm, or "
-            f"image_attention=causal for results that are marked"
+            f"'{model}' reads its images in both directions, and servers do not report whether their attention backend "
+            f"does: vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do not and score wrongly "
+            f"without an error; add image_attention=bidirectional to --model_args if it does, else run --model hf_vlm, "
+            f"or image_attention=causal for results that are marked"
         )
-    return "images read in one direction only" if given == "causal" else ""
+    return "images read in one direction only" if declared == "causal" else ""
 
 
 async def _each(units: Iterable[Sequence[int]], do: Callable[[Sequence[int]], Awaitable[None]], workers: int) -> None:
-    """Do something with every unit, with some of them at once; the first error ends it."""
-    left = iter(units)
+    """Process every unit, ``workers`` of them at once; the first error ends it."""
+    remaining = iter(units)
 
     async def work() -> None:
-        for unit in left:
+        for unit in remaining:
             await do(unit)
 
     try:

@@ -1,4 +1,4 @@
-"""Likelihoods of options by whichever exact way costs a server least, found out on the first question."""
+"""Likelihoods of options in the cheapest exact way that a server offers."""
 
 import asyncio
 import contextlib
@@ -10,17 +10,15 @@ from loguru import logger
 from medtasks.errors import MedTasksError
 
 from ..base.batching import Likelihood
-from .answers import Conversation, MissingField, NextToken
-from .prompts import ServedPrompt
+from .messages import BadAnswer, Conversation, MissingField, NextToken, Refused, ServedPrompt
 from .routes import Boundary, BoundaryBroken, Ids, OpenTurn, Route, TokenIds, remedy
-from .server_arguments import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
-from .server_client import BadAnswer, Refused
+from .server_client import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
 
 _MOST_IDS = 128  # of logprob_token_ids in one request
-_TAIL = 4  # ids before an option that decide about its own
+_TAIL = 4  # ids before an option that decide how it is tokenized
 # Nats per token by which two ways may differ: half precision rounds logits that coarsely.
 _TOLERANCE = 0.1
-# What one more request on a cached prefix costs, in tokens of a prompt that is read anew: measured, see benchmarks.
+# Measured cost of one more request on a cached prefix, in tokens of an uncached prompt, see benchmarks.
 _STEP_TOKENS = 40
 
 Outcome = Likelihood | BadAnswer
@@ -35,9 +33,9 @@ class LikelihoodsMissing(MedTasksError):
 class OptionScorer:
     """Scores the options of questions.
 
-    Three ways: all first tokens of the options in one request, where every option is one token; token by token after
-    the cached question, where that is shorter; and one request per option, which reads the question anew. The first
-    question is scored by the last of them, which proves where the answer begins, and each other way once next to it.
+    Three ways: one request for all options of one token each; token by token after the cached question, if that is
+    cheaper; and one request per option, which reads the whole question. The last one scores the first question, which
+    proves where the answer begins, and checks each other way once.
     """
 
     def __init__(self, chat: OpenTurn, by_ids: TokenIds, arguments: VlmServerArguments, server: str) -> None:
@@ -46,13 +44,13 @@ class OptionScorer:
         self._route: Route = by_ids if arguments.likelihood == TOKEN_IDS else chat
         self._proven = False
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
-        self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
-        self._tokenizes = True  # whether the server tells the ids of a text
+        self._step_is_right: bool | None = None  # whether token by token gives the scores of prompt_logprobs
+        self._tokenizes = True  # whether the server has a route from text to ids
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options after the same last ids
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
-        self.blame = ""  # what the chat template does, for which options are sent as token ids
-        self.slow = ""  # why no option is scored by next tokens
+        self.blame = ""  # the chat template's fault, if options are sent as token ids
+        self.slow = ""  # reason for not scoring by next tokens
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the options of one question; one that cannot be scored is an error in its place.
@@ -65,9 +63,9 @@ class OptionScorer:
                     return await self._prove(prompt, options)
         context = None
         may_step = self._way != PROMPT_LOGPROBS and self._step_is_right is not False
-        known = {option: ids for option in options if (ids := self._ids.get((self._tail, option)))}
-        if may_step and known.keys() == set(options) and all(len(ids) == 1 for ids in known.values()):
-            context, scored = await self._letters(prompt, known)
+        ids_by_option = {option: ids for option in options if (ids := self._ids.get((self._tail, option)))}
+        if may_step and ids_by_option.keys() == set(options) and all(len(ids) == 1 for ids in ids_by_option.values()):
+            context, scored = await self._letters(prompt, ids_by_option)
             if scored is not None:
                 return [scored[option] for option in options]
             may_step = self._step_is_right is not False
@@ -76,30 +74,28 @@ class OptionScorer:
         may_pay = _STEP_TOKENS * (len(options) + 1) < len(options) * len(context.ids)
         may_step = may_step and (may_pay or self._way == TOKEN_BY_TOKEN)
         scored = await self._stepped(prompt, context, options) if may_step else {}
-        left = [option for option in dict.fromkeys(options) if option not in scored]
-        return await self._scored_whole(prompt, context, left, options, scored)
+        return await self._scored_whole(prompt, context, options, scored)
 
     @property
     def boundary(self) -> Boundary:
-        """Change to an option sent as text, so that it follows the question directly."""
+        """Change to an option that is sent as text, so that it follows the question directly."""
         return self._chat.boundary
 
     # ---- the first question ----
 
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
-        """Score the first question, by token ids if a template stands in the way of text."""
-        shown = max(options, key=lambda one: (one != one.strip(), -len(one)))
+        """Score the first question, by token ids if the template does not allow text."""
+        telling = max(options, key=lambda option: (option != option.strip(), -len(option)))
         try:
             context = await self._route.conversation(prompt)
-            first = await self._proven_score(prompt, context, shown)
+            first = await self._proven_score(prompt, context, telling)
         except MissingField as error:
             raise LikelihoodsMissing(
                 f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
                 f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
             ) from None
         self._tail, self._proven = context.ids[-_TAIL:], True
-        others = [option for option in dict.fromkeys(options) if option != shown]
-        return await self._scored_whole(prompt, context, others, options, {shown: self._noted(context, shown, first)})
+        return await self._scored_whole(prompt, context, options, {telling: self._recorded(context, telling, first)})
 
     async def _proven_score(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
         try:
@@ -109,18 +105,18 @@ class OptionScorer:
                 raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
             blame = "refuses an open assistant turn"
         except BoundaryBroken as broken:
-            found = remedy(context.text or "", broken.rendered, option) if context.text else "cannot be looked at"
-            if not isinstance(found, str):
-                self._chat.boundary = found
+            fix = remedy(context.text or "", broken.rendered, option) if context.text else "cannot be inspected"
+            if isinstance(fix, Boundary):
+                self._chat.boundary = fix
                 return await self._chat.whole(prompt, context, option)
-            blame = found
+            blame = fix
         try:
             scored = await self._by_ids.whole(prompt, context, option)
         except Refused:
             raise LikelihoodsMissing(
                 f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
-                f"scored behind another prompt; serve it with --enable-scale-out, which takes token ids, or with "
-                f"another --chat-template, or where thoughts are to blame give "
+                f"scored after another prompt; serve it with --enable-scale-out, which takes token ids, or with "
+                f"another --chat-template, or if thoughts are the cause give "
                 f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
             ) from None
         logger.info("options are sent as token ids: the chat template of the served model {}", blame)
@@ -130,29 +126,25 @@ class OptionScorer:
     # ---- one request per option ----
 
     async def _scored_whole(
-        self,
-        prompt: ServedPrompt,
-        context: Conversation,
-        left: Sequence[str],
-        options: Sequence[str],
-        scored: Mapping[str, Outcome],
+        self, prompt: ServedPrompt, context: Conversation, options: Sequence[str], scored: Mapping[str, Outcome]
     ) -> list[Outcome]:
-        """Score the options that are left, and return the outcomes of all of them."""
-        outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in left))
-        by_option = {**scored, **dict(zip(left, outcomes, strict=True))}
+        """Score the options that have no score yet, and return the outcomes of all options."""
+        unscored = [option for option in dict.fromkeys(options) if option not in scored]
+        outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in unscored))
+        by_option = {**scored, **dict(zip(unscored, outcomes, strict=True))}
         return [by_option[option] for option in options]
 
     async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
         try:
-            return self._noted(context, option, await self._route.whole(prompt, context, option))
+            return self._recorded(context, option, await self._route.whole(prompt, context, option))
         except BoundaryBroken as error:
-            with contextlib.suppress(BadAnswer):  # token ids say what this template cannot
-                return self._noted(context, option, await self._by_ids.whole(prompt, context, option))
+            with contextlib.suppress(BadAnswer):  # token ids do not depend on the template
+                return self._recorded(context, option, await self._by_ids.whole(prompt, context, option))
             return error
         except BadAnswer as error:
             return error
 
-    def _noted(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
+    def _recorded(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
         likelihood, self._ids[context.ids[-_TAIL:], option] = scored
         self.ways[PROMPT_LOGPROBS] = self.ways.get(PROMPT_LOGPROBS, 0) + 1
         return likelihood
@@ -160,60 +152,60 @@ class OptionScorer:
     # ---- next tokens ----
 
     async def _letters(
-        self, prompt: ServedPrompt, known: Mapping[str, Ids]
+        self, prompt: ServedPrompt, ids_by_option: Mapping[str, Ids]
     ) -> tuple[Conversation | None, dict[str, Outcome] | None]:
         """Score options of one token each in one request, if the question ends like the first one."""
-        wanted = sorted({ids[0] for ids in known.values()})
-        if len(wanted) > _MOST_IDS:
+        tokens = sorted({ids[0] for ids in ids_by_option.values()})
+        if len(tokens) > _MOST_IDS:
             return None, None
         try:
-            context, found = await self._route.first_tokens(prompt, wanted)
+            context, next_token = await self._route.first_tokens(prompt, tokens)
         except (MissingField, Refused) as error:
             self._give_up_steps(str(error))
             return None, None
         if context.ids[-_TAIL:] != self._tail:
             return context, None
-        scored: dict[str, Outcome] = {option: _summed(ids, [found]) for option, ids in known.items()}
+        scored: dict[str, Outcome] = {option: _summed(ids, [next_token]) for option, ids in ids_by_option.items()}
         return context, await self._compared(prompt, context, scored, "letters") or None
 
     async def _stepped(self, prompt: ServedPrompt, context: Conversation, options: Sequence[str]) -> dict[str, Outcome]:
-        """Score options token by token if that is cheaper, all of them or none; common beginnings are asked once."""
-        ids = await self._option_ids(context, options)
-        wanted: dict[Ids, set[int]] = {}
-        asked: dict[Ids, str] = {}  # an option that begins so
-        for option, own in ids.items():
-            for place, token in enumerate(own):
-                wanted.setdefault(own[:place], set()).add(token)
-                asked[own[:place]] = option
-        is_cheaper = len(wanted) * _STEP_TOKENS < len(ids) * len(context.ids)
-        if len(ids) < len(set(options)) or not (is_cheaper or self._way == TOKEN_BY_TOKEN):
+        """Score all options token by token if that is cheaper, or none; common beginnings take one request."""
+        option_ids = await self._option_ids(context, options)
+        next_tokens: dict[Ids, set[int]] = {}
+        example: dict[Ids, str] = {}  # an option that begins with these ids
+        for option, ids in option_ids.items():
+            for at, token in enumerate(ids):
+                next_tokens.setdefault(ids[:at], set()).add(token)
+                example[ids[:at]] = option
+        is_cheaper = len(next_tokens) * _STEP_TOKENS < len(option_ids) * len(context.ids)
+        if len(option_ids) < len(set(options)) or not (is_cheaper or self._way == TOKEN_BY_TOKEN):
             return {}
-        if max(map(len, wanted.values())) > _MOST_IDS:
+        if max(map(len, next_tokens.values())) > _MOST_IDS:
             return {}
 
         async def step(before: Ids) -> NextToken | BadAnswer:
-            tokens = sorted(wanted[before])
+            tokens = sorted(next_tokens[before])
             try:
                 if before:
-                    return await self._route.next_tokens(prompt, context, asked[before], before, tokens)
-                again, next_token = await self._route.first_tokens(prompt, tokens)
+                    return await self._route.next_tokens(prompt, context, example[before], before, tokens)
+                rendered, next_token = await self._route.first_tokens(prompt, tokens)
             except BadAnswer as error:
                 return error
-            return next_token if again == context else BadAnswer("the server rendered the same question in two ways")
+            return next_token if rendered == context else BadAnswer("the server rendered the same question in two ways")
 
-        steps = await asyncio.gather(*map(step, wanted))
-        found = {before: step for before, step in zip(wanted, steps, strict=True) if isinstance(step, NextToken)}
+        steps = await asyncio.gather(*map(step, next_tokens))
+        results = {before: step for before, step in zip(next_tokens, steps, strict=True) if isinstance(step, NextToken)}
         for lacking in (step for step in steps if isinstance(step, MissingField | Refused)):
             self._give_up_steps(str(lacking))
-        if len(found) < len(wanted):
+        if len(results) < len(next_tokens):
             return {}
         scored: dict[str, Outcome] = {
-            option: _summed(own, [found[own[:place]] for place in range(len(own))]) for option, own in ids.items()
+            option: _summed(ids, [results[ids[:at]] for at in range(len(ids))]) for option, ids in option_ids.items()
         }
         return await self._compared(prompt, context, scored, TOKEN_BY_TOKEN)
 
     async def _option_ids(self, context: Conversation, options: Sequence[str]) -> dict[str, Ids]:
-        """Return the ids of options after a question, of those that do not merge with it."""
+        """Return the ids of the options that do not merge with the question."""
         tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
         missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
         if missing and context.text is not None and self._tokenizes:
@@ -222,9 +214,9 @@ class OptionScorer:
             wholes: list[Ids] = []
             try:
                 base, *wholes = await asyncio.gather(*map(tokenizer.ids, texts))
-            except (MissingField, Refused):  # ids of options that were scored are known, so that letters remain
+            except (MissingField, Refused):  # the ids of options that were scored remain
                 self._tokenizes = False
-            except BadAnswer:  # of this question alone
+            except BadAnswer:  # for this question alone
                 return {}
             for option, whole in zip(missing, wholes, strict=False):
                 apart = whole[: len(base)] == base and base[-_TAIL:] == tail and len(whole) > len(base)
@@ -234,14 +226,14 @@ class OptionScorer:
     async def _compared(
         self, prompt: ServedPrompt, context: Conversation, scored: Mapping[str, Outcome], way: str
     ) -> dict[str, Outcome]:
-        """Return scores if stepping gives those of ``prompt_logprobs``, which the first ones tell; else none."""
+        """Return the scores if those of the first question agree with ``prompt_logprobs``; else none."""
         async with self._comparing:
             if self._step_is_right is None and scored:
                 whole = await asyncio.gather(*(self._whole(prompt, context, option) for option in scored))
                 gaps = [
-                    abs(one.mean - other.mean) if one.tokens == other.tokens else math.inf
-                    for one, other in zip(scored.values(), whole, strict=True)
-                    if isinstance(one, Likelihood) and isinstance(other, Likelihood)
+                    abs(stepped.mean - expected.mean) if stepped.tokens == expected.tokens else math.inf
+                    for stepped, expected in zip(scored.values(), whole, strict=True)
+                    if isinstance(stepped, Likelihood) and isinstance(expected, Likelihood)
                 ]
                 if gaps and max(gaps) > _TOLERANCE:
                     self._give_up_steps(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")

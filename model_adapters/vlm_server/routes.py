@@ -1,7 +1,7 @@
-"""Two ways to put an option after a question: as text in an open assistant turn, and as token ids.
+"""Two routes for an option after a question: as text in an open assistant turn, and as token ids.
 
-The text has to stand directly after the generation prompt, as it does for a model that is loaded here; many chat
-templates put something between, or take something away.
+The text has to follow the generation prompt directly, as it does for a model in this process; many chat templates
+insert or remove something.
 """
 
 import asyncio
@@ -11,26 +11,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.batching import Likelihood, common_length
-from .answers import (
+from .messages import (
+    BadAnswer,
     Conversation,
     MissingField,
     NextToken,
-    check_places,
+    Record,
+    ServedPrompt,
     choice_of,
     conversation_record,
-    next_token,
     next_token_record,
     prompt_ids,
     prompt_scores,
 )
-from .prompts import ServedPrompt
-from .server_client import BadAnswer, Record, ServerPool
+from .server_client import ServerPool
 
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
 _SCORING = {"temperature": 0, "max_tokens": 1}
-_TOLD = {"return_token_ids": True, "return_prompt_text": True}
+_REPORTED = {"return_token_ids": True, "return_prompt_text": True}
 _OPEN_TURN = {"add_generation_prompt": False, "continue_final_message": True}
-# Raw log-probabilities are asked for, but the likeliest token is told after penalties of the model's own settings.
+# Log-probabilities are raw, but the likeliest token is reported after penalties of the model's own settings.
 _UNCHANGED = {"repetition_penalty": 1.0}
 _GENERATE = "/inference/v1/generate"
 
@@ -40,9 +40,7 @@ Ids = tuple[int, ...]
 class BoundaryBroken(BadAnswer):
     """An open turn is rendered otherwise than the generation prompt with the text after it."""
 
-    rendered: str = ""  # what the server made of it
-
-    def __init__(self, rendered: str | None, fault: str = "does not put the answer directly behind the prompt") -> None:
+    def __init__(self, rendered: str | None, fault: str = "does not put the answer directly after the prompt") -> None:
         super().__init__(f"the served model's chat template {fault}")
         self.rendered = rendered or ""
 
@@ -51,22 +49,22 @@ class BoundaryBroken(BadAnswer):
 class Boundary:
     """Change to a text so that it follows the generation prompt directly."""
 
-    put_before: str = ""  # what the generation prompt has and an open turn lacks
-    taken_away: str = ""  # what an open turn has and the generation prompt lacks
+    put_before: str = ""  # text of the generation prompt that an open turn lacks
+    taken_away: str = ""  # text of an open turn that the generation prompt lacks
 
     def sent(self, text: str) -> str:
-        """Return the text to send; one that cannot be expressed is a BoundaryBroken."""
+        """Return the text to send; a BoundaryBroken if no text would do."""
         if not text.startswith(self.taken_away):
             raise BoundaryBroken(None, f"begins a reply with {self.taken_away!r}, this option does not")
         return self.put_before + text.removeprefix(self.taken_away)
 
 
 def remedy(prompt: str, rendered: str, text: str) -> Boundary | str:
-    r"""Return the fix for a broken boundary, or a description of the template's fault if there is none.
+    r"""Return the fix for a broken boundary, or a description of the template's fault.
 
     Args:
-        prompt: What the server renders for the question with its generation prompt.
-        rendered: What it renders with ``text`` as an open assistant turn.
+        prompt: The question with its generation prompt, as the server renders it.
+        rendered: The question with ``text`` as an open assistant turn, as the server renders it.
         text: The text.
 
     Example:
@@ -98,7 +96,7 @@ class Tokenizer:
         self._texts: dict[int, str] = {}
 
     async def ids(self, text: str) -> Ids:
-        """Return the ids of a text without begin or end of sequence; a BadAnswer where the server has no such route."""
+        """Return the ids of a text without begin or end of sequence; a BadAnswer if the server has no such route."""
 
         def read(answer: Mapping[str, Any]) -> Record:
             tokens = answer.get("tokens")
@@ -121,14 +119,14 @@ class Tokenizer:
         return str((await self._pool.ask("/detokenize", None, lambda _: body, read))["prompt"])
 
     async def beginning(self, text: str, ids: Ids) -> str | None:
-        """Return the beginning of ``text`` that consists of these tokens; None where they end within a character."""
+        """Return the beginning of ``text`` that consists of these tokens; None if they end within a character."""
         at = 0
         for token in ids:
             if token not in self._texts:
                 self._texts[token] = await self.text([token])
             piece = self._texts[token]
             if not text.startswith(piece, at) and text.startswith(" ", at):
-                at += 1  # which some tokenizers leave out where a text begins
+                at += 1  # some tokenizers omit a blank at the beginning
             if not piece or not text.startswith(piece, at):
                 return None
             at += len(piece)
@@ -144,33 +142,36 @@ class Route(ABC):
 
     async def conversation(self, prompt: ServedPrompt) -> Conversation:
         """Return a question as the server renders it, with its generation prompt."""
-        fields = {**self._fields, **_SCORING, **_TOLD}
+        fields = {**self._fields, **_SCORING, **_REPORTED}
 
         def read(answer: Mapping[str, Any]) -> Record:
             choice_of(answer, self.model)
-            check_places(answer, prompt)
+            prompt.check_places(answer)
             return conversation_record(answer)
 
         return Conversation.of(await self.pool.chat(prompt, fields, read))
 
-    async def first_tokens(self, prompt: ServedPrompt, wanted: Sequence[int]) -> tuple[Conversation, NextToken]:
-        """Return the same, and log-probabilities of some tokens after it."""
-        fields = {**self._fields, **_SCORING, **_TOLD, **_next_token_fields(wanted)}
+    async def first_tokens(self, prompt: ServedPrompt, tokens: Sequence[int]) -> tuple[Conversation, NextToken]:
+        """Return the :meth:`conversation`, and log-probabilities of some tokens after it."""
+        fields = {**self._fields, **_SCORING, **_REPORTED, **_next_token_fields(tokens)}
 
         def read(answer: Mapping[str, Any]) -> Record:
-            check_places(answer, prompt)
-            return {**conversation_record(answer), **next_token_record(answer, self.model, wanted)}
+            prompt.check_places(answer)
+            return {**conversation_record(answer), **next_token_record(answer, self.model, tokens)}
 
         record = await self.pool.chat(prompt, fields, read)
-        return Conversation.of(record), next_token(record)
+        return Conversation.of(record), NextToken.of(record)
 
     @abstractmethod
     async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
-        """Score an option in one request; returns its ids, too, unless it merges with the question."""
+        """Score an option by ``prompt_logprobs``, which reads the whole prompt.
+
+        Returns its ids, too, unless it merges with the question.
+        """
 
     @abstractmethod
     async def next_tokens(
-        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, tokens: Sequence[int]
     ) -> NextToken:
         """Return log-probabilities of tokens after a question and the first tokens, at least one, of an option."""
 
@@ -178,14 +179,13 @@ class Route(ABC):
 class OpenTurn(Route):
     """Options as text: the last assistant turn stays open.
 
-    The boundary is proven with every answer: by the rendered text, and where the server does not tell it by the text of
-    the option's own ids.
+    Every answer proves the boundary: by the rendered text, or if that is not reported by the text of the option's ids.
     """
 
     boundary = Boundary()
 
     async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
-        """Score an option by ``prompt_logprobs``, which computes the whole prompt again."""
+        """See :meth:`Route.whole`."""
 
         def read(answer: Mapping[str, Any]) -> Record:
             ids = self._proven(answer, context, option)
@@ -197,16 +197,16 @@ class OpenTurn(Route):
             values, likeliest = prompt_scores(answer, self.model, start)
             return {"ids": ids[start:], "merged": start < len(context.ids), "values": values, "greedy": all(likeliest)}
 
-        fields = {**self._fields, **_SCORING, **_TOLD, **_OPEN_TURN, "prompt_logprobs": 0}
+        fields = {**self._fields, **_SCORING, **_REPORTED, **_OPEN_TURN, "prompt_logprobs": 0}
         record = await self.pool.chat(prompt, fields, read, self.boundary.sent(option))
         if context.text is None and (record["merged"] or await self.tokenizer.text(record["ids"]) != option):
             raise BoundaryBroken(None)
         return _likelihood(record), None if record["merged"] else tuple(record["ids"])
 
     async def next_tokens(
-        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, tokens: Sequence[int]
     ) -> NextToken:
-        """See :meth:`Route.next_tokens`; a BadAnswer where no text consists of just these tokens."""
+        """See :meth:`Route.next_tokens`; a BadAnswer if no text consists of just these tokens."""
         text = await self.tokenizer.beginning(option, before)
         if text is None:
             raise BadAnswer("a token of the option is a part of a character")
@@ -214,10 +214,10 @@ class OpenTurn(Route):
         def read(answer: Mapping[str, Any]) -> Record:
             if tuple(self._proven(answer, context, text)) != context.ids + before:
                 raise BadAnswer("the beginning of the option has other tokens than the option")
-            return next_token_record(answer, self.model, wanted)
+            return next_token_record(answer, self.model, tokens)
 
-        fields = {**self._fields, **_SCORING, **_TOLD, **_OPEN_TURN, **_next_token_fields(wanted)}
-        return next_token(await self.pool.chat(prompt, fields, read, self.boundary.sent(text)))
+        fields = {**self._fields, **_SCORING, **_REPORTED, **_OPEN_TURN, **_next_token_fields(tokens)}
+        return NextToken.of(await self.pool.chat(prompt, fields, read, self.boundary.sent(text)))
 
     def _proven(self, answer: Mapping[str, Any], context: Conversation, text: str) -> list[int]:
         ids, rendered = prompt_ids(answer), answer.get("prompt_text")
@@ -233,24 +233,24 @@ class TokenIds(Route):
     """
 
     async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
-        """Score an option by ``prompt_logprobs``, which computes the whole prompt again."""
+        """See :meth:`Route.whole`."""
         base, ids = await self._ids(context, option)
         start = common_length(base, ids)
-        kept = len(context.ids) - (len(base) - start)
-        if start == len(ids) or kept < 1:
+        common = len(context.ids) - (len(base) - start)  # as start, with all positions of the images
+        if start == len(ids) or common < 1:
             raise BadAnswer("the option adds no token to the question")
 
         def read(answer: Mapping[str, Any]) -> Record:
-            if tuple(prompt_ids(answer)) != context.ids[:kept] + ids[start:]:
+            if tuple(prompt_ids(answer)) != context.ids[:common] + ids[start:]:
                 raise BadAnswer("the server made other tokens of the ids it was given")
-            values, likeliest = prompt_scores(answer, self.model, kept)
+            values, likeliest = prompt_scores(answer, self.model, common)
             return {"values": values, "greedy": all(likeliest)}
 
         record = await self._ask(prompt, ids, {"prompt_logprobs": 0}, read)
         return _likelihood(record), None if start < len(base) else ids[start:]
 
     async def next_tokens(
-        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, tokens: Sequence[int]
     ) -> NextToken:
         """See :meth:`Route.next_tokens`."""
         base, _ = await self._ids(context, option)
@@ -258,12 +258,12 @@ class TokenIds(Route):
         def read(answer: Mapping[str, Any]) -> Record:
             if tuple(prompt_ids(answer)) != context.ids + before:
                 raise BadAnswer("the server made other tokens of the ids it was given")
-            return next_token_record(answer, self.model, wanted)
+            return next_token_record(answer, self.model, tokens)
 
-        # The answer is cut to as many as were asked for, of which the likeliest token takes one: hence one twice.
-        ids = [*wanted, wanted[0]]
-        asked = {"logprob_token_ids": ids, "logprobs": len(ids)}
-        return next_token(await self._ask(prompt, base + before, asked, read))
+        # The answer has as many entries as requested, one of them for the likeliest token: hence one token twice.
+        ids = [*tokens, tokens[0]]
+        sampling = {"logprob_token_ids": ids, "logprobs": len(ids)}
+        return NextToken.of(await self._ask(prompt, base + before, sampling, read))
 
     async def _ids(self, context: Conversation, option: str) -> tuple[Ids, Ids]:
         """Return the ids of a question with one placeholder per image, and those with an option after it."""
@@ -292,5 +292,5 @@ def _likelihood(record: Record) -> Likelihood:
     return Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
 
 
-def _next_token_fields(wanted: Sequence[int]) -> Record:
-    return {**_UNCHANGED, "logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(wanted)}
+def _next_token_fields(tokens: Sequence[int]) -> Record:
+    return {**_UNCHANGED, "logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(tokens)}

@@ -1,21 +1,33 @@
-"""Requests to one or several servers of the same model: journalled, and stopped where all are gone."""
+"""Arguments of ``vlm_server``, and requests to its servers: journalled, and stopped when all servers are gone."""
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from openai import APIStatusError, OpenAIError
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.net import endpoints
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
 from medtasks.net.journal import AsyncJournal, Entry, digest_of
 from medtasks.net.servers import RemoteTrouble, Server, build_of, trouble_of, unreadable
 
-from .prompts import ImageUrls, ServedPrompt
+from ..base.arguments import HarnessArguments, argument
+from .messages import BadAnswer, ImageUrls, Record, Refused, ServedPrompt
 
+API_KEY = "MEDTASKS_SERVER_API_KEY"
+"""Environment variable with the servers' key, which is stored nowhere else."""
+AUTOMATIC, PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS = "auto", "prompt_logprobs", "tokens", "token_ids"
+_REFUSALS = {
+    401: f"set {API_KEY}",
+    403: f"check {API_KEY} and that it may use this model",
+    404: "check model= and base_url= in --model_args",
+}
 _BACKOFF_S = 1.0
-_IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
+_IN_A_ROW = 5  # failed requests in a row, after which a server counts as gone
 _QUOTED = 200  # characters
 _STOPPING = (401, 403)
 _MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
@@ -23,17 +35,59 @@ _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, g
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
 
-Record = dict[str, Any]
 Read = Callable[[Mapping[str, Any]], Record]
-"""Turns an answer into what the journal keeps of it; a BadAnswer where that is no valid answer to the request."""
+"""Turns an answer into the record for the journal; raises a BadAnswer if it is no valid answer to the request."""
 
 
-class BadAnswer(MedTasksError):
-    """A request got no valid answer; the sample it belongs to failed."""
+@dataclass(frozen=True)
+class VlmServerArguments(HarnessArguments):
+    """Arguments of ``vlm_server``, see ``model_adapters/README.md``."""
+
+    base_url: str = argument("")  # one address, or several with ``;`` between them; required
+    model: str = argument("")  # as the server calls it; by default the only one it has
+    concurrency: int = argument(64, least=1, most=4096)  # most requests under way at once
+    timeout: float = argument(600.0, least=0.001)  # seconds without a byte before a try is given up
+    attempts: int = argument(6, least=1)  # most tries of a request after passing errors
+    system_prompt: str | None = argument(None, prose=True)
+    # JSON, for instance {"enable_thinking":false}
+    chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
+    # JSON, fields of every chat request; null leaves one of ours out
+    extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
+    likelihood: str = argument(AUTOMATIC, choices=(AUTOMATIC, PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS))
+    image_attention: str | None = argument(None, choices=("bidirectional", "causal"))
+    pretrained: str | None = argument(None)  # SGLang: folder or hub id with the model's processor
+    token_counts: bool = argument(True)
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The servers, with the key of the environment."""
+        urls = [url.strip().rstrip("/") for url in self.base_url.split(";") if url.strip()]
+        key = os.environ.get(API_KEY, "").strip()
+        fix = "check base_url= in --model_args"
+        return tuple(Server(url, "server", self.timeout, fix, _REFUSALS, key) for url in dict.fromkeys(urls))
 
 
-class Refused(BadAnswer):
-    """The server takes no such request, for no reason that lies in its sample."""
+def check_given(arguments: Mapping[str, object]) -> None:
+    """Refuse a key among the arguments, because manifests and process lists show them."""
+    if "api_key" in arguments:
+        raise AdapterArgumentError(f"vlm_server takes no api_key; set the environment variable {API_KEY}.")
+
+
+def check_arguments(arguments: VlmServerArguments) -> None:
+    """Check addresses and key."""
+    if not arguments.servers:
+        raise AdapterArgumentError(
+            "vlm_server: argument 'base_url' is missing; give for example base_url=http://127.0.0.1:8000/v1."
+        )
+    for server in arguments.servers:
+        if not endpoints.is_url(server.base_url):
+            raise AdapterArgumentError(
+                "vlm_server: base_url must be http(s)://host[:port]/path without user and query, several of them with "
+                "';' between them."
+            )
+    key = arguments.servers[0].api_key
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise AdapterArgumentError(f"{API_KEY} contains a character that no HTTP header may hold.")
 
 
 class ServerGone(MedTasksError):
@@ -43,7 +97,7 @@ class ServerGone(MedTasksError):
 class ServerPool:
     """The servers of a run, which serve the same model.
 
-    What belongs together goes to one of them, as long as it is there, because only that one has its prefix cached.
+    Requests with the same images go to the same server while it is there, because it has their prefix cached.
     """
 
     def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
@@ -52,13 +106,13 @@ class ServerPool:
             ChatClient(server, limit, attempts, backoff_s=_BACKOFF_S, patience=_IN_A_ROW, trouble=self._trouble)
             for server in servers
         ]
-        self.build: str | None = None  # the servers' build and configuration, once the first of them has answered
-        self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # of servers of one build
+        self.build: str | None = None  # the servers' build and configuration, after the first answer
+        self.open_journal: Callable[[str | None], AsyncJournal] | None = None  # from the build
         self.journal: AsyncJournal | None = None
-        self._is_told, self._telling = False, asyncio.Lock()
+        self._has_build, self._first_answer = False, asyncio.Lock()
         self.replayed = 0
         self._lacking: set[tuple[ChatClient, str]] = set()  # servers and paths that never answered
-        self.quotes = False  # whether messages may hold what a server says of an error, which can repeat the prompt
+        self.quotes = False  # whether messages may quote a server's error, which can repeat the prompt
         self._urls = ImageUrls()
 
     async def chat(
@@ -74,14 +128,14 @@ class ServerPool:
     async def ask(
         self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
     ) -> Record:
-        """Return the result of ``read`` on the answer, which the journal gives again if an earlier run has it.
+        """Return the result of ``read`` on the answer, from the journal if an earlier run has it.
 
-        ``body`` builds the request from one text per image. Raises BadAnswer where the request itself cannot be
-        answered, and ServerGone where none can.
+        ``body`` builds the request from one text per image. Raises BadAnswer if this request cannot be answered, and
+        ServerGone if none can.
         """
-        if self.open_journal is not None and not self._is_told:
-            async with self._telling:
-                if not self._is_told:
+        if self.open_journal is not None and not self._has_build:
+            async with self._first_answer:
+                if not self._has_build:
                     return await self._asked(path, prompt, body, read)
         return await self._asked(path, prompt, body, read)
 
@@ -89,27 +143,27 @@ class ServerPool:
         self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
     ) -> Record:
         digests = () if prompt is None else prompt.digests
-        what = path, body(digests)
-        if (known := self._replayed(what)) is not None:
-            return known
+        request = path, body(digests)
+        if (earlier := self._replayed(request)) is not None:
+            return earlier
         urls = [] if prompt is None else await self._urls.of(prompt)
-        place = digest_of(digests or (None if prompt is None else prompt.texts))
+        subject = digest_of(digests or (None if prompt is None else prompt.texts))
         failed: set[ChatClient] = set()
         cause = self.servers[0].gone or ""
 
         async def take(answer: dict[str, Any]) -> Record:
-            # A slot is held until the answer is on the disk: a kill costs no more answers than there are slots.
+            # The request stays under way until its answer is on disk: a kill costs at most ``concurrency`` answers.
             if path == CHAT:
-                self._tell(server, answer.get("system_fingerprint"))
-            if (known := self._replayed(what)) is not None:  # of an earlier run, which the answer that told made known
-                return known
+                self._check_build(server, answer.get("system_fingerprint"))
+            if (earlier := self._replayed(request)) is not None:  # from the journal that this answer opened
+                return earlier
             record = read(answer)
             if self.journal is not None:
-                await self.journal.add({digest_of(*what): Entry(record, 0)})
+                await self.journal.add({digest_of(*request): Entry(record, 0)})
             return record
 
-        while standing := [server for server in self.servers if server.gone is None and server not in failed]:
-            server = max(standing, key=lambda one: digest_of(place, one.server.base_url))
+        while reachable := [server for server in self.servers if server.gone is None and server not in failed]:
+            server = max(reachable, key=lambda client: digest_of(subject, client.server.base_url))
             if (server, path) in self._lacking:
                 raise Refused(f"{server.named(path).name} gives no answers")
             try:
@@ -120,34 +174,34 @@ class ServerPool:
                     self._lacking.add((server, path))
                     raise Refused(trouble.cause) from None
                 failed.add(server)
-                cause = self._lost(server, place, trouble)
+                cause = self._lost(server, subject, trouble)
         if all(server.gone is not None for server in self.servers):
             raise ServerGone(cause)
         raise BadAnswer(cause)
 
-    def _lost(self, server: ChatClient, place: str, trouble: RemoteTrouble) -> str:
-        """Note the trouble of a request at one server; returns the cause to give for it.
+    def _lost(self, server: ChatClient, subject: str, trouble: RemoteTrouble) -> str:
+        """Record a failed request at one server; returns the cause.
 
-        What belongs together counts once: one question that a server cannot bear does not make it gone. HTTP 500 of a
-        server that has answered does not count at all; gateways say 502 to 504 of one that is gone.
+        Requests on one subject count once, so that a single question cannot make a server count as gone. HTTP 500 of a
+        server that has answered does not count; gateways report one that is gone by 502 to 504.
         """
         is_request_to_blame = trouble.status == 500 and CHAT in server.answered_paths
         if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
             server.give_up(trouble.cause)
         elif trouble.retry and not is_request_to_blame:
-            server.lose(trouble.cause, place)
+            server.lose(trouble.cause, subject)
         return server.gone or trouble.cause
 
-    def _replayed(self, what: tuple[str, Record]) -> Record | None:
-        """Return the answer of an earlier run to a request, by path and body with digests of images."""
-        entry = None if self.journal is None else self.journal.replay(digest_of(*what))
+    def _replayed(self, request: tuple[str, Record]) -> Record | None:
+        """Return the answer of an earlier run to a request: path, and body with digests of images."""
+        entry = None if self.journal is None else self.journal.replay(digest_of(*request))
         if entry is None:
             return None
         self.replayed += 1
         return dict(entry.answer)
 
     async def get(self, server: ChatClient, path: str) -> Any:
-        """Return the JSON at an address of one server; None where it has nothing there."""
+        """Return the JSON at an address of one server; None if it has nothing there."""
         try:
             return await server.get(path)
         except RemoteTrouble as trouble:
@@ -159,14 +213,16 @@ class ServerPool:
             raise ServerGone(unreadable(server.named(path)).cause) from None
 
     async def models(self, server: ChatClient) -> dict[str, Mapping[str, Any]] | None:
-        """Return the models that one server lists, by name; None without a list; MedTasksError for no such server."""
-        listed, named = await self.get(server, "models"), server.server
+        """Return the models that a server lists, by name; None without a list; a MedTasksError for other servers."""
+        listed = await self.get(server, "models")
         if listed is None:
             return None
         cards = listed.get("data", []) if isinstance(listed, dict) else None
         if not isinstance(cards, list):
-            fix = f"{named.mend_address}, which often ends with /v1"
-            raise MedTasksError(f"what answers at {named.base_url} is no server of models; {fix}")
+            raise MedTasksError(
+                f"the address {server.server.base_url} answers, but is no server of models; "
+                f"{server.server.fix_address}, which often ends with /v1"
+            )
         return {str(card["id"]): card for card in cards if isinstance(card, dict) and card.get("id")}
 
     async def close(self) -> None:
@@ -174,21 +230,21 @@ class ServerPool:
         for server in self.servers:
             await server.close()
 
-    def _tell(self, server: ChatClient, build: object) -> None:
-        """Note what a server says of its build; with the first answer the journal is opened."""
-        known = build_of(build)
-        if not self._is_told:
-            self._is_told, self.build = True, known
+    def _check_build(self, server: ChatClient, reported: object) -> None:
+        """Record the build that the first answer reports, and open its journal; later answers have to report it too."""
+        build = build_of(reported)
+        if not self._has_build:
+            self._has_build, self.build = True, build
             if self.open_journal is not None:
-                self.journal = self.open_journal(known)
-        elif known != self.build:
+                self.journal = self.open_journal(build)
+        elif build != self.build:
             raise ServerGone(
-                f"{server.server.name} is another build or configuration ({known}) than the one that answered first "
-                f"({self.build}), and its answers may be others"
+                f"{server.server.name} is another build or configuration ({build}) than the one that answered first "
+                f"({self.build}), and its answers may differ"
             )
 
     def _trouble(self, error: Exception, server: Server, path: str) -> Exception:
-        """Return the trouble of an error; the server's words choose between sentences of ours, and may be quoted."""
+        """Turn an error into an exception of ours; the server's words select its message, and may be quoted."""
         name = server.name
         if not isinstance(error, APIStatusError):
             if path in _MAY_LACK and not isinstance(error, OpenAIError):
@@ -202,7 +258,7 @@ class ServerPool:
             plain = "".join(sign if sign.isprintable() else " " for sign in plain[: 4 * _QUOTED])
             quoted = "" if plain.lstrip().startswith("<") else " ".join(plain.split())[:_QUOTED]
         is_about_model = error.param == "model" or error.code == "model_not_found" or "model" in words.lower()
-        if status == 403 and path != CHAT:  # which the key does not open: vLLM has such routes closed
+        if status == 403 and path != CHAT:  # vLLM closes such routes whatever the key
             return Refused(f"{name} is closed (HTTP {status})")
         is_of_request = status not in (*_STOPPING, 408, 429) and 400 <= status < 500
         if not is_of_request or (status == 404 and is_about_model):

@@ -1,7 +1,7 @@
-"""Likelihoods by SGLang's own ``/generate``, by its documented fields; it was never run here, no CPU build exists.
+"""Likelihoods by SGLang's own ``/generate``, from its documentation; never run here, as there is no CPU build.
 
-The prompt is rendered in this process, by the model's own processor, because SGLang's chat route tokenises a begun
-reply apart from its prompt. That it is the server's own prompt is checked by its number of tokens.
+The prompt is rendered in this process, by the model's own processor, because SGLang's chat route tokenises the
+beginning of a reply apart from its prompt. Its number of tokens is compared with the server's.
 https://docs.sglang.ai/basic_usage/native_api.html
 """
 
@@ -13,11 +13,9 @@ from typing import Any
 from medtasks.errors import AdapterArgumentError
 
 from ..base.batching import Likelihood, common_length
-from .answers import MissingField, checked_logprob, choice_of
+from .messages import BadAnswer, MissingField, Record, Refused, ServedPrompt, checked_logprob, choice_of
 from .option_scorer import LikelihoodsMissing, Outcome
-from .prompts import ServedPrompt
-from .server_arguments import VlmServerArguments
-from .server_client import BadAnswer, Record, Refused, ServerPool
+from .server_client import ServerPool, VlmServerArguments
 
 _GENERATE = "/generate"
 _MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
@@ -29,8 +27,8 @@ class SglangScorer:
     def __init__(self, pool: ServerPool, model: str, arguments: VlmServerArguments) -> None:
         if not arguments.pretrained:
             raise LikelihoodsMissing(
-                "SGLang scores options only behind a prompt that is rendered here; give pretrained=<folder or hub id> "
-                "of the served model in --model_args, of which the processor's files are read"
+                "SGLang scores options only after a prompt that is rendered here; give pretrained=<folder or hub id> "
+                "of the served model in --model_args, whose processor files are read"
             )
         if arguments.system_prompt or arguments.chat_template_kwargs:
             raise AdapterArgumentError(
@@ -57,7 +55,7 @@ class SglangScorer:
         return list(await asyncio.gather(*(self._score(prompt, context, tokens, option) for option in options)))
 
     async def _context(self, prompt: ServedPrompt) -> tuple[str, int]:
-        """Return the rendered question and how many tokens it has, which has to be what the chat route counts."""
+        """Return the rendered question and its number of tokens, which has to be that of the chat route."""
         marks = "".join(self._image_token if part is None else part for part in prompt.parts)
         first = [None] * len(prompt.images) == list(prompt.parts[: len(prompt.images)])
         context = self._writer.write("".join(prompt.texts) if first else marks, len(prompt.images))
@@ -75,7 +73,7 @@ class SglangScorer:
             if self._proven:
                 raise BadAnswer(cause)
             raise LikelihoodsMissing(
-                f"{cause}, so that options would be scored behind another prompt; give the processor of the served "
+                f"{cause}, so that options would be scored after another prompt; give the processor of the served "
                 f"model as pretrained="
             )
         self._proven = True
@@ -102,9 +100,9 @@ class SglangScorer:
     async def _ask(
         self, prompt: ServedPrompt, text: str, start: int | None, last: int
     ) -> tuple[int, list[tuple[int, float, int]]]:
-        """Return the number of tokens of a prompt, and of its last ones id, log-probability and likeliest id.
+        """Return a prompt's number of tokens, and id, log-probability and likeliest id of its last tokens.
 
-        Nothing is scored without a ``start``, the place up to which the prompt may come from the cache.
+        ``start`` is the position up to which the prompt may come from the cache; without it nothing is scored.
         """
 
         def body(urls: Sequence[str]) -> Record:
@@ -126,8 +124,7 @@ class SglangScorer:
             scored, best = info.get("input_token_logprobs"), info.get("input_top_logprobs")
             if not isinstance(scored, list) or not isinstance(best, list) or min(len(scored), len(best)) < last:
                 raise MissingField("the server's answer lacks input_token_logprobs or input_top_logprobs")
-            # Positions are counted with every image expanded, and images have other ids than they were given: only the
-            # end counts.
+            # Positions count every image expanded, and image ids differ from those sent: only the end counts.
             try:
                 ends = [
                     (_whole_number(token[1]), checked_logprob(token[0]), _whole_number(top[0][1]))

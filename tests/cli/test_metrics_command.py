@@ -218,7 +218,7 @@ def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; bring it with: "),
+        ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; install it with: "),
         ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
     ],
     ids=["missing", "failing"],

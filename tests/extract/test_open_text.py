@@ -16,7 +16,7 @@ from medtasks.extract.careful.open_text import DENIED, stated_words
 from medtasks.extract.extractor_registry import AnswerKind, extractor_of
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.published.multimedeval import clean_head
-from medtasks.metrics.set_overlap import token_overlap
+from medtasks.metrics.overlaps import token_overlap
 
 from .reading import recorded, rows
 

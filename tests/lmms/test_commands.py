@@ -116,7 +116,7 @@ def test_wheel_holds_everything(wheel):
     assert {
         "medtasks/py.typed",
         "medtasks/tasks_yaml/mediconfusion/_paired_choice_yaml",
-        "medtasks/model_adapters/tiny/adapter.py",
+        "medtasks/model_adapters/tiny.py",
     } <= files
     assert not any(name.startswith(("tasks_yaml/", "model_adapters/", "tests/")) for name in files)
     (entry_points,) = wheel.glob("medtasks-*.dist-info/entry_points.txt")

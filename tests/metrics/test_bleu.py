@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
 from medtasks.metrics.bleu import References, bleu1, bleu1_from_counts
 
+from ..tables import each_row
+
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "b:", "B", "1.2"]), max_size=14).map(" ".join)
 
 
@@ -22,7 +24,7 @@ def formula(reply, reference):
     return min(1.0, math.exp(1 - len(expected) / len(words))) * matches / len(words)
 
 
-@pytest.mark.parametrize(("version", "clean"), [("head", clean_head), ("v0_1_0", clean_v0_1_0)])
+@each_row("version, clean", [("head", clean_head), ("v0_1_0", clean_v0_1_0)])
 def test_golden_multimedeval_choice_scores(golden, version, clean):
     lines = (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines()
     cases = [json.loads(line) for line in lines]
@@ -35,8 +37,8 @@ def test_golden_multimedeval_choice_scores(golden, version, clean):
         assert (max(scores) == 0) == recorded["all_zero"], case
 
 
-@pytest.mark.parametrize(
-    ("reply", "reference", "score"),
+@each_row(
+    "reply, reference, score",
     [
         ("", "", 0),
         ("", "b", 0),

@@ -13,6 +13,8 @@ from medtasks.extract.labels.labeler import Finding
 from medtasks.metrics.chest_findings import LABEL_CELLS, component_ratio, label_cells, label_ratios
 from medtasks.stats.bootstrap import values_with_errors
 
+from ..tables import each_row
+
 B, P, N, U = Finding.BLANK, Finding.POSITIVE, Finding.NEGATIVE, Finding.UNCERTAIN
 RATIOS = ("chair_label", "label_recall", "label_specificity", "label_accuracy")
 COUNTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
@@ -30,8 +32,8 @@ def chair(counts, units, *resamples):
     return values_with_errors(np.array(counts), units, lambda cells: {"chair": component_ratio(cells)}, *resamples)
 
 
-@pytest.mark.parametrize(
-    ("reference", "report", "counted"),
+@each_row(
+    "reference, report, counted",
     [
         (P, P, {"true_positives", "mentions", "positives"}),
         (P, N, {"false_negatives", "mentions", "positives"}),
@@ -64,8 +66,8 @@ def test_the_repository_s_formulas():
     }
 
 
-@pytest.mark.parametrize(
-    ("pairs", "undefined"),
+@each_row(
+    "pairs, undefined",
     [
         ([], set(RATIOS)),
         ([(U, P), (U, N)], set(RATIOS)),

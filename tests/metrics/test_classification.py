@@ -21,6 +21,8 @@ from medtasks.metrics.class_scores import (
     values_with_errors,
 )
 
+from ..tables import each_row
+
 CLASSES = 5
 # Answers that leave classes out, in the key, in the predictions or in both.
 ANSWERS = st.sets(st.integers(0, CLASSES - 1), min_size=1).flatmap(
@@ -52,7 +54,7 @@ def of_labels(gold, predicted):
     return {name: float(v) for name, v in multilabel_metrics(total).items()}
 
 
-@pytest.mark.parametrize("kind", ["multiclass", "multilabel"])
+@each_row("kind", ["multiclass", "multilabel"])
 def test_golden_multimedeval_classification(golden, kind):
     lines = (golden / "multimedeval_classification.jsonl").read_text(encoding="utf-8").splitlines()
     cases = [case for case in map(json.loads, lines) if case["kind"] == kind]
@@ -99,7 +101,7 @@ def test_several_labels_are_scikit_learn_where_definitions_agree(rows):
     assert ours["present_label_auroc"] == pytest.approx(np.mean(areas) if areas else math.nan, nan_ok=True)
 
 
-@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+@each_row("task", ["multiclass", "multilabel"])
 @pytest.mark.filterwarnings("ignore")
 def test_is_torchmetrics(task):
     torchmetrics = pytest.importorskip("torchmetrics")
@@ -122,8 +124,8 @@ def test_is_torchmetrics(task):
             assert ours[f"macro_{name}"] == pytest.approx(theirs.item(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "auroc", "accuracy", "f1"),
+@each_row(
+    "sizes, auroc, accuracy, f1",
     [
         ([250] * 4, 0.5, 0.250, 0.100),  # OCTMNIST
         ([42, 114], 0.5, 0.500, 0.212),  # BreastMNIST
@@ -140,8 +142,8 @@ def test_the_first_class_for_every_image_is_a_published_row(sizes, auroc, accura
     assert (ours["balanced_accuracy"], ours["present_class_auroc"]) == (accuracy, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("grades", "answer", "classes", "auroc"),
+@each_row(
+    "grades, answer, classes, auroc",
     [
         ([2] * 200 + [3] * 180 + [4] * 49, 0, 5, 0.3),  # VinDr-Mammo: findings are graded 3 to 5 only
         ([2] * 200 + [3] * 180 + [4] * 49, 2, 5, 0.3),
@@ -231,8 +233,8 @@ def test_many_tables_at_once():
         assert {name: values[half] for name, values in together.items()} == alone
 
 
-@pytest.mark.parametrize(
-    ("gold", "predicted", "message"),
+@each_row(
+    "gold, predicted, message",
     [([0, 1], [0], "1 for 2"), ([0, 3], [0, 0], "0 to 2, but got 3"), ([0, 1], [-1, 0], "got -1")],
 )
 def test_impossible_classes_are_refused(gold, predicted, message):
@@ -240,8 +242,8 @@ def test_impossible_classes_are_refused(gold, predicted, message):
         count_classes(gold, predicted, 3)
 
 
-@pytest.mark.parametrize(
-    ("gold", "predicted", "message"),
+@each_row(
+    "gold, predicted, message",
     [
         ([[0, 1]], [], "0 for 1"),
         ([[0, 1]], [[0]], "2 labels"),

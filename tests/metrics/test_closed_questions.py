@@ -10,6 +10,8 @@ from medtasks.families.closed_questions import CLOSED_QUESTIONS
 from medtasks.metrics.metric import Metric, evaluate, weighted_mean
 from medtasks.stats.standard_error import clustered_standard_error
 
+from ..tables import each_row
+
 
 def question(right, cell=("a", "x", "m"), counted=Counted.SCORED, cluster=None):
     """The score of a question in a cell of source, type of hallucination and kind."""
@@ -52,13 +54,13 @@ def released(questions):
     return total / number
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_row("seed", range(5))
 def test_averaged_questions_count_like_their_cell(seed):
     questions = drawn(seed, (0.8, 0.2, 0))
     assert accuracy(questions).value == pytest.approx(released(questions), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_row("seed", range(5))
 def test_left_out_questions_do_not_count(seed):
     questions = drawn(seed, (0.8, 0, 0.2))
     scored = [item for item in questions if item["counted"] == Counted.SCORED]
@@ -94,7 +96,7 @@ def test_a_cell_without_scored_questions_does_not_count():
     assert accuracy(questions).value == 1.0
 
 
-@pytest.mark.parametrize("questions", [[], [question(False, counted=Counted.LEFT_OUT)]])
+@each_row("questions", [[], [question(False, counted=Counted.LEFT_OUT)]])
 def test_nothing_to_count(questions):
     assert math.isnan(accuracy(questions).value)
     assert math.isnan(accuracy(questions).error)

@@ -8,12 +8,12 @@ import pytest
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.bleu import unsmoothed_bleu
-from medtasks.metrics.meteor import meteor_score
+from medtasks.metrics.meteor import load_wordnet, meteor_score, read_wordnet
+from medtasks.metrics.overlaps import NgramOverlap, overlaps, word_tokens
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import rouge_scores
-from medtasks.metrics.word_overlaps import NgramOverlap, overlaps, word_tokens
-from medtasks.metrics.wordnet import load_wordnet, read_wordnet
 
+from ..tables import each_row
 from .wordnet_sources import ListedSynonyms
 
 SIDES = ("reference", "hypothesis")
@@ -68,19 +68,19 @@ def scores(cases):
     return {name: report_metric(name)(references=references, hypotheses=hypotheses) for name in names}
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 def test_golden_lexical_values_of_pairs(key, cases, scores):
     metric, path = KEYS[key]
     assert scores[metric].samples[key] == pytest.approx([recorded(case, path) for case in cases], rel=0, abs=1e-6)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 def test_golden_lexical_means(key, corpus, scores):
     metric, path = KEYS[key]
     assert scores[metric].totals[key] == pytest.approx(corpus["mean"][path], rel=0, abs=1e-6)
 
 
-@pytest.mark.parametrize("stemmed", [False, True])
+@each_row("stemmed", [False, True])
 def test_golden_lexical_rouge_precision_and_recall(stemmed, cases):
     for case in cases:
         scores = rouge_scores(case["reference"], case["hypothesis"], stemmed=stemmed)

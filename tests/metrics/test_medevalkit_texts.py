@@ -9,6 +9,7 @@ import pytest
 from medtasks.metrics.medevalkit_texts import compared
 
 from ..growth import assert_linear
+from ..tables import each_row
 
 nltk = pytest.importorskip("nltk.translate.bleu_score")
 
@@ -25,8 +26,8 @@ def test_bleu_is_nltk_s():
             assert math.isclose(compared(reply, gold).measures[f"bleu_{order}"], expected, rel_tol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("reply", "gold", "shared", "said", "wanted"),
+@each_row(
+    "reply, gold, shared, said, wanted",
     [
         ("a b. c d", "d a b c", 3, 4, 4),  # c or d: only one of them, by the order in which the table is walked
         ("b a", "a b", 1, 2, 2),
@@ -41,8 +42,8 @@ def test_the_union_of_subsequences(reply, gold, shared, said, wanted):
     assert compared(reply, gold).measures["rouge_l"] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("reply", "gold", "stops"),
+@each_row(
+    "reply, gold, stops",
     [
         ("", "ct", "the reply has no words for ROUGE"),
         ("...", "ct", "the reply has no words for ROUGE"),

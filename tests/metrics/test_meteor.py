@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.translate import meteor_score as nltk_meteor
 
-from medtasks.metrics.meteor import meteor_score
+from medtasks.metrics.meteor import meteor_score, prepare_wordnet
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.wordnet import prepare_wordnet
 
 from .guide_to_action import BAD, GOOD, REFERENCES
 from .wordnet_sources import ListedSynonyms, wordnet_files, write_wordnet

@@ -13,6 +13,8 @@ from medtasks.families.paired_choice import PAIRED_CHOICE
 from medtasks.metrics.metric import evaluate
 from medtasks.metrics.pairs import TOTAL, PairCounts, PairedAnswer, count
 
+from ..tables import each_row
+
 SWAP = {"A": "B", "B": "A", None: None}
 METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "precision")
 
@@ -57,8 +59,8 @@ def numbers(items):
     return table, {name: round(e, 12) if e == e else None for name, e in standard_errors(items).items()}
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
+@each_row(
+    "values, expected",
     [
         ("AB", {"set_score": 1, "individual_score": 2, "confused": 0, "valid_pairs": 1, "resolved_pairs": 1}),
         ("BA", {"set_score": 0, "individual_score": 0, "confused": 0, "valid_pairs": 1, "resolved_pairs": 1}),
@@ -199,8 +201,7 @@ def published_answers(solved, confused, valid, right):
     return [item for number, letters in enumerate(values) for item in pair(number, "AB", letters)]
 
 
-@pytest.mark.parametrize(("solved", "confused", "valid", "right", "set_", "individual", "confusion"),
-                         [row[1:] for row in PUBLISHED], ids=[row[0] for row in PUBLISHED])  # fmt: skip
+@each_row("solved, confused, valid, right, set_, individual, confusion", [row[1:] for row in PUBLISHED])  # fmt: skip
 def test_published_rows(solved, confused, valid, right, set_, individual, confusion):
     total = count(published_answers(solved, confused, valid, right))[TOTAL]
     assert (total.pairs, total.images, total.valid_pairs, total.individual_score) == (176, 352, valid, right)

@@ -8,6 +8,8 @@ import pytest
 from medtasks.data.sources.mediconfusion import read_pairs
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, count
 
+from ..tables import each_row
+
 # The reference's names of the raw counts, and ours.
 NAMES = {
     "set_score": "set_score",
@@ -32,7 +34,7 @@ def answered(pairs, letters):
     ]
 
 
-@pytest.mark.parametrize("case", range(6))
+@each_row("case", range(6))
 def test_golden_mediconfusion_scores(golden, pairs, case):
     lines = (golden / "mediconfusion_scores.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 6
@@ -49,7 +51,7 @@ def test_golden_mediconfusion_same_pairs_from_json_and_csv(test_data):
     assert read_pairs(folder / "dataset.json") == read_pairs(folder / "dataset.csv")
 
 
-@pytest.mark.parametrize("letter", ["A", "B"])
+@each_row("letter", ["A", "B"])
 def test_golden_mediconfusion_constant_a(pairs, letter):
     total = count(answered(pairs, lambda pair, position: letter))[TOTAL]
     assert (total.individual_accuracy, total.set_accuracy, total.confusion, total.invalid_rate) == (0.5, 0, 1, 0)

@@ -11,9 +11,10 @@ from nltk.translate import bleu_score as nltk_bleu
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.bleu import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
+from medtasks.metrics.overlaps import NgramOverlap, overlaps, word_tokens
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.word_overlaps import NgramOverlap, overlaps, word_tokens
 
+from ..tables import each_row
 from .guide_to_action import GOOD, OTHER, REFERENCES
 
 # The five pairs of RadEval's regression snapshot in other words: the same lengths, and the same words shared.
@@ -56,8 +57,8 @@ def torchmetrics_bleu():
     return lambda reference, hypothesis, order: text.bleu_score([hypothesis], [[reference]], n_gram=order).item()
 
 
-@pytest.mark.parametrize(
-    ("reference", "hypothesis", "order", "value"),
+@each_row(
+    "reference, hypothesis, order, value",
     [
         ("", "", 1, 0),
         ("a", "", 1, 0),
@@ -172,7 +173,7 @@ def test_radcliq_words():
     assert radcliq_bleu_2("", "") == radcliq_bleu_2("a", "") == radcliq_bleu_2("", "a") == 0
 
 
-@pytest.mark.parametrize("name", ["bleu", "radcliq_bleu"])
+@each_row("name", ["bleu", "radcliq_bleu"])
 def test_means_over_pairs(name):
     references, hypotheses = zip(*PAIRS, ("", ""), ("left", ""), ("", "left"), strict=True)
     scores = report_metric(name)(references=references, hypotheses=hypotheses)

@@ -15,6 +15,7 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info, report_metric
 from medtasks.metrics.weight_files import WEIGHTS
 
+from ..tables import each_row
 from ..tiny_chexbert import write_chexbert
 from .neural.radgraph.random_archive import write_archive
 
@@ -29,7 +30,7 @@ def test_all_metrics_are_there():
     assert all(name == info.name for name, info in REPORT_METRICS.items())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_factories_can_be_imported_and_load_nothing(name):
     info = metric_info(name)
     assert callable(getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name))

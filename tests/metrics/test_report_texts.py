@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from medtasks.errors import RepliesError
 from medtasks.metrics.report_texts import ReportTexts, pair_texts, read_report_texts
 
+from ..tables import each_row
+
 REPORTS = ["No effusion.", "", 'Heart: "large", size 3,5\n\nSecond paragraph\u2028é 肺', " "]
 
 
@@ -26,7 +28,7 @@ def csv_of(rows):
     return "".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows)
 
 
-@pytest.mark.parametrize("name", ["text", "reply", "report"])
+@each_row("name", ["text", "reply", "report"])
 def test_the_same_texts_in_all_forms(write, name):
     objects = [{"id": number, name: text} for number, text in enumerate(REPORTS)]
     files = [
@@ -51,7 +53,7 @@ def test_without_ids(write):
         assert read_report_texts(path) == ReportTexts(path, tuple(REPORTS), None)
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@each_row("end", ["\n", "\r\n"])
 def test_one_text_per_line(write, end):
     path = write("a.txt", f"No effusion.{end}{end}  é\u2028\x0b {end}")
     assert read_report_texts(path).texts == ("No effusion.", "", "  é\u2028\x0b ")
@@ -64,14 +66,14 @@ def test_a_column_by_name(write):
     assert read_report_texts(write("a.jsonl", '{"said": "x", "text": "y"}'), "said").texts == ("x",)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "column", "said"),
+@each_row(
+    "name, content, column, said",
     [
         ("a.jsonl", '{"text": "SECRET', None, r"a\.jsonl line 1 is not JSON"),
         ("a.jsonl", '{"text": "a"}\n["SECRET"]\n', None, "line 2 is neither a text nor an object"),
         ("a.jsonl", '{"text": null}', None, "line 1: the text is no text"),
         ("a.jsonl", '{"SECRET": "a"}', None, "line 1 has none of text, reply, report"),
-        ("a.jsonl", '{"text": "SECRET", "reply": "b"}', None, "has text and reply; say with --column"),
+        ("a.jsonl", '{"text": "SECRET", "reply": "b"}', None, "has text and reply; choose one of them with --column"),
         ("a.jsonl", '{"text": "SECRET", "id": [1]}', None, "the id is neither"),
         ("a.jsonl", '{"text": "SECRET", "id": 1}\n{"text": "b", "id": "1"}', None, "holds id '1' more than once"),
         ("a.jsonl", '{"text": "SECRET", "id": 1}\n{"text": "b"}', None, "ids for 1 of its 2 texts"),
@@ -110,15 +112,15 @@ def test_ids_join_in_the_order_of_the_references():
     assert (pairs.references, pairs.hypotheses, pairs.ids) == (("a", "b", "c"), ("y", "z", "x"), ("1", "2", "3"))
 
 
-@pytest.mark.parametrize("ids", [("12", None), (None, "12"), (None, None)])
+@each_row("ids", [("12", None), (None, "12"), (None, None)])
 def test_ids_in_one_file_only_leave_the_order(ids):
     pairs = pair_texts(texts("r", "ab", ids[0]), texts("h", "xy", ids[1]))
     assert (pairs.references, pairs.hypotheses) == (("a", "b"), ("x", "y"))
     assert pairs.ids == (None if ids == (None, None) else ("1", "2"))
 
 
-@pytest.mark.parametrize(
-    ("references", "hypotheses", "said"),
+@each_row(
+    "references, hypotheses, said",
     [
         (("ab", None), ("xyz", None), "refs holds 2 texts and hyps 3"),
         (("abc", "123"), ("xy", "13"), r"id '2' of refs is not in hyps \(1 such ids\)"),

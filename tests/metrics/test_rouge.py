@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import rouge, word_overlaps
+from medtasks.metrics import overlaps, rouge
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import rouge_scores
 
+from ..tables import each_row
 from .test_report_bleu import PAIRS
 
 WORDS = ["effusion", "effusions", "The", "no", "No", "enlarged", "enlarging", "2.5cm", "x-ray", "sky", "skies", "", "é"]
@@ -48,7 +49,7 @@ def test_stems():
     assert (same.settings["stemmer"], apart.settings["stemmer"]) == ("Porter", "none")
 
 
-@pytest.mark.parametrize("text", ["", " \n", "…", "胸部", "é" * 3])
+@each_row("text", ["", " \n", "…", "胸部", "é" * 3])
 def test_texts_without_words_score_nothing(text):
     scores = report_metric("rouge")(references=[text, text, "left"], hypotheses=[text, "left", text])
     assert all(repr(values) == "[0.0, 0.0, 0.0]" for values in scores.samples.values())
@@ -56,7 +57,7 @@ def test_texts_without_words_score_nothing(text):
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.stem.porter", None)
-    word_overlaps.porter_stemmer.cache_clear()
+    overlaps.porter_stemmer.cache_clear()
     rouge._scorer.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         rouge_scores("effusions", "effusion", stemmed=True)

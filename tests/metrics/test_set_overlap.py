@@ -2,7 +2,9 @@
 
 import pytest
 
-from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+
+from ..tables import each_row
 
 
 def test_overlap_of_equal_sets_stays_below_one():
@@ -11,7 +13,7 @@ def test_overlap_of_equal_sets_stays_below_one():
     assert overlap.f1 == pytest.approx(2 / (2 + 1e-8), abs=1e-15)
 
 
-@pytest.mark.parametrize(("reply", "key"), [(set(), {"lobe"}), ({"lobe"}, set()), (set(), set()), ({"lung"}, {"lobe"})])
+@each_row("reply, key", [(set(), {"lobe"}), ({"lobe"}, set()), (set(), set()), ({"lung"}, {"lobe"})])
 def test_nothing_in_common_scores_zero(reply, key):
     assert token_overlap(reply, key) == TokenOverlap(0, 0, 0)
 
@@ -22,15 +24,15 @@ def test_precision_is_of_the_reply_and_recall_of_the_key():
     assert overlap.f1 == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize(
-    ("key", "closed"), [("yes", True), ("no", True), ("not", False), ("Yes", False), ("", False), ("yes left", False)]
+@each_row(
+    "key, closed", [("yes", True), ("no", True), ("not", False), ("Yes", False), ("", False), ("yes left", False)]
 )
 def test_closed_is_exactly_yes_or_no(key, closed):
     assert is_closed(key) is closed
 
 
-@pytest.mark.parametrize(
-    ("reply", "key", "right"),
+@each_row(
+    "reply, key, right",
     [
         ({"no"}, "no", True),
         ({"not", "seen"}, "no", True),
@@ -47,6 +49,6 @@ def test_closed_correct(reply, key, right):
     assert closed_correct(reply, key) is right
 
 
-@pytest.mark.parametrize(("recall", "right"), [(0.75, True), (0.7499, False), (1.0, True), (0.0, False)])
+@each_row("recall, right", [(0.75, True), (0.7499, False), (1.0, True), (0.0, False)])
 def test_open_correct_from_three_quarters(recall, right):
     assert open_correct(recall) is right

@@ -9,6 +9,8 @@ from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_folder, weights_path
 
+from ..tables import each_row
+
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
@@ -27,7 +29,7 @@ def put(folder, *names):
 ROBERTA = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
+@each_row("name", WEIGHTS)
 def test_what_is_missing_is_named_with_source_size_and_command(name):
     info = WEIGHTS[name]
     with pytest.raises(WeightsMissing) as raised:
@@ -124,11 +126,11 @@ def test_settings_from_the_environment(monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "bfloat16")
     assert ModelSettings.from_environment() == ModelSettings(device="cpu", dtype="bfloat16")
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
-    with pytest.raises(MedTasksError, match="MEDTASKS_METRICS_DTYPE=float16 is not known"):
+    with pytest.raises(MedTasksError, match="MEDTASKS_METRICS_DTYPE=float16 is unknown"):
         ModelSettings.from_environment()
 
 
-@pytest.mark.parametrize("device", ["none", "cuda:99"])
+@each_row("device", ["none", "cuda:99"])
 def test_a_device_that_is_not_there(device):
     with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
         ModelSettings(device=device).torch_device()
@@ -156,7 +158,7 @@ def test_a_repository_without_the_files_is_named(monkeypatch):
         weights_path("distilroberta-base", Path("somebody/else"))
 
 
-@pytest.mark.parametrize("path", ["weights/chexbert.pth", "/nowhere/at/all", "/a/b", "a/b/c", "roberta"])
+@each_row("path", ["weights/chexbert.pth", "/nowhere/at/all", "/a/b", "a/b/c", "roberta"])
 def test_a_path_that_is_not_there_is_no_repository(monkeypatch, path):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
     with pytest.raises(WeightsMissing, match="does not exist"):

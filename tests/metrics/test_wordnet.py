@@ -11,10 +11,11 @@ import pytest
 from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
 from medtasks.errors import MedTasksError, WeightsMissing
-from medtasks.metrics import wordnet
+from medtasks.metrics import meteor
+from medtasks.metrics.meteor import load_wordnet, prepare_wordnet, read_wordnet, wordnet_folder
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.wordnet import load_wordnet, prepare_wordnet, read_wordnet, wordnet_folder
 
+from ..tables import each_row
 from .wordnet_sources import SENSES, synonyms, wordnet_files, write_wordnet
 
 FILES = wordnet_files()
@@ -24,7 +25,7 @@ INFLECTED = ("lungs", "leaves", "leaf", "went", "go", "goes", "larger", "largest
 @pytest.fixture(autouse=True)
 def _no_other_wordnet(monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [])
-    wordnet._read.cache_clear()
+    meteor._read.cache_clear()
 
 
 @pytest.fixture
@@ -126,8 +127,8 @@ def without(name):
     return {other: content for other, content in FILES.items() if other != name}
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
+@each_row(
+    "files, message",
     [
         (without("index.verb"), "is not complete: index.verb missing"),
         (without("data.noun"), "no WordNet database in .*'data.noun'"),

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import word_overlaps as module
-from medtasks.metrics.word_overlaps import word_tokens
+from medtasks.metrics import overlaps as module
+from medtasks.metrics.overlaps import word_tokens
+
+from ..tables import each_row
 
 PIECES = [
     *("lung", "No", "1", "2.5", "1,500", "9:39", "p.m", "T1-weighted", "isn't", "patient's", "can't've", "they'll"),
@@ -38,8 +40,8 @@ def test_is_nltk_on_each_sentence(text):
     assert word_tokens(text) == nltk_words(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("", []),
         (" \n", []),

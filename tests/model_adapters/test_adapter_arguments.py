@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from medtasks.model_adapters.base.arguments import AdapterArguments, argument, parse_arguments
-from medtasks.model_adapters.base.device import choose_device
+from medtasks.model_adapters.base.arguments import AdapterArguments, argument, choose_device, parse_arguments
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.errors import AdapterArgumentError, MedTasksError

@@ -6,14 +6,13 @@ import random
 import datasets
 import pytest
 import torch
-from medtasks.model_adapters.base import prefixes, shared_scoring
+from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.prefixes import find_cuts, words_of
 from medtasks.model_adapters.base.requests import image_names, plan_streams, read_requests
+from medtasks.model_adapters.base.shared_scoring import find_cuts, words_of
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.tiny import MedTasksTiny
-from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
+from medtasks.model_adapters.tiny import IMAGE_TOKENS, MedTasksTiny
 from PIL import Image
 
 from .golden import GOLDEN, recorded, without_record
@@ -54,7 +53,7 @@ CUT = dict(zip(MIXES, (3, 0, 4, 0, 0, 3, 4, 4, 3, 3, 2), strict=True))
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Prompts are cut behind images of as few tokens as a tiny model's."""
-    monkeypatch.setattr(prefixes, "OWN_LENGTH", 12)
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 12)
 
 
 def items_of(adapter, mix, image_of=scan):
@@ -234,7 +233,7 @@ def test_a_prompt_without_one_span_per_image_is_read_whole():
 def tiny_images(monkeypatch):
     """Prompts are cut behind images of as few tokens as those of the toys."""
     for name, tokens in (("OWN_LENGTH", 4), ("LEAST_LENGTH", 6), ("_LEAST_PART", 10)):
-        monkeypatch.setattr(prefixes, name, tokens)
+        monkeypatch.setattr(shared_scoring, name, tokens)
 
 
 def cases_and_images(model):

@@ -4,8 +4,8 @@ import re
 
 import pytest
 import torch
-from medtasks.model_adapters.base import device
-from medtasks.model_adapters.base.device import check_device_map, dispatch, place, planned_map
+from medtasks.model_adapters.checkpoints import reading
+from medtasks.model_adapters.checkpoints.reading import check_device_map, dispatch, place, planned_map
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.med_flamingo import MedFlamingo
 from medtasks.model_adapters.med_flamingo.network import MediaView
@@ -89,8 +89,8 @@ def test_a_layer_is_never_cut_and_words_come_first(build, name):
 def test_all_that_sees_images_goes_to_the_first_device_and_types_stay(build, name, monkeypatch):
     model, told = build(name), []
     network = model.network
-    monkeypatch.setattr(device, "get_max_memory", lambda: {0: 10**9, 1: 10**9, "cpu": 10**9})
-    monkeypatch.setattr(device, "dispatch", lambda language, parts: told.append((language, parts)))
+    monkeypatch.setattr(reading, "get_max_memory", lambda: {0: 10**9, 1: 10**9, "cpu": 10**9})
+    monkeypatch.setattr(reading, "dispatch", lambda language, parts: told.append((language, parts)))
     prefix = next(f"{key}." * bool(key) for key, part in network.named_modules() if part is model.language_model)
     before = {key: weight.dtype for key, weight in network.named_parameters()}
     assert place(network, model.language_model, torch.device("meta"), "auto", name) is network

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.base.caches import FeatureCache, content_key
+from medtasks.model_adapters.base.batching import FeatureCache, content_key
 
 from medtasks.errors import MedTasksError
 

@@ -8,12 +8,13 @@ import weakref
 
 import pytest
 import torch
-from medtasks.model_adapters.base import prefixes, shared_scoring
+from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
-from medtasks.model_adapters.hf_vlm import HfVlm, continuation_scorer
-from medtasks.model_adapters.hf_vlm.continuation_scorer import tail_logits
+from medtasks.model_adapters.hf_vlm import HfVlm
+from medtasks.model_adapters.hf_vlm import adapter as adapter_module
+from medtasks.model_adapters.hf_vlm.adapter import tail_logits
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -91,8 +92,8 @@ def adapter(folder):
 @pytest.fixture
 def cut(monkeypatch):
     """Prompts are cut behind their images although those of tiny models take few tokens."""
-    monkeypatch.setattr(prefixes, "OWN_LENGTH", 4)
-    monkeypatch.setattr(prefixes, "LEAST_LENGTH", 3)
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 4)
+    monkeypatch.setattr(shared_scoring, "LEAST_LENGTH", 3)
 
 
 def scoring(doc_ids, options=OPTIONS):
@@ -312,8 +313,8 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     def broken(*_):
         raise IndexError
 
-    monkeypatch.setattr(continuation_scorer, "tail_logits", shifted)
-    monkeypatch.setattr(shared_scoring, "_read", broken)
+    monkeypatch.setattr(adapter_module, "tail_logits", shifted)
+    monkeypatch.setattr(shared_scoring.Prefill, "of", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)

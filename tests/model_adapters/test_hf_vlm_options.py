@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 from lmms_eval.utils import simple_parse_args_string
-from medtasks.model_adapters.base import prefixes
+from medtasks.model_adapters.base import shared_scoring
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
-from medtasks.model_adapters.vlm_server.server_arguments import VlmServerArguments
+from medtasks.model_adapters.vlm_server.server_client import VlmServerArguments
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -109,9 +109,9 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     adapter, folder, system, variables, before, behind, prefix_cache, monkeypatch
 ):
     monkeypatch.setattr(
-        prefixes, "OWN_LENGTH", 4
+        shared_scoring, "OWN_LENGTH", 4
     )  # so that prompts are cut behind their images, few tokens as they have
-    monkeypatch.setattr(prefixes, "LEAST_LENGTH", 3)
+    monkeypatch.setattr(shared_scoring, "LEAST_LENGTH", 3)
 
     def turn(doc):
         image = "<|vision_start|><|image_pad|><|vision_end|>" * len(doc["images"])
@@ -237,7 +237,7 @@ def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
         ({"chat_template_kwargs": {"enable_thinkng": True}}, "has no variable 'enable_thinkng'; correct the name"),
         ({"processor_kwargs": {"max_pixel": 5}}, "has no setting 'max_pixel'; did you mean 'max_pixels'"),
         ({"system_prompt": "x", "chat_template": False}, "are for the chat template, which chat_template=false leaves"),
-        ({"system_prompt": '"open'}, "must be text, as it is or as a string of JSON"),
+        ({"system_prompt": '"open'}, "must be text, as it is or as a JSON string"),
         ({"system_prompt": "@/no/such"}, "names the file /no/such, which cannot be read"),
         ({"system_prompt": "an <|image_pad|>"}, "which stands for an image"),
         ({"processor_kwargs": "[1]"}, "must be an object in JSON"),

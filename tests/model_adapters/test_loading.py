@@ -14,7 +14,7 @@ from medtasks.model_adapters.checkpoints import reading as published
 from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.checkpoint import read_trained_shape
+from medtasks.model_adapters.med_flamingo.adapter import read_trained_shape
 from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file
 from transformers import MistralConfig, MistralForCausalLM
@@ -116,7 +116,7 @@ REFUSED = {
     ),
     "no last layer": (
         *("radfm", BIN, only("lang_model.model.layers.1.")),
-        r"config\.json says num_hidden_layers 2, the weights have 1",
+        r"config\.json has num_hidden_layers 2, the weights have 1",
     ),
     "missing in a block": ("med_flamingo", PT, without(LATE, TWIN), re.escape(LATE)),
     "missing norm": ("med_flamingo", PT, only("perceiver.norm.bias"), r"perceiver\.norm\.bias"),

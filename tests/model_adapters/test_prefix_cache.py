@@ -4,11 +4,10 @@ import random
 
 import pytest
 import torch
-from medtasks.model_adapters.base import prefixes, shared_scoring
-from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
-from medtasks.model_adapters.base.prefixes import cut_places, find_cuts
-from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
+from medtasks.model_adapters.base import shared_scoring
+from medtasks.model_adapters.base.batching import BoundedCache, Encoded, content_key, image_keys
+from medtasks.model_adapters.base.shared_scoring import cut_places, find_cuts
+from medtasks.model_adapters.tiny import IMAGE_TOKENS
 
 from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from
@@ -22,7 +21,7 @@ FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 @pytest.fixture
 def short(monkeypatch):
     """Beginnings of the tiny model are kept although they are short."""
-    monkeypatch.setattr(prefixes, "OWN_LENGTH", 12)
+    monkeypatch.setattr(shared_scoring, "OWN_LENGTH", 12)
 
 
 def few_shot_documents():
@@ -124,7 +123,7 @@ def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkey
         got += adapter.score_batch(items[start : start + size * len(ANSWERS)])
     assert_alike(got, alone(adapter, items), 1e-4)
     # Where text looks ahead, what stands before an image is read with it: once per image, behind the examples.
-    assert len(adapter._prefixes._kept) == lengths
+    assert len(adapter._prefixes._values) == lengths
 
 
 # ---- where a prompt is cut ----

@@ -207,7 +207,7 @@ def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model):
     assert prompt.ids == volume.ids == model.encode("is it clear?", [noise()]).ids
     assert torch.equal(prompt.pixels, volume.pixels)
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 8)
-    with pytest.raises(MedTasksError, match="several_images=slices takes pictures"):
+    with pytest.raises(MedTasksError, match="several_images=slices takes images"):
         sliced.encode("", [pictures])
 
 

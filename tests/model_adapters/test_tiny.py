@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from lmms_eval.api.model import lmms
-from medtasks.model_adapters.tiny import MedTasksTiny
-from medtasks.model_adapters.tiny.adapter import CHARACTERS, VOCABULARY_SIZE, ids_to_text, text_to_ids
+from medtasks.model_adapters.tiny import CHARACTERS, VOCABULARY_SIZE, MedTasksTiny, ids_to_text, text_to_ids
 from PIL import Image
 
 

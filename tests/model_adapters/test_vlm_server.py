@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.vlm_server import VlmServer, prompts
+from medtasks.model_adapters.vlm_server import VlmServer, messages
 from PIL import Image
 
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
@@ -92,8 +92,8 @@ def test_every_pixel_arrives(served):
 
 
 def test_an_image_is_encoded_once(served, monkeypatch):
-    encoded, original = [], prompts.data_url
-    monkeypatch.setattr(prompts, "data_url", lambda image: (encoded.append(image), original(image))[1])
+    encoded, original = [], messages.data_url
+    monkeypatch.setattr(messages, "data_url", lambda image: (encoded.append(image), original(image))[1])
     server = served()
     docs = [{"question": f"{number}?", "images": [noise(1), noise(2)], "options": ("A", " no")} for number in range(5)]
     adapter = adapter_for(server, docs)
@@ -408,6 +408,6 @@ def test_what_answers_with_pages_is_no_server_of_models(no_certificates):
     words = "is no server of models; check base_url= in --model_args, which often ends with /v1"
     with (
         serving(LocalServer(Page)) as server,
-        pytest.raises(MedTasksError, match=f"what answers at {server.url} {words}"),
+        pytest.raises(MedTasksError, match=f"the address {server.url} answers, but {words}"),
     ):
         VlmServer(base_url=server.url)

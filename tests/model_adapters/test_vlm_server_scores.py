@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer
-from medtasks.model_adapters.vlm_server.prompts import data_url
+from medtasks.model_adapters.vlm_server.messages import data_url
 
 from medtasks.errors import MedTasksError
 

@@ -21,15 +21,15 @@ from medtasks.lmms.remote_models import Destination, credentialed, refusal
 from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.vlm_server import VlmServer
+from medtasks.model_adapters.vlm_server.messages import ServedPrompt
 from medtasks.model_adapters.vlm_server.option_scorer import OptionScorer
-from medtasks.model_adapters.vlm_server.prompts import ServedPrompt
-from medtasks.model_adapters.vlm_server.server_arguments import (
+from medtasks.model_adapters.vlm_server.server_client import (
     API_KEY,
+    ServerPool,
     VlmServerArguments,
     check_arguments,
     check_given,
 )
-from medtasks.model_adapters.vlm_server.server_client import ServerPool
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
 from medtasks.net import endpoints
 from medtasks.net.servers import Server
@@ -134,10 +134,10 @@ def _address(scope: Scope, server: Server) -> CheckResult:
     cause = refusal(Destination(url, "base_url", ("base_url",), obeys), os.environ) if private else ""
     if not cause:
         return MODEL.ok("address", where)
-    _, _, mend = cause.partition("; ")
+    _, _, fix = cause.partition("; ")
     state = State.PROBLEM if scope.chosen else State.NOTE
     return CheckResult(
-        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", mend
+        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", fix
     )
 
 

@@ -68,7 +68,7 @@ def open_encoder(name: str, device: str | None = None, option: str = "--encoder"
     """
     import torch
 
-    from medtasks.model_adapters.base.device import choose_device
+    from medtasks.model_adapters.base.arguments import choose_device
     from medtasks.model_adapters.checkpoints.reading import published_folder
 
     default = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,5 +1,5 @@
-"""Metrics that are models: RadGraph, CheXbert, BERTScore, and RadCliQ, which is made of them.
+"""Neural metrics: RadGraph, CheXbert, BERTScore, and RadCliQ, which combines them.
 
-Where a file is missing, damaged or of another model, they raise :class:`~medtasks.errors.WeightsMissing`, and where the
-device cannot be used or is too small for a single text, :class:`~medtasks.errors.MedTasksError`. Both say what helps.
+A file that is missing, damaged or of another model raises :class:`~medtasks.errors.WeightsMissing`, a device that is
+not usable or too small for a single text :class:`~medtasks.errors.MedTasksError`.
 """

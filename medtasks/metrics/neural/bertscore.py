@@ -1,7 +1,7 @@
-"""BERTScore of texts: matched tokens to precision, recall and F1, and the report metrics that are one.
+"""BERTScore: from matched tokens to precision, recall and F1, and its report metrics.
 
-Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT" (ICLR 2020), sections 3 and 4; where the paper
-is silent, version 0.3.13 of the ``bert-score`` package, from which the baseline is, too.
+Source: Zhang et al., "BERTScore: Evaluating Text Generation with BERT" (ICLR 2020), sections 3 and 4; for other details
+and the baseline version 0.3.13 of the ``bert-score`` package.
 """
 
 import math
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.text_encoders import present, weights_digest
-from medtasks.metrics.neural.token_matches import TokenMatches
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.weight_files import weights_path
 
-_VERSION = 1  # of how the numbers in the cache are computed
+_VERSION = 1  # of the computation of the cached numbers
+_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
 BASELINE_F1 = 0.8473319
@@ -36,8 +36,42 @@ _TEXT_FILES = (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class TokenMatches:
+    """Token ids of one pair of texts, and the largest cosine of each token with any token of the other text.
+
+    [CLS] is first and [SEP] last, and they are included in the matches; cosines are zero if one side is empty.
+    """
+
+    reference_ids: NDArray[np.int32]  # shape (m,)
+    hypothesis_ids: NDArray[np.int32]  # shape (n,)
+    reference_best: NDArray[np.float32]  # shape (m,)
+    hypothesis_best: NDArray[np.float32]  # shape (n,)
+
+    @property
+    def empty(self) -> bool:
+        """Whether one side has no token but [CLS] and [SEP]."""
+        return min(len(self.reference_ids), len(self.hypothesis_ids)) <= _SPECIAL_TOKENS
+
+    def to_bytes(self) -> bytes:
+        """Return the pair as bytes for a cache."""
+        length = np.array([len(self.reference_ids)], dtype="<i4")
+        ids = np.concatenate([length, self.reference_ids, self.hypothesis_ids]).astype("<i4")
+        best = np.concatenate([self.reference_best, self.hypothesis_best]).astype("<f4")
+        return ids.tobytes() + best.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "TokenMatches":
+        """Read the result of :meth:`to_bytes`."""
+        numbers = (len(data) - 4) // 8
+        ids = np.frombuffer(data, dtype="<i4", count=numbers + 1)
+        best = np.frombuffer(data, dtype="<f4", offset=4 * (numbers + 1))
+        length = int(ids[0])
+        return cls(ids[1 : length + 1], ids[length + 1 :], best[:length], best[length:])
+
+
 class Idf(StrEnum):
-    """Texts of the call over which the weights of tokens are counted."""
+    """Texts over which document frequencies are counted."""
 
     NONE = "none"
     REFERENCES = "references"
@@ -47,8 +81,8 @@ class Idf(StrEnum):
 class BertScores(NamedTuple):
     """Scores of pairs, each shape (pairs,).
 
-    Precision and recall are weighted means of the best cosine of each token of hypothesis and reference, F1 is their
-    harmonic mean; 0 where they have none.
+    Precision and recall are weighted means of the best cosines of the tokens of hypothesis and reference, F1 is their
+    harmonic mean, or 0.
     """
 
     precision: tuple[float, ...]
@@ -60,16 +94,20 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
     """Score pairs.
 
     Without idf every token weighs 1, [CLS] and [SEP] weigh 0. With idf a token weighs ``log((N + 1) / (d + 1))`` for N
-    texts of which d hold it, counted over all pairs given here, so that a call must hold the whole set. [CLS] and
-    [SEP] are in every text and weigh 0 by that.
+    texts of which d hold it, so that a call must have the whole set; [CLS] and [SEP], in every text, weigh 0.
 
-    A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 has NaN, and the pair
-    an F1 of 0, as ``bert-score`` has it; that happens to a single text, or where all texts are the same.
+    A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 (of a single text, or
+    equal texts) has NaN, and the pair an F1 of 0, as in ``bert-score``.
     """
-    weights_by_id = None if idf is Idf.NONE else _inverse_document_frequencies(matches, idf)
+    weights_by_id: NDArray[np.float64] | None = None
+    if idf is not Idf.NONE:
+        texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
+        size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
+        counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
+        weights_by_id = np.asarray(np.log((len(texts) + 1) / (counts + 1)))
 
     def weighted_mean(best: NDArray[np.float32], ids: NDArray[np.int32]) -> float:
-        # A text may hold "</s>" itself.
+        # Not by position: a text may hold "</s>" itself.
         even = np.where((ids == ids[0]) | (ids == ids[-1]), 0.0, 1.0)
         weights = even if weights_by_id is None else weights_by_id[ids]
         total = float(weights.sum())
@@ -79,8 +117,8 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
     for pair in matches:
         precision = 0.0 if pair.empty else weighted_mean(pair.hypothesis_best, pair.hypothesis_ids)
         recall = 0.0 if pair.empty else weighted_mean(pair.reference_best, pair.reference_ids)
-        both = precision + recall
-        f1 = 2 * precision * recall / both if both != 0 else 0.0
+        total = precision + recall
+        f1 = 2 * precision * recall / total if total != 0 else 0.0
         scores.append((precision, recall, 0.0 if math.isnan(f1) else f1))
     undefined = sum(math.isnan(precision) or math.isnan(recall) for precision, recall, _ in scores)
     if undefined:
@@ -92,21 +130,13 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
     return BertScores(*zip(*scores, strict=True)) if scores else BertScores((), (), ())
 
 
-def _inverse_document_frequencies(matches: Sequence[TokenMatches], idf: Idf) -> NDArray[np.float64]:
-    """Return the weight of each token by its id."""
-    texts = [np.unique(pair.reference_ids if idf is Idf.REFERENCES else pair.hypothesis_ids) for pair in matches]
-    size = 1 + max((int(max(pair.reference_ids.max(), pair.hypothesis_ids.max())) for pair in matches), default=0)
-    counts = np.bincount(np.concatenate(texts), minlength=size) if texts else np.zeros(size)
-    return np.asarray(np.log((len(texts) + 1) / (counts + 1)))
-
-
 def encoder_digest(folder: Path) -> str:
-    """Return a fingerprint of all files of an encoder that its vectors depend on.
+    """Return a fingerprint of an encoder's files.
 
-    The folder is as the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
+    The folder has the Hub's layout: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
     """
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    # Without its vocabulary transformers builds a tokenizer that knows no word, and says nothing.
+    # Without a vocabulary transformers silently builds a tokenizer without words.
     vocabulary = any(all((folder / name).is_file() for name in names) for names in _VOCABULARIES)
     if not (weights and vocabulary and (folder / "config.json").is_file()):
         raise WeightsMissing(
@@ -120,7 +150,7 @@ def encoder_digest(folder: Path) -> str:
 class BertScore:
     """BERTScore with one layer, counted from 1, of one encoder, named as in ``medtasks weights``.
 
-    The encoder is loaded when a pair comes that the cache does not know, and let go after the call.
+    The encoder is loaded for pairs that are not in the cache, and freed after the call.
     """
 
     encoder: str
@@ -130,13 +160,13 @@ class BertScore:
     def score(self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE) -> BertScores:
         """Score pairs of texts, not rescaled; an empty text, or one of white space, scores 0.
 
-        Token weights are counted over texts of this call, so give the whole set at once. Raises what every
-        :class:`medtasks.metrics.report_metrics.ReportMetric` does, and a ValueError if there is no such ``idf``.
+        Document frequencies are counted over the texts of this call. Raises the errors of a
+        :class:`medtasks.metrics.report_metrics.ReportMetric`, and a ValueError for an unknown ``idf``.
         """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
     def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
-        """Return how well the tokens of each pair match, shape (pairs,): all that scores are made of."""
+        """Return the matches of the tokens of each pair, shape (pairs,)."""
         check_lengths(references, hypotheses)
         if not references:
             return []
@@ -146,20 +176,21 @@ class BertScore:
         def match(new: Sequence[tuple[str, str]]) -> Iterator[tuple[int, TokenMatches]]:
             from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder, match_pairs
 
-            return match_pairs(ContextualEncoder(folder, self.layer, self.settings), new, self.settings)
+            encoder = ContextualEncoder(folder, self.layer, self.settings)
+            return ((position, TokenMatches(*match)) for position, match in match_pairs(encoder, new, self.settings))
 
         pairs = list(zip(map(str.strip, references), map(str.strip, hypotheses), strict=True))
         keys = {pair: text_key(*pair) for pair in pairs}
-        known = TextCache(self.settings.cache, model).complete(
+        matches = TextCache(self.settings.cache, model).complete(
             keys, match, encode=TokenMatches.to_bytes, decode=TokenMatches.from_bytes
         )
-        return [known[pair] for pair in pairs]
+        return [matches[pair] for pair in pairs]
 
 
 def _metric(
     scorer: BertScore, idf: Idf, values: Callable[[BertScores], Mapping[str, Sequence[float]]], **stated: str
 ) -> ReportMetric:
-    """Return BERTScore as a report metric; ``values`` picks its values from the scores, by key."""
+    """Return BERTScore as a report metric; ``values`` selects values by key from the scores."""
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         scores = scorer.score(references=references, hypotheses=hypotheses, idf=idf)
@@ -170,7 +201,7 @@ def _metric(
 
 
 def bertscore(settings: ModelSettings) -> ReportMetric:
-    """Return the BERTScore that RadCliQ takes: F1 of distilroberta-base, layer 5, no idf, raw and rescaled."""
+    """Return the BERTScore of RadCliQ: F1 of distilroberta-base, layer 5, no idf, raw and rescaled."""
     return _f1(settings, Idf.NONE, "bertscore_f1")
 
 
@@ -182,7 +213,7 @@ def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
 def _f1(settings: ModelSettings, idf: Idf, key: str) -> ReportMetric:
     def values(raw: BertScores) -> dict[str, list[float]]:
         rescaled = [(score - BASELINE_F1) / (1.0 - BASELINE_F1) for score in raw.f1]
-        return {key: list(raw.f1), f"rescaled_{key}": rescaled}  # an empty text, 0 before, becomes negative
+        return {key: list(raw.f1), f"rescaled_{key}": rescaled}  # the 0 of an empty text becomes negative
 
     return _metric(BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings), idf, values, baseline_f1=str(BASELINE_F1))
 

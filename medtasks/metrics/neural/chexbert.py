@@ -1,12 +1,11 @@
-"""CheXbert's readings of texts, 14 findings and one vector each, kept on disk, and metrics of both.
+"""CheXbert's readings of texts, 14 findings and one vector each, cached on disk, and metrics of both.
 
 Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert writes. Besides the network
-(438 MB) it holds the state of the optimiser, twice as large, which is never kept.
+(438 MB) it holds the optimiser's state, which is twice as large and not used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +14,6 @@ from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.chexbert_checkpoint import find_files
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
-
-if TYPE_CHECKING:
-    pass
 
 _Score = Callable[[Sequence["Reading"], Sequence["Reading"]], ReportScores]
 _VERSION = 1  # raised when the same text and weights would give another reading
@@ -36,16 +32,16 @@ class Reading:
 
     @classmethod
     def from_bytes(cls, value: bytes) -> "Reading":
-        """Return what :meth:`to_bytes` wrote."""
+        """Read the result of :meth:`to_bytes`."""
         count = len(CONDITIONS)
         return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
 
 
 def prepare(text: str) -> str:
-    r"""Return a text as CheXbert's tokeniser gets it: every run of white space, line ends included, one space.
+    r"""Return a text for CheXbert's tokeniser: every run of white space, line ends included, is one space.
 
     Source: ``get_impressions_from_pandas`` in ``src/bert_tokenizer.py`` of CheXbert. Halves of surrogate pairs, which
-    no tokeniser takes, are left out.
+    tokenisers refuse, are left out.
 
     Example:
         >>> prepare("  No edema.\n\tHeart size normal. ")
@@ -56,18 +52,14 @@ def prepare(text: str) -> str:
 
 @dataclass(frozen=True)
 class Chexbert:
-    """Reads texts with CheXbert, each distinct text once.
-
-    The network is loaded when a text is not in the cache, and let go of when all are read.
-    """
+    """Reads texts with CheXbert, each distinct text once; the network is loaded only for texts not in the cache."""
 
     settings: ModelSettings
 
     def __call__(self, texts: Sequence[str]) -> list[Reading]:
-        """Read texts as they are, shape (texts,), each whatever the others.
+        """Read texts, shape (texts,), independently of each other.
 
-        An empty one is read as a report without words; of a long one the encoder sees the beginning, 512 tokens with
-        [CLS] and [SEP].
+        An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
         """
         files = find_files(self.settings)
         cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
@@ -75,7 +67,7 @@ class Chexbert:
         def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
             from medtasks.metrics.neural.chexbert_network import read_texts  # needs torch, which a full cache does not
 
-            return ((position, Reading(*said)) for position, said in read_texts(new, files, self.settings))
+            return ((position, Reading(*reading)) for position, reading in read_texts(new, files, self.settings))
 
         prepared = [prepare(text) for text in texts]
         keys = {text: text_key(text) for text in prepared}
@@ -84,7 +76,7 @@ class Chexbert:
 
 
 def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
-    """Return the metric that ``score`` makes of readings of references and hypotheses."""
+    """Return the metric with the ``score`` of readings of references and hypotheses."""
 
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
@@ -96,13 +88,13 @@ def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
 
 
 def chexbert(settings: ModelSettings) -> ReportMetric:
-    """Return the cosine of the two [CLS] vectors, as CXR-Report-Metric and MultiMedEval compute it; between -1 and 1.
+    """Return the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval.
 
-    An empty report has a vector, too: that of a text without words.
+    An empty report has a vector, too.
     """
 
-    def cosine(one: Reading, other: Reading) -> float:
-        first, second = (reading.vector.astype(np.float64) for reading in (one, other))
+    def cosine(*readings: Reading) -> float:
+        first, second = (reading.vector.astype(np.float64) for reading in readings)
         raw = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
         return min(1.0, max(-1.0, raw))
 

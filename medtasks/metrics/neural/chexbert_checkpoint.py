@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 CHEXBERT, ENCODER = "chexbert", "bert-base-uncased"
 _CONFIG, _VOCABULARY = "config.json", "vocab.txt"
-# Keys that tell this checkpoint from any other of the same encoder.
-_TELLING = ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight")
+# Keys of this checkpoint, and of no other with the same encoder.
+_DISTINCTIVE = ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight")
 _AGAIN = "remove it and run 'medtasks weights fetch chexbert'"
 
 
@@ -32,28 +32,28 @@ class ChexbertFiles:
     @property
     def fingerprint(self) -> str:
         """A digest of the bytes of weights, configuration and vocabulary."""
-        beside = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
-        return weights_digest([self.weights, *beside])
+        files = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
+        return weights_digest([self.weights, *files])
 
 
 def find_files(settings: ModelSettings) -> ChexbertFiles:
     """Find CheXbert's files.
 
-    ``settings.named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
+    ``settings.named_weights`` may have a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
     ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or next to it has configuration and
-    vocabulary. What is not given was fetched.
+    vocabulary. The defaults are the fetched files.
     """
-    given = settings.weights_for(CHEXBERT)
-    chosen, info = weights_path(CHEXBERT, given), weights_info(CHEXBERT)
+    configured = settings.weights_for(CHEXBERT)
+    chosen, info = weights_path(CHEXBERT, configured), weights_info(CHEXBERT)
     weights = complete_in(info, chosen) if chosen.is_dir() else chosen
     if weights is None:
         raise WeightsMissing(
             f"{chosen} holds neither {info.files[0]} nor {CHEXBERT}{CONVERTED}; give the file itself, or fetch it with "
             f"'medtasks weights fetch {CHEXBERT}'"
         )
-    near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if given else []
-    beside = next((folder for folder in near if folder.is_dir()), None)
-    encoder = weights_path(ENCODER, settings.named_weights.get(ENCODER) or beside)
+    near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if configured else []
+    neighbour = next((folder for folder in near if folder.is_dir()), None)
+    encoder = weights_path(ENCODER, settings.named_weights.get(ENCODER) or neighbour)
     for name in (_CONFIG, _VOCABULARY):
         if not (encoder / name).is_file():
             raise WeightsMissing(
@@ -75,8 +75,8 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
     if not path.is_file():
         raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")
     if path.suffix == CONVERTED:
-        again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
-        with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
+        fix = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
+        with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {fix}"):
             state: Any = load_file(path)
     else:
         damaged = f"{path} is damaged, incomplete or no plain torch checkpoint"
@@ -88,7 +88,7 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
                 f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}"
             )
     named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
-    lacking = [key for key in _TELLING if key not in named]
+    lacking = [key for key in _DISTINCTIVE if key not in named]
     if lacking:
         raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no '{lacking[0]}'; {_AGAIN}")
     return named
@@ -97,9 +97,9 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
 def convert(checkpoint: Path, target: Path | None = None) -> Path:
     """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
 
-    The file is ``target``, or ``chexbert.safetensors`` next to the checkpoint, where it is taken from then on; one that
-    exists is replaced. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and what
-    :func:`~medtasks.metrics.weight_files.write_safetensors` does.
+    The file, replaced if it exists, is ``target``, or ``chexbert.safetensors`` next to the checkpoint, which metrics
+    then prefer. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and the errors of
+    :func:`~medtasks.metrics.weight_files.write_safetensors`.
     """
     target = target or checkpoint.with_suffix(CONVERTED)
     return write_safetensors(lambda: read_state(checkpoint), target, like=checkpoint)

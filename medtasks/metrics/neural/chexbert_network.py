@@ -1,4 +1,4 @@
-"""CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and texts through it in batches.
+"""CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and batches of texts.
 
 Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert.
 """
@@ -28,7 +28,7 @@ from medtasks.metrics.neural.text_encoders import (
 
 # Classes of each output: all of Finding, and only blank and positive for No Finding.
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
-# Stored, but no part of the computation: the pooler, and buffers that old versions of transformers saved.
+# Stored but not used: the pooler, and buffers that old versions of transformers saved.
 _UNUSED = ("bert.pooler.", "bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
 
@@ -58,8 +58,8 @@ class ChexbertNetwork(torch.nn.Module):
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
-    again = f"remove it and run 'medtasks weights fetch {ENCODER}'"
-    with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {again}"):
+    fix = f"remove it and run 'medtasks weights fetch {ENCODER}'"
+    with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {fix}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
             raise ValueError(stored["model_type"])
@@ -70,24 +70,24 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
     state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
     fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
-    place = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
-    with explained(lambda _, reason: f"{place}: {reason}; remove both and run {fetches}"):
+    problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
+    with explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
         if broken := [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]:
             raise ValueError(f"'{broken[0]}' holds values that are not finite")  # they would become labels
         return filled(empty(lambda: ChexbertNetwork(config)), state)
 
 
 def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
-    """Return the ids of each text between [CLS] and [SEP], cut at the length that the encoder takes.
+    """Return the ids of each text between [CLS] and [SEP], cut at the encoder's maximum length.
 
-    Raises WeightsMissing for a vocabulary that is damaged, or larger than the configuration says; a smaller is logged.
+    Raises WeightsMissing for a vocabulary that is damaged, or larger than configured; a smaller one is logged.
     """
-    again = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
-    with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {again}"):
+    fix = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
+    with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
-    smaller = f"{sizes}; if it was cut short, labels are wrong: {again}"
-    check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {again}", smaller)
+    smaller = f"{sizes}; if it was cut short, labels are wrong: {fix}"
+    check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {fix}", smaller)
     encoded = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)
     return list(encoded["input_ids"])
 

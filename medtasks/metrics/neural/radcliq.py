@@ -66,7 +66,7 @@ RADCLIQ_V1 = RadCliQModel(
 
 @dataclass(frozen=True)
 class InputSource:
-    """Where one input of RadCliQ comes from: a report metric and one of its keys."""
+    """Source of one input of RadCliQ: a report metric and one of its keys."""
 
     metric: str
     key: str
@@ -93,9 +93,9 @@ _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
 def _radcliq(key: str, model: RadCliQModel, sources: Sequence[InputSource], settings: ModelSettings) -> ReportMetric:
-    """Return RadCliQ of pairs of reports, whose total is the mean, from sources in the order of :class:`RadCliQInputs`.
+    """Return RadCliQ of pairs of reports from sources in the order of :class:`RadCliQInputs`.
 
-    Missing weights, and settings that give weights without a name, are told before any model is run.
+    Missing weights, and settings with weights without a name, raise before any model runs.
     """
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
@@ -109,11 +109,12 @@ def _radcliq(key: str, model: RadCliQModel, sources: Sequence[InputSource], sett
             weights_path(name, settings.named_weights.get(name))
         stated, columns = {"orientation": "lower is better"}, []
         for name, source in zip(RadCliQInputs._fields, sources, strict=True):
-            wanted, said = (
+            reference_texts, hypothesis_texts = (
                 [re.sub(" +", " ", text) if source.single_spaces else text for text in side]
                 for side in (references, hypotheses)
             )
-            scores = report_metric(source.metric, settings)(references=wanted, hypotheses=said)
+            metric = report_metric(source.metric, settings)
+            scores = metric(references=reference_texts, hypotheses=hypothesis_texts)
             stated |= {name: source.key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
             columns.append(scores.samples[source.key])
         values = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
@@ -133,8 +134,8 @@ def radcliq_v1(settings: ModelSettings) -> ReportMetric:
 
 
 def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
-    """Return what MultiMedEval calls RadCliQ: v1 from inputs of its own; only the mean over a whole set is its number.
+    """Return MultiMedEval's RadCliQ: v1 from inputs of its own; only the mean over a whole set is its number.
 
-    Its BERTScore weighs tokens by how many hypotheses of the call hold them: a pair's score depends on the others.
+    Its BERTScore weighs tokens by their frequency in the hypotheses of the call: a pair's score depends on the others.
     """
     return _radcliq("radcliq_v1_multimedeval", RADCLIQ_V1, MULTIMEDEVAL, settings)

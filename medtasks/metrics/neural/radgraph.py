@@ -3,37 +3,33 @@
 Nothing is unpacked to disk, and weights are read without running anything they contain. Sizes, labels and their order
 come from the files.
 
-An annotation is what the ``radgraph`` package, version 0.1.18, returns: ``text``, the report's words joined with
-spaces; ``data_source``, None; ``data_split``, ``"inference"``; and ``entities`` by number from ``"1"`` on, ordered by
-place. An entity has ``tokens``, its words joined with spaces; a ``label`` such as ``OBS-DP`` or ``Anatomy::definitely
-present``; ``start_ix`` and ``end_ix``, its first and last word; and the ``relations`` that start at it, each
-``[label, number of the other entity]``.
+An annotation is the output of the ``radgraph`` package, version 0.1.18: ``text``, the report's words with spaces;
+``data_source``, None; ``data_split``, ``"inference"``; and ``entities`` by number from ``"1"`` on, ordered by position.
+An entity has ``tokens``, its words joined with spaces; a ``label`` such as ``OBS-DP``; ``start_ix`` and ``end_ix``, its
+first and last word; and its ``relations``, each ``[label, number of the other entity]``.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it has no types
 
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
 from medtasks.metrics.neural.radgraph_archive import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
+from medtasks.metrics.overlaps import overlap_f1
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
-from medtasks.metrics.set_overlap import overlap_f1
 
-if TYPE_CHECKING:
-    pass
-
-_VERSION = 1  # of the code that makes annotations; a change that can change one must change it
+_VERSION = 1  # of the code, to be raised when annotations change
 
 _SEPARATORS = re.compile(r"([/,:.!?()])")
-# NLTK's wordpunct_tokenize, which matches with this engine from 3.10 on. Before, with Python's own, the ² of cm² and
-# the ½ of 2½ were one word with what they follow, and combining accents words of their own.
+# NLTK's wordpunct_tokenize, which uses this engine since 3.10. With Python's own, the ² of cm² and the ½ of 2½ were not
+# separate words, and combining accents were.
 _RUNS = regex.compile(r"\w+|[^\w\s]+")
-# The package looks for these as written, backslash and letters, such as a careless export leaves them in a text.
+# The package replaces these literal escapes, backslash and letters, which a careless export leaves in a text.
 _WRITTEN_ESCAPES = (("\\n", " "), ("\\f", " "), ("\\u2122", " "), ('\\"', "``"))
 _PARTED_RUNS = ((").", ") ."), ("%.", "% ."), (".'", ". '"), ("%,", "% ,"), ("%)", "% )"))
 
@@ -43,8 +39,8 @@ Annotation = dict[str, Any]
 def split_v1(text: str) -> list[str]:
     """Split at white space and around each of ``/ , : . ! ? ( )``.
 
-    Source of this and the next: ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18. Both give words
-    without white space in them, so the words joined with spaces stand for the report.
+    Source of this and the next: ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18. Words have no
+    white space in them, so the words joined with spaces represent the report.
 
     Example:
         >>> split_v1("T-tube (3.5cm):  low.")
@@ -54,14 +50,14 @@ def split_v1(text: str) -> list[str]:
 
 
 def split_xl(text: str) -> list[str]:
-    """Split into runs of letters and digits and runs of other characters, with some runs parted further.
+    """Split into runs of letters and digits and runs of other characters, some of which are split further.
 
     Example:
         >>> split_xl("T-tube (95%). Low...")
         ['T', '-', 'tube', '(', '95', '%', ')', '.', 'Low', '...']
     """
-    for written, meant in _WRITTEN_ESCAPES:
-        text = text.replace(written, meant)
+    for escape, replacement in _WRITTEN_ESCAPES:
+        text = text.replace(escape, replacement)
     joined = " ".join(_RUNS.findall(" ".join(text.split())))
     for run, parts in _PARTED_RUNS:
         joined = joined.replace(run, parts)
@@ -75,8 +71,8 @@ SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = {"radgraph": split_v1, "
 class RadGraph:
     """Annotates reports as the ``radgraph`` package, version 0.1.18, does.
 
-    Nothing is loaded before the first text that the cache lacks, and nothing stays loaded after a call. Labels and
-    words of the two types of models differ, so scores of one cannot be compared with scores of the other.
+    The network is loaded only for texts not in the cache, and freed after a call. Labels and words of the two types of
+    models differ, so that their scores are not comparable.
     """
 
     model_type: ModelType
@@ -85,8 +81,8 @@ class RadGraph:
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
         """Annotate reports of any length, shape (texts,), in the order of the input.
 
-        The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
-        package fails, has no entities.
+        The empty text is read as the word ``None``, as in the package; white space only, on which the package fails,
+        has no entities.
         """
         reports = [tuple(SPLIT[self.model_type](text or "None")) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
@@ -113,7 +109,7 @@ def _annotation(words: Sequence[str], entities: Mapping[str, Any]) -> Annotation
 
 
 def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
-    """Return how well two annotations agree, each an F1 of two sets, the same if the reports change places.
+    """Return the agreements of two annotations, each a symmetric F1 of two sets.
 
     As ``F1RadGraph`` of the package (RG_E, RG_ER and RG_ER-bar of Delbrouck et al., 2022): ``simple``, of the words and
     label of entities; ``partial``, with whether a relation starts there; ``complete``, of entities where none starts,
@@ -121,13 +117,14 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
     ``entity_f1``, the same as simple; ``relation_f1``, of relations with words and label of both; ``combined``, their
     mean, which is 0.5 for equal reports without relations.
 
-    Words are compared with case, save in the relations of ``complete``; the package's repository has compared
+    Words are compared with case, except in the relations of ``complete``; the package's repository has compared
     everything without case since July 2026, under the same version number.
     """
     sets: list[dict[str, set[Any]]] = []
     for report in (first, second):
         entities = {
-            number: (one["tokens"], one["label"], one["relations"]) for number, one in report["entities"].items()
+            number: (entity["tokens"], entity["label"], entity["relations"])
+            for number, entity in report["entities"].items()
         }
         related = [
             (words, label, relation, *entities[other][:2])
@@ -155,9 +152,9 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
 def _metric(
     model_type: ModelType, prefix: str, names: Sequence[str], settings: ModelSettings, **stated: str
 ) -> ReportMetric:
-    """Return the metric that annotates both sides of every pair, and compares the annotations by :func:`rewards`.
+    """Return the metric of :func:`rewards` of the annotations of each pair.
 
-    A pair with an empty text scores 0, whatever is on the other side, and so does a pair with a text without entities.
+    A pair with an empty text scores 0, and so does a pair with a text without entities.
     """
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
@@ -189,9 +186,9 @@ def radgraph_xl(settings: ModelSettings) -> ReportMetric:
 
 
 def radgraph_combined(settings: ModelSettings) -> ReportMetric:
-    """Build CXR-Report-Metric's scores, which RadCliQ takes, with the first RadGraph.
+    """Build CXR-Report-Metric's scores, for RadCliQ, with the first RadGraph.
 
-    Keys: ``radgraph_combined``, the mean of ``radgraph_entity_f1`` and ``radgraph_relation_f1``. That repository cannot
-    score an empty reference; here it scores 0.
+    Keys: ``radgraph_combined``, the mean of ``radgraph_entity_f1`` and ``radgraph_relation_f1``. An empty reference,
+    which that repository cannot score, scores 0.
     """
     return _metric("radgraph", "radgraph", ("combined", "entity_f1", "relation_f1"), settings)

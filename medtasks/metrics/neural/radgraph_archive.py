@@ -31,7 +31,7 @@ _HUB_NAMES = {
 
 
 class Contents(NamedTuple):
-    """What is in an archive: tensors by name, and labels in the order of scores."""
+    """Content of an archive: tensors by name, and labels in the order of scores."""
 
     state: Mapping[str, "torch.Tensor"]
     entity_labels: tuple[str, ...]
@@ -47,7 +47,7 @@ class Archive:
     encoder: Path  # folder with its configuration and vocabulary
     max_length: int  # wordpieces per segment of a long report, [CLS] and [SEP] included
     max_span_width: int  # words of the widest span
-    spans_per_word: float  # share of spans between which relations are looked for, per word
+    spans_per_word: float  # number of spans per word that may have relations
 
     @property
     def files(self) -> list[Path]:
@@ -64,12 +64,12 @@ class Archive:
         import torch
 
         with _reading(self.path, self.model_type):
-            held = {name: file.read() for name, file in self.members() if name != _CONFIG}
-            weights = held.pop(_WEIGHTS, None)
+            contents = {name: file.read() for name, file in self.members() if name != _CONFIG}
+            weights = contents.pop(_WEIGHTS, None)
             state = weights and torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
-            labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in held.items()}
+            labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in contents.items()}
             entities, relations = (labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation"))
             if entities and entities[0]:
                 raise ValueError("its first entity label is not the empty one, for no entity")
@@ -84,11 +84,11 @@ class Archive:
 def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     """Find an archive and its encoder on this machine, and read the archive's configuration.
 
-    The encoder is the one that the settings name ``pubmedbert`` or ``cxr-bert``; else the one beside the archive, under
-    the name that the archive gives it; else the fetched one, if the archive gives the name that it has on the Hub.
+    The encoder is ``pubmedbert`` or ``cxr-bert`` of the settings; else the folder next to the archive with the name in
+    its configuration; else the fetched one, if that is its name on the Hub.
 
     ``settings.weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with either
-    under the model's name; None: what ``medtasks weights fetch`` brought.
+    under the model's name; None for the fetched one.
     """
     path = _archive_path(weights_path(model_type, settings.weights_for(model_type)), model_type)
     with _reading(path, model_type):
@@ -105,19 +105,19 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
         name = str(indexer["model_name"])
         sizes = int(indexer["max_length"]), int(reader["max_span_width"])
         spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
-    own = settings.named_weights.get(_ENCODER[model_type])
-    encoder = weights_path(_ENCODER[model_type], own) if own else _encoder_folder(path, name)
+    chosen = settings.named_weights.get(_ENCODER[model_type])
+    encoder = weights_path(_ENCODER[model_type], chosen) if chosen else _encoder_folder(path, name)
     return Archive(path, model_type, encoder, *sizes, spans_per_word)
 
 
-def _archive_path(given: Path, model_type: ModelType) -> Path:
-    if given.is_file():
-        return given
-    for path in (given, given / model_type, given / f"{model_type}.tar.gz"):
+def _archive_path(weights: Path, model_type: ModelType) -> Path:
+    if weights.is_file():
+        return weights
+    for path in (weights, weights / model_type, weights / f"{model_type}.tar.gz"):
         if path.is_file() or (path / _CONFIG).is_file():
             return path
     raise WeightsMissing(
-        f"{given} holds neither {_CONFIG}, {_WEIGHTS} and {_VOCABULARY} nor {model_type}.tar.gz; fetch that with "
+        f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_VOCABULARY} nor {model_type}.tar.gz; fetch that with "
         f"'medtasks weights fetch {model_type}'"
     )
 

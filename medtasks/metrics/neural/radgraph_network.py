@@ -1,11 +1,10 @@
-"""RadGraph in memory: words to wordpieces to vectors of words, to entities and relations between them (DyGIE++).
+"""RadGraph's network: from wordpieces to vectors of words, to entities and relations between them (DyGIE++).
 
 A span of words is ``[first word; last word; width]``. One perceptron labels every span, another ranks it. Between the
 best spans of a report a third one looks for relations, from ``[a; b; a * b]``. First layers are split into their parts,
 which are computed per word or per span instead of per span or per pair. Reports are laid end to end; nothing is padded.
 
-Source: Wadden et al., 2019 (arXiv 1909.03546), and the ``radgraph`` package, version 0.1.18, whose predictions these
-are.
+Source: Wadden et al., 2019 (arXiv 1909.03546), and the ``radgraph`` package, version 0.1.18, with the same predictions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from medtasks.metrics.neural.text_encoders import (
     run_batches,
 )
 
-# What the encoder reads in place of two words; annotations keep the word. Source: ``DyGIEReader`` of the package.
+# Replacements for the encoder; annotations have the original words. Source: ``DyGIEReader`` of the package.
 READ_AS = {"/.": ".", "/?": "?"}
 _ENCODER = "_embedder.token_embedder_bert._matched_embedder.transformer_model."
 _WIDTHS = "_endpoint_span_extractor._span_width_embedding.weight"
@@ -40,23 +39,23 @@ Entities = dict[str, dict[str, Any]]
 
 
 class WordEncoder:
-    """RadGraph's encoder, whose vector of a word is the mean of what it says of the word's wordpieces."""
+    """RadGraph's encoder; the vector of a word is the mean of those of its wordpieces."""
 
     def __init__(self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
         folder = archive.encoder
         with explained(lambda _, reason: f"the encoder's vocabulary in {folder} cannot be read ({reason})"):
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        # What transformers builds without a vocabulary, and says nothing.
+        # Without a vocabulary transformers silently builds a tokenizer without words.
         if len(self._tokenizer) <= len(self._tokenizer.all_special_tokens):
             raise WeightsMissing(f"the encoder's vocabulary (vocab.txt or tokenizer.json) is missing from {folder}")
-        own = {name.removeprefix(_ENCODER): tensor for name, tensor in state.items() if name.startswith(_ENCODER)}
-        own.pop("embeddings.position_ids", None)  # a buffer that older releases of transformers saved
+        weights = {name.removeprefix(_ENCODER): tensor for name, tensor in state.items() if name.startswith(_ENCODER)}
+        weights.pop("embeddings.position_ids", None)  # a buffer that older releases of transformers saved
         with explained(lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"):
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            self._model: Any = filled(empty(lambda: AutoModel.from_config(config)), own).to(device)
-        known, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
-        sizes = f"the vocabulary in {folder} has {known} wordpieces, but the encoder in {archive.path} {size}"
-        check_vocabulary(known, size, sizes, f"{sizes}; if the vocabulary was cut short, scores are wrong")
+            self._model: Any = filled(empty(lambda: AutoModel.from_config(config)), weights).to(device)
+        entries, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
+        sizes = f"the vocabulary in {folder} has {entries} wordpieces, but the encoder in {archive.path} {size}"
+        check_vocabulary(entries, size, sizes, f"{sizes}; if the vocabulary was cut short, scores are wrong")
         self._device, self._dtype, self._window = device, dtype, archive.max_length - 2
 
     def pieces(self, reports: Sequence[Sequence[str]]) -> list[list[list[int]]]:
@@ -65,14 +64,14 @@ class WordEncoder:
         # A lone half of a character pair, as in a reply cut within an emoji, cannot be tokenized.
         readable = [READ_AS.get(word, word).encode("utf-8", "replace").decode() for word in distinct]
         encoded = self._tokenizer(readable, add_special_tokens=False, return_attention_mask=False, verbose=False)
-        known = dict(zip(distinct, encoded["input_ids"], strict=True))
-        return [[known[word] for word in words] for words in reports]
+        by_word = dict(zip(distinct, encoded["input_ids"], strict=True))
+        return [[by_word[word] for word in words] for words in reports]
 
     def vectors(self, reports: Sequence[Sequence[Sequence[int]]], batch_size: int) -> Tensor:
         """Return one vector per word, shape (words of all reports, hidden), float32; zeros without wordpieces.
 
-        The encoder sees reports, as :meth:`pieces` returns them, between [CLS] and [SEP], long ones in segments, which
-        end after a number of pieces, within a word too; ``batch_size`` is the number of segments per pass.
+        The encoder reads :meth:`pieces` between [CLS] and [SEP], long reports in segments, which may end within a word;
+        ``batch_size`` is the number of segments per pass.
         """
         first, last = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
         segments = []
@@ -86,7 +85,7 @@ class WordEncoder:
             ids, mask = padded(segments[at : at + batch_size], 0, self._device)
             with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._dtype == "bfloat16"):
                 hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-            # Without [CLS] and [SEP]: a piece is what another one, or [SEP], follows.
+            # Without [CLS] and [SEP]: a piece is followed by another piece or by [SEP].
             vectors.append(hidden[:, 1:-1][mask[:, 2:].bool()].float())
         if vectors:
             owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
@@ -152,15 +151,17 @@ class SpanNetwork:
         best, label = self._entity.scores(self._first_layer(self._entity, words, first, last)).max(dim=1)
         mentions = self._mention.scores(self._first_layer(self._mention, words, first, last))[:, 0]
         is_entity = best > 0  # "no entity" scores 0
-        kept = self._best_spans(mentions, lengths, owner) & is_entity
-        chosen = kept.nonzero()[:, 0]
+        best_spans = self._best_spans(mentions, lengths, owner) & is_entity
+        chosen = best_spans.nonzero()[:, 0]
         vectors = torch.cat([words[first[chosen]], words[last[chosen]], self._widths[(last - first)[chosen]]], dim=1)
         is_entity, chosen, label = is_entity.cpu(), chosen.cpu(), label.cpu()
         number = (is_entity.cumsum(0) - 1)[chosen].tolist()
         numbers = torch.split(torch.arange(len(chosen)), torch.bincount(owner[chosen], minlength=len(reports)).tolist())
         # All pairs of candidates of one report, either way round and each with itself, shape (pairs, 2).
-        pairs = torch.cat([torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(own, own) for own in numbers)])
-        related = self._relations(vectors, mentions[kept], pairs)
+        pairs = torch.cat(
+            [torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(spans, spans) for spans in numbers)]
+        )
+        related = self._relations(vectors, mentions[best_spans], pairs)
         entities = torch.stack([owner, starts, ends, label])[:, is_entity].T.tolist()
         return self._written(reports, entities, [(number[a], number[b], kind) for a, b, kind in related])
 
@@ -171,12 +172,12 @@ class SpanNetwork:
         return linear(words, first)[starts] + linear(words, last)[ends] + widths[ends - starts]
 
     def _best_spans(self, mentions: Tensor, lengths: Tensor, owner: Tensor) -> Tensor:
-        """Return which spans are among the best of their report, shape (spans,)."""
+        """Return a mask of the best spans of each report, shape (spans,)."""
         chosen = torch.zeros_like(mentions, dtype=torch.bool)
         # In float32 like the package: in float64 some products round up to another integer.
-        wanted = (lengths.float() * self._per_word).ceil().long().tolist()
+        numbers = (lengths.float() * self._per_word).ceil().long().tolist()
         at = 0
-        for count, number in zip(torch.bincount(owner, minlength=len(lengths)).tolist(), wanted, strict=True):
+        for count, number in zip(torch.bincount(owner, minlength=len(lengths)).tolist(), numbers, strict=True):
             chosen[mentions[at : at + count].topk(max(1, min(count, number))).indices + at] = True
             at += count
         return chosen
@@ -186,8 +187,8 @@ class SpanNetwork:
         first, second, product = torch.split(self._relation.weight, vectors.shape[1], dim=1)
         as_first, as_second = linear(vectors, first, self._relation.bias), linear(vectors, second)
         for source, target in (part.T for part in torch.split(pairs.to(self._device), _PAIRS_AT_ONCE)):
-            both = linear(vectors[source] * vectors[target], product)
-            scores = self._relation.scores(as_first[source] + as_second[target] + both)
+            products = linear(vectors[source] * vectors[target], product)
+            scores = self._relation.scores(as_first[source] + as_second[target] + products)
             best, label = (scores + (mentions[source] + mentions[target])[:, None]).max(dim=1)
             yield from map(tuple, torch.stack([source, target, label])[:, best > 0].T.tolist())  # 0 is "no relation"
 

@@ -1,4 +1,4 @@
-"""Shared by metrics that run an encoder: reading its files, batches of texts of like length, and precision."""
+"""Shared parts of metrics with an encoder: reading its files, batches of texts of similar length, and precision."""
 
 import gc
 import hashlib
@@ -26,11 +26,11 @@ _ALWAYS_ALLOWED = 8  # tokens
 
 
 def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
-    """Put texts of like length, counted in tokens, together; return their positions.
+    """Group texts of similar length, counted in tokens; return their positions.
 
-    Texts of one length need the least padding; the longest come first, so that memory runs out at once or never. No
-    text is shorter than the longest of its batch by more than a tenth, or eight tokens: among a few hundred reports the
-    longest are so unlike that full batches would be a third padding. Equal lengths stay in the order of the input.
+    The longest come first, so that memory runs out at once or never. No text is shorter than the longest of its batch
+    by more than a tenth, or eight tokens: among a few hundred reports, full batches of the longest would be a third
+    padding. Equal lengths stay in the order of the input.
 
     ``batch_size`` is the most texts in one batch, at least 1; with a window, the tokens per segment of an encoder that
     reads a long text in segments, it is the most segments, unless a single text has more.
@@ -66,12 +66,10 @@ def padded(rows: Sequence[Sequence[int]], padding: int, device: "torch.device") 
 def run_batches(
     batches: Sequence[Sequence[int]], run: Callable[[Sequence[int]], Sequence[T]], *, description: str, progress: bool
 ) -> Iterator[tuple[int, T]]:
-    """Run an encoder over batches; where memory runs out, over halves of them, and no larger ones from then on.
-
-    Nothing that ``run`` computed before an error is lost to a caller who keeps each result as it comes.
+    """Run an encoder over batches; if memory runs out, over halves of them, and no larger ones from then on.
 
     ``run`` takes the positions of a batch of :func:`length_batches` and returns one result per position. The progress
-    bar, called ``description``, counts texts. Yields ``(position, result)``.
+    bar, called ``description``, counts texts. Yields ``(position, result)``, also before an error.
     """
     from tqdm import tqdm
 
@@ -81,8 +79,8 @@ def run_batches(
         while waiting:
             batch = waiting.pop()
             if len(batch) > largest:
-                batch, rest = batch[:largest], batch[largest:]
-                waiting.append(rest)
+                waiting.append(batch[largest:])
+                batch = batch[:largest]
             if (results := _run_or_none(run, batch)) is None:
                 if len(batch) == 1:
                     raise MedTasksError(
@@ -100,15 +98,15 @@ def run_batches(
 def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[int]) -> Sequence[T] | None:
     import torch
 
-    # Parts of torch have no own type for it.
+    # Parts of torch have no type for running out of memory.
     signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     try:
         return run(batch)
     except (RuntimeError, MemoryError) as error:
-        known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not known and not any(sign in str(error) for sign in signs):
+        is_typed = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not is_typed and not any(sign in str(error) for sign in signs):
             raise
-    # Only here, with the error gone, are the tensors of its frames free.
+    # The tensors in the frames of the error are free only after the handler.
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -117,12 +115,9 @@ def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[in
 
 @contextmanager
 def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
-    """Run an encoder without gradients, in the precision that the result will state.
+    """Run an encoder without gradients, in ``"float32"``, or in ``"bfloat16"`` by autocast.
 
-    An evaluated model may have allowed TF32 or bfloat16 for products of float32 matrices in the whole process, which
-    moves scores by more than the tolerance of their definition; while this lasts they are exact.
-
-    ``dtype`` is ``"float32"``, or ``"bfloat16"`` for autocast, which leaves the outputs of norms in float32.
+    Products of float32 matrices are exact, even if an evaluated model has allowed TF32 or bfloat16 in this process.
     """
     import torch
 
@@ -141,26 +136,26 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
 
 @contextmanager
 def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
-    """Raise WeightsMissing for whatever reading a damaged or foreign file raises.
+    """Raise WeightsMissing for any error in reading a damaged or foreign file.
 
-    ``sentence`` makes the message of the kind of that error and the beginning of its text, on one line.
+    ``sentence`` makes the message from the error's type and the beginning of its text.
     """
     try:
         yield
     except (MemoryError, WeightsMissing):
         raise
-    except Exception as error:  # what a damaged file raises depends on where the damage is
+    except Exception as error:  # damaged files raise errors of many kinds
         reason = f"no {error}" if isinstance(error, KeyError) else shorten(str(error), 200, placeholder=" ...")
         raise WeightsMissing(sentence(type(error).__name__, reason)) from error
 
 
 def present(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Return those of the files that are there, in the order of their names."""
+    """Return the existing files, in the order of ``names``."""
     return [folder / name for name in names if (folder / name).is_file()]
 
 
 def empty(build: "Callable[[], Network]") -> "Network":
-    """Return a network without weights: to draw random ones takes time, and the process's random numbers."""
+    """Return a network without weights; drawing random ones takes time and changes the random state."""
     from accelerate import init_empty_weights
 
     with init_empty_weights(include_buffers=False):
@@ -173,24 +168,24 @@ def filled(network: "Network", state: "Mapping[str, torch.Tensor]") -> "Network"
     return network.eval()
 
 
-def check_vocabulary(known: int, size: int, larger: str, smaller: str) -> None:
+def check_vocabulary(entries: int, size: int, larger: str, smaller: str) -> None:
     """Raise WeightsMissing for a vocabulary with more entries than the encoder has vectors, log one with fewer."""
-    if known > size:
+    if entries > size:
         raise WeightsMissing(larger)
-    if known < size:
+    if entries < size:
         logger.warning(smaller)
 
 
 def longest_text(config: Any, tokenizer: Any) -> int:
-    """Return how many tokens of a text an encoder of the BERT family takes."""
-    # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
-    behind = config.pad_token_id + 1 if config.model_type == "roberta" else 0
-    return int(min(tokenizer.model_max_length, config.max_position_embeddings - behind))
+    """Return the maximum input length of a BERT-family encoder, in tokens."""
+    # RoBERTa counts positions from its padding token's id + 1; a tokenizer without a length limit has 10^30.
+    unused = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    return int(min(tokenizer.model_max_length, config.max_position_embeddings - unused))
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers from printing a bar, and a table of the layers that are left out on purpose."""
+    """Suppress transformers' progress bar and its table of unused layers."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -205,10 +200,9 @@ def quiet() -> Iterator[None]:
 
 
 def weights_digest(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of the bytes of files, one after the other, for the name of a cache.
+    """Return the SHA-256 of files, in this order, for the name of a cache.
 
-    The 64 hexadecimal digits depend on the order of the files, but not on where they lie. A file is read once per
-    process, again if its size or its time of change differ.
+    A file is read once per process, and again if its size or its time of change differ.
     """
     digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from medtasks.errors import MedTasksError
 from medtasks.metrics.neural.text_encoders import encoding, length_batches, run_batches, weights_digest
 
+from ...tables import each_row
+
 
 @given(st.lists(st.integers(0, 600)), st.integers(1, 40))
 def test_batches_hold_every_text_once_the_longest_first(lengths, size):
@@ -136,7 +138,7 @@ def precisions():
     return torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
 
 
-@pytest.mark.parametrize("error", [None, OSError])
+@each_row("error", [None, OSError])
 def test_products_are_exact_within_and_as_before_afterwards(error):
     torch.set_float32_matmul_precision("medium")
     try:

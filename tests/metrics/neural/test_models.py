@@ -23,6 +23,7 @@ from medtasks.metrics.neural.radgraph import RadGraph
 from medtasks.metrics.neural.radgraph_network import WordEncoder
 
 from ... import tiny_chexbert
+from ...tables import each_row
 from .radgraph.random_archive import invented_reports
 
 TEXTS = [
@@ -198,8 +199,8 @@ def larger(folder):
     save_file({key: 1.5 * value for key, value in state.items()}, folder / "model.safetensors", {"format": "pt"})
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
+@each_row(
+    "name, change",
     [
         ("chexbert", lambda folder: torch.save(tiny_chexbert.checkpoint(1), folder / "chexbert.pth")),
         ("chexbert", lambda folder: replaced(folder / "bert-base-uncased" / "vocab.txt", "there", "fluid")),
@@ -254,7 +255,7 @@ def test_the_processes_random_numbers_stay_as_they_are(model):
     assert torch.equal(torch.rand(2), wanted)
 
 
-@pytest.mark.parametrize("device", ["abacus", "cuda:99"])
+@each_row("device", ["abacus", "cuda:99"])
 def test_a_device_that_is_not_there_is_one_sentence(model, device):
     with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
         model.read(replace(model.settings, device=device), model.items[:1])

@@ -12,11 +12,13 @@ from medtasks.metrics.neural import radcliq
 from medtasks.metrics.neural.radcliq import CXR_REPORT_METRIC, RADCLIQ_V0, RADCLIQ_V1, RadCliQInputs
 from medtasks.metrics.report_metrics import ReportScores, metric_info, report_metric
 
+from ...tables import each_row
+
 NAMES = ("radcliq_v0", "radcliq_v1", "radcliq_v1_multimedeval")
 
 
-@pytest.mark.parametrize(
-    ("inputs", "v0", "v1"),
+@each_row(
+    "inputs, v0, v1",
     [
         ((1, 1, 1, 1), -0.242133422944, -1.440690282805),
         ((0, 0, 0, 0), 5.516160804054, 2.450143083327),
@@ -36,8 +38,8 @@ def test_worked_examples(inputs, v0, v1):
     assert RADCLIQ_V1.score(RadCliQInputs(*inputs)) == pytest.approx(v1, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("means", "v0", "v1"),
+@each_row(
+    "means, v0, v1",
     [
         ((0.146, 0.304, 0.331, 0.094), 3.816, 1.437),
         ((0.191, 0.377, 0.556, 0.192), 3.175, 1.037),
@@ -60,8 +62,8 @@ def test_golden_radcliq(golden):
         assert RADCLIQ_V1.score(inputs) == pytest.approx(case["v1"], abs=1e-9)
 
 
-@pytest.mark.parametrize("model", [RADCLIQ_V0, RADCLIQ_V1])
-@pytest.mark.parametrize("better", ["radgraph", "bertscore", "similarity"])
+@each_row("model", [RADCLIQ_V0, RADCLIQ_V1])
+@each_row("better", ["radgraph", "bertscore", "similarity"])
 def test_lower_is_better(model, better):
     worse = RadCliQInputs(0.3, 0.3, 0.3, 0.3)
     assert model.score(worse._replace(**{better: 0.4})) < model.score(worse) - 0.05
@@ -144,7 +146,7 @@ def test_multimedeval_sees_texts_as_they_are(recorded):
     assert all(given[:2] == (REFERENCES, HYPOTHESES) for given in recorded.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_missing_weights_are_told_before_any_model_runs(name, monkeypatch, tmp_path):
     monkeypatch.setattr(radcliq, "report_metric", lambda *_: pytest.fail("a metric was run"))
     (tmp_path / "radgraph.tar.gz").touch()
@@ -153,7 +155,7 @@ def test_missing_weights_are_told_before_any_model_runs(name, monkeypatch, tmp_p
         report_metric(name, settings)(references=["a"], hypotheses=["b"])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_one_path_for_three_models_is_refused(name, tmp_path):
     with pytest.raises(MedTasksError, match="by name: radgraph, chexbert, distilroberta-base"):
         report_metric(name, ModelSettings(weights=tmp_path))(references=["a"], hypotheses=["b"])

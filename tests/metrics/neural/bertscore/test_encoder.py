@@ -13,6 +13,8 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.bertscore import encoder_digest
 from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
 
+from ....tables import each_row
+
 
 @pytest.fixture
 def copy(roberta, tmp_path):
@@ -47,7 +49,7 @@ def test_white_space_at_the_ends_is_dropped_and_inside_kept(roberta):
     assert [len(ids) for ids in empty] == [2, 2]
 
 
-@pytest.mark.parametrize(("family", "longest"), [("roberta", 62), ("bert", 40)])
+@each_row("family, longest", [("roberta", 62), ("bert", 40)])
 def test_long_texts_are_cut_at_the_positions_of_the_model(request, family, longest):
     read = encoder(request.getfixturevalue(family))
     (ids,) = read.token_ids(["heart " * 200])
@@ -65,7 +67,7 @@ def test_a_stated_length_goes_before_the_positions(copy):
     assert len(encoder(copy).token_ids(["heart " * 200])[0]) == 20
 
 
-@pytest.mark.parametrize("layer", [1, 2, 3])
+@each_row("layer", [1, 2, 3])
 def test_vectors_are_those_of_the_layer_at_unit_length(roberta, layer):
     ids = encoder(roberta).token_ids(["the heart is large"])[0]
     with torch.no_grad():
@@ -82,9 +84,9 @@ def test_nothing_is_printed(roberta, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("layer", [0, 4])
+@each_row("layer", [0, 4])
 def test_a_layer_that_is_not_there(roberta, layer):
-    with pytest.raises(WeightsMissing, match=f"has 3 layers, layer {layer} is wanted"):
+    with pytest.raises(WeightsMissing, match=f"has 3 layers, layer {layer} is required"):
         encoder(roberta, layer)
 
 
@@ -118,7 +120,7 @@ def test_other_families_are_refused(copy):
         encoder(copy)
 
 
-@pytest.mark.parametrize("gone", ["config.json", "vocab.json", "merges.txt", "model.safetensors"])
+@each_row("gone", ["config.json", "vocab.json", "merges.txt", "model.safetensors"])
 def test_a_folder_that_lacks_a_file_is_refused_before_loading(copy, gone):
     if gone in ("vocab.json", "merges.txt"):
         (copy / "tokenizer.json").unlink(missing_ok=True)

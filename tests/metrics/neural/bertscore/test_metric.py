@@ -23,6 +23,8 @@ from medtasks.metrics.neural.bertscore import (
 )
 from medtasks.metrics.neural.bertscore_encoder import ContextualEncoder
 
+from ....tables import each_row
+
 ENCODER = "distilroberta-base"
 WORDS = (
     *("no", "pleural", "effusion", "the", "heart", "is", "large", "normal", "mild", ",", ".", "left"),
@@ -47,7 +49,7 @@ def score(folder, idf="none", **options):
     return metric(folder, **options).score(references=REFERENCES, hypotheses=HYPOTHESES, idf=idf)
 
 
-@pytest.mark.parametrize("idf", ["none", "references", "hypotheses"])
+@each_row("idf", ["none", "references", "hypotheses"])
 def test_golden_bertscore(golden, idf):
     folder = golden / "metrics" / "bertscore"
     pairs = json.loads((folder / "expected.json").read_text())["pairs"]
@@ -85,8 +87,8 @@ def test_golden_bertscore_means_and_tokens(golden):
         assert matches.hypothesis_ids[:12].tolist() == pair["hypothesis_input_ids"]
 
 
-@pytest.mark.parametrize("idf", ["none", "references", "hypotheses"])
-@pytest.mark.parametrize("family", ["roberta", "bert"])
+@each_row("idf", ["none", "references", "hypotheses"])
+@each_row("family", ["roberta", "bert"])
 def test_the_package_says_the_same(request, family, idf):
     folder = request.getfixturevalue(family)
     wanted = package_bertscore(folder, 2, REFERENCES, HYPOTHESES, idf=idf)
@@ -105,8 +107,8 @@ def test_pairs_stay_where_they_are(roberta):
     assert scores.f1[-2] == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 1000])
-@pytest.mark.parametrize("window", [1, 1 << 17])
+@each_row("batch_size", [1, 3, 1000])
+@each_row("window", [1, 1 << 17])
 def test_batches_and_windows_do_not_matter(roberta, monkeypatch, batch_size, window):
     usual = score(roberta, "references")
     monkeypatch.setattr(encoder_module, "_WINDOW", window)

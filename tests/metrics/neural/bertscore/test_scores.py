@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.metrics.cross_check import package_baseline
-from medtasks.metrics.neural.bertscore import BASELINE_F1, Idf, bert_scores
-from medtasks.metrics.neural.token_matches import TokenMatches
+from medtasks.metrics.neural.bertscore import BASELINE_F1, Idf, TokenMatches, bert_scores
+
+from ....tables import each_row
 
 CLS, SEP = 0, 2
 COSINES = st.floats(0.125, 1.0, width=32)
@@ -73,7 +74,7 @@ def test_equal_and_empty_texts_count_as_texts():
     assert scores.recall[0] == pytest.approx((weights[0] * 0.5 + weights[1] * 0.25) / sum(weights))
 
 
-@pytest.mark.parametrize("idf", Idf)
+@each_row("idf", Idf)
 def test_an_empty_side_scores_zero(idf):
     full = pair([5], [6], [0.5], [0.5])
     scores = bert_scores([pair([], [5], [], [0.0]), full, pair([5], [], [0.0]), pair([], [])], idf)

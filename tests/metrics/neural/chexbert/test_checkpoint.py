@@ -16,6 +16,7 @@ from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files, rea
 from medtasks.metrics.neural.chexbert_network import load_network, read_config
 
 from .... import tiny_chexbert
+from ....tables import each_row
 
 TEXTS = ["No edema.", "Small left effusion, the heart is 12."]
 
@@ -42,7 +43,7 @@ def saved(folder, change, zipped=True):
     return folder
 
 
-@pytest.mark.parametrize("zipped", [False, True])
+@each_row("zipped", [False, True])
 def test_both_formats_of_torch_give_the_networks_tensors(tmp_path, zipped):
     path = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped) / "chexbert.pth"
     state = read_state(path)
@@ -143,8 +144,8 @@ def malicious(path):
     path.write_bytes(pickle.dumps({"model_state_dict": Touching(path.with_name("touched"))}, protocol=2))
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
+@each_row(
+    "damage, message",
     [
         (cut, "chexbert.pth is damaged, incomplete or no plain torch checkpoint"),
         (lambda path: path.write_bytes(b""), "is damaged, incomplete or no plain torch checkpoint"),
@@ -159,7 +160,7 @@ def malicious(path):
         ),
     ],
 )
-@pytest.mark.parametrize("zipped", [False, True])
+@each_row("zipped", [False, True])
 def test_a_damaged_or_foreign_checkpoint_is_one_sentence(tmp_path, damage, message, zipped):
     folder = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped)
     damage(folder / "chexbert.pth")
@@ -190,8 +191,8 @@ def changed(key, tensor):
     return lambda state: state.update({key: tensor})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@each_row(
+    "change, message",
     [
         (without("module.linear_heads.4.bias"), "Missing.*linear_heads.4.bias"),
         (without("module.bert.encoder.layer.1.output.dense.weight"), "Missing.*layer.1.output.dense.weight"),
@@ -228,8 +229,8 @@ def test_every_parameter_is_filled_in_float32(own):
     assert not network.training
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
+@each_row(
+    "file, content, message",
     [
         ("config.json", "{", "is damaged or not the configuration of a BERT encoder"),
         ("config.json", "[]", "is damaged or not the configuration of a BERT encoder"),

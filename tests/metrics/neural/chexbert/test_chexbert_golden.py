@@ -15,6 +15,8 @@ from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files
 from medtasks.metrics.neural.chexbert_network import read_config, token_ids
 from medtasks.metrics.report_metrics import report_metric
 
+from ....tables import each_row
+
 SIDES = {"references": "reference", "hypotheses": "hypothesis"}
 AVERAGES = ("micro", "macro", "weighted", "samples")
 
@@ -62,7 +64,7 @@ def test_golden_chexbert_token_ids(recorded, expected):
     assert max(len(row) for row in rows) == 512
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 7])
+@each_row("batch_size", [None, 1, 7])
 def test_golden_chexbert_classes_and_vectors(recorded, expected, batch_size):
     wanted = sides(expected)
     readings = Chexbert(replace(recorded, batch_size=batch_size))([side["text"] for side in wanted])
@@ -86,8 +88,8 @@ def test_golden_chexbert_similarity(recorded, expected):
     assert scores.totals == {"chexbert_similarity": pytest.approx(expected["mean_cosine"], abs=1e-4)}
 
 
-@pytest.mark.parametrize(
-    ("metric", "convention", "prefix"),
+@each_row(
+    "metric, convention, prefix",
     [
         ("f1_chexbert", "uncertain_positive", "chexbert"),
         ("f1_chexbert_certain", "uncertain_negative", "chexbert_certain"),

@@ -13,6 +13,7 @@ from medtasks.metrics.neural.radgraph_archive import open_archive
 from medtasks.metrics.neural.radgraph_network import Annotator
 from medtasks.metrics.weight_files import WEIGHTS
 
+from ....tables import each_row
 from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_encoder
 
 
@@ -40,7 +41,7 @@ def set_encoder(config: dict, name: str) -> None:
         bert["model_name"] = name
 
 
-@pytest.mark.parametrize("form", ["radgraph", "", "radgraph.tar.gz", "packed"])
+@each_row("form", ["radgraph", "", "radgraph.tar.gz", "packed"])
 def test_every_form_gives_the_same(copy, form):
     pack(copy / "radgraph")
     if form == "packed":
@@ -179,8 +180,8 @@ def test_without_weights_the_message_says_how_to_get_them():
         open_archive("radgraph", ModelSettings())
 
 
-@pytest.mark.parametrize(
-    ("model_type", "entry", "name"),
+@each_row(
+    "model_type, entry, name",
     [
         ("radgraph", "pubmedbert", WEIGHTS["pubmedbert"].hub),
         ("radgraph", "pubmedbert", "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract-fulltext"),
@@ -239,9 +240,7 @@ def test_a_larger_vocabulary_is_refused(copy):
         Annotator(open_archive("radgraph", settings), settings)
 
 
-@pytest.mark.parametrize(
-    "damage", [Path.unlink, lambda path: path.write_text(""), lambda path: path.write_bytes(b"\xff\xfe\xfa" * 9)]
-)
+@each_row("damage", [Path.unlink, lambda path: path.write_text(""), lambda path: path.write_bytes(b"\xff\xfe\xfa" * 9)])
 def test_a_missing_or_damaged_vocabulary_is_refused(copy, damage):
     settings = given(copy)
     damage(copy / "encoder" / "vocab.txt")

@@ -4,6 +4,7 @@ import pytest
 
 from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 
+from ....tables import each_row
 from .random_archive import invented_reports
 
 REFERENCES = [*invented_reports(4, 15), "", "small effusion", " \n", "clear lungs"]
@@ -17,7 +18,7 @@ HYPOTHESES = [
 ]
 
 
-@pytest.mark.parametrize("name", ["radgraph", "radgraph_combined", "radgraph_xl"])
+@each_row("name", ["radgraph", "radgraph_combined", "radgraph_xl"])
 def test_scores_are_aligned_with_the_texts(v1, xl, settings, name):
     metric = report_metric(name, replace(settings, weights=xl if name == "radgraph_xl" else v1))
 

@@ -6,6 +6,7 @@ import torch
 from medtasks.metrics.neural import radgraph_network as network
 from medtasks.metrics.neural.radgraph import RadGraph
 
+from ....tables import each_row
 from .random_archive import invented_reports
 
 EMPTY = {"entities": {}, "data_source": None, "data_split": "inference"}
@@ -39,7 +40,7 @@ def test_texts_without_words_or_wordpieces(settings, monkeypatch):
     assert RadGraph("radgraph", settings).annotate([]) == []
 
 
-@pytest.mark.parametrize("model_type", ["radgraph", "radgraph-xl"])
+@each_row("model_type", ["radgraph", "radgraph-xl"])
 def test_5000_words_and_any_characters(v1, xl, settings, model_type):
     settings = replace(settings, weights=v1 if model_type == "radgraph" else xl)
     long = " ".join(" ".join(invented_reports(20, 300, seed=5)).split()[:5000])

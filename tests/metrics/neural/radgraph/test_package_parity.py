@@ -13,6 +13,7 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.radgraph import RadGraph, radgraph
 from medtasks.metrics.neural.radgraph_archive import open_archive
 
+from ....tables import each_row
 from .random_archive import MARKS, WORDS, invented_reports
 
 # Words that one of the two splits, reads or drops in its own way.
@@ -66,7 +67,7 @@ def test_golden_radgraph_archive_against_the_package(golden):
     assert sum(len(annotation["entities"]) for annotation in theirs) > 100
 
 
-@pytest.mark.parametrize("model_type", ["radgraph", "radgraph-xl"])
+@each_row("model_type", ["radgraph", "radgraph-xl"])
 def test_random_archives_against_the_package(model_type, v1, xl, settings):
     settings = replace(settings, weights=v1 if model_type == "radgraph" else xl)
     texts = [*invented_reports(8, 25, seed=22), *invented_reports(1, 120, seed=23), *odd_reports(15), *ALONE]

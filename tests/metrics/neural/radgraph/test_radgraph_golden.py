@@ -9,6 +9,8 @@ import pytest
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.radgraph import RadGraph, radgraph, radgraph_combined
 
+from ....tables import each_row
+
 
 @pytest.fixture
 def folder(golden):
@@ -25,7 +27,7 @@ def given(request, folder):
     return ModelSettings(weights=folder / request.param, device="cpu", cache=None, progress=False)
 
 
-@pytest.mark.parametrize("batch_size", [None, 1])
+@each_row("batch_size", [None, 1])
 def test_golden_radgraph_annotations(given, expected, batch_size):
     texts = [case["text"] for case in expected["texts"]]
 

@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 
 from medtasks.metrics.neural.radgraph import rewards
 
+from ....tables import each_row
+
 DP, DA, U, ANAT = "OBS-DP", "OBS-DA", "OBS-U", "ANAT-DP"
 
 
@@ -93,7 +95,7 @@ LEVELS = ("simple", "partial", "complete")
 CXR = ("entity_f1", "relation_f1", "combined")
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_hand_made_cases(case):
     reference, hypothesis, release, cxr_report_metric = CASES[case]
     scores = rewards(reference, hypothesis)

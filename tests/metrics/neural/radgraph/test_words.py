@@ -7,11 +7,13 @@ from medtasks.metrics.neural.radgraph import SPLIT, split_v1, split_xl
 from medtasks.metrics.neural.radgraph_archive import open_archive
 from medtasks.metrics.neural.radgraph_network import WordEncoder
 
+from ....tables import each_row
+
 texts = st.one_of(st.text(), st.text(alphabet="ab1² \n\t\\nfu2\"'`%.,:!?()/-_[]é中\u200b\u2122", max_size=60))
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("A/B:C;(3.5cm)-X!", ["A", "/", "B", ":", "C;", "(", "3", ".", "5cm", ")", "-X", "!"]),
         ("no  effusion\n\tseen.", ["no", "effusion", "seen", "."]),
@@ -25,8 +27,8 @@ def test_the_first_model_splits_around_some_marks(text, words):
     assert split_v1(text) == words
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("right-sided, 50%.", ["right", "-", "sided", ",", "50", "%", "."]),
         ("(1.5 cm).", ["(", "1", ".", "5", "cm", ")", "."]),

@@ -18,10 +18,10 @@ from PIL import Image
 from torch import nn
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
-from ..base.adapter import MedicalAdapter
-from ..base.arguments import AdapterArguments, argument
-from ..base.batching import Continuation, Encoded, Spans
-from ..base.generation import CountedReply, GenerationSettings
+from .base.adapter import MedicalAdapter
+from .base.arguments import AdapterArguments, argument
+from .base.batching import Continuation, Encoded, Spans
+from .base.generation import CountedReply, GenerationSettings, before_stops
 
 PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
@@ -60,8 +60,8 @@ _GAINS = {"language_model.model.embed_tokens": 0.3} | {
 class TinyNetwork(nn.Module):
     """A vision-language model of some 100 000 parameters in float64.
 
-    In float64, so that what padding and the composition of a batch change (rounding) is far too small to change a
-    decision. The global random state is neither read nor changed.
+    In float64, so that rounding, which depends on padding and batches, never changes a decision. The global random
+    state is neither read nor changed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -84,7 +84,7 @@ class TinyNetwork(nn.Module):
         self.eval().requires_grad_(False)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the slots' contents, (images, IMAGE_TOKENS, width), of pixels (images, 3, IMAGE_SIZE, IMAGE_SIZE)."""
+        """Return the embeddings for the slots, shape (images, IMAGE_TOKENS, width)."""
         # Without the class token, as in LLaVA.
         features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
         return features
@@ -98,8 +98,8 @@ def _sizes(width: int) -> dict[str, Any]:
 def _draw_weights(network: TinyNetwork, generator: torch.Generator) -> None:
     """Draw matrices with variance gain² / inputs; norms become 1 and offsets 0.
 
-    Larger than the customary initialisation, under which the last character decides alone: here attention is sharp and
-    weighs more than the character itself, so that the image and the whole text matter.
+    With the customary initialisation the last character alone decides; larger weights make attention sharp, so that
+    the image and the whole text matter.
     """
     with torch.no_grad():
         for name, weight in network.named_parameters():
@@ -110,7 +110,7 @@ def _draw_weights(network: TinyNetwork, generator: torch.Generator) -> None:
             else:
                 weight.fill_(0.0 if name.endswith("bias") else 1.0)
         head = network.language_model.lm_head
-        head.bias[:SPECIAL_TOKENS] = -1e4  # of the special tokens only the end can be said
+        head.bias[:SPECIAL_TOKENS] = -1e4  # of the special tokens only the end is ever generated
         head.bias[END_ID] = 1.0  # often enough for some replies to end by themselves
 
 
@@ -147,35 +147,34 @@ class MedTasksTiny(MedicalAdapter):
         return [(1 + IMAGE_TOKENS * number, 1 + IMAGE_TOKENS * (number + 1)) for number in range(images)]
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies; one to a prompt that lists options begins with the letter the network likes best.
+        """Generate replies; one to a prompt that lists options begins with its most likely letter.
 
-        Random weights spell no answers, and a task of which every reply is invalid does not show what its scores are.
-        Where the network ends a reply before its first character, it stays empty.
+        Random weights spell no answers, and a task with invalid replies only would have no scores to show. A reply
+        that ends before its first character stays empty.
         """
         replies = super().generate_batch(prompts, settings, seed)
-        return [self._begun(prompt, reply, settings) for prompt, reply in zip(prompts, replies, strict=True)]
+        return [self._with_letter(prompt, reply, settings) for prompt, reply in zip(prompts, replies, strict=True)]
 
-    def _begun(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
-        letters = _letters(ids_to_text(prompt.ids))
+    def _with_letter(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
+        letters = option_letters(ids_to_text(prompt.ids))
         if not (letters and reply):
             return reply
         sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
         losses = [score.mean for score in self.score_batch([Continuation(sequence, 1) for sequence in sequences])]
-        begun = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # as long as what was decoded
-        for stop in settings.until:
-            begun = begun.partition(stop)[0]
-        return CountedReply(begun.strip(), getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+        text = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # with the length of the reply
+        text = before_stops(text, settings.until).strip()
+        return CountedReply(text, getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters."""
         return ids_to_text(ids)
 
 
-def _letters(prompt: str) -> list[str]:
-    r"""Return the letters of the options that a prompt lists one per line, from A on; none where there is no second.
+def option_letters(prompt: str) -> list[str]:
+    r"""Return the letters of the options that a prompt lists one per line, from A on; none without a second option.
 
     Example:
-        >>> _letters("Which side?\nA. left\n(B) right\nI. e."), _letters("A: x")
+        >>> option_letters("Which side?\nA. left\n(B) right\nI. e."), option_letters("A: x")
         (['A', 'B'], [])
     """
     listed = set(_OPTION.findall(prompt))

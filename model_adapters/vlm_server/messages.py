@@ -1,0 +1,298 @@
+"""Conversations as a server gets and answers them; an answer that is not certainly one to the request is refused."""
+
+import asyncio
+import base64
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from medtasks.errors import MedTasksError
+
+from ..base.batching import BoundedCache
+from ..base.requests import LoadedRequest
+
+IMAGE_MARK = "<image>"
+"""Position of an image in a prompt; without any mark, images come first."""
+_CACHED_BYTES = 256 * 2**20
+_POSSIBLY_SPECIAL = re.compile(r"<[^<>\n]{1,60}>|\[/?[A-Z][A-Z_ ]{1,30}\]")
+_SURELY_SPECIAL = re.compile(
+    r"<\|.*\|>|</?s>|<image>|<(?:bos|eos|pad|unk|img|IMG_CONTEXT|image_soft_token)>|<(?:start|end)_of_\w+>|</?think>"
+    r"|\[(?:/?INST|IMG\w*)\]"
+)
+_MINUS_INFINITY = -9999.0
+_ROUNDING = 1e-3
+_TOKEN_NAME = "token_id:"
+_OTHER_ENDS = ("content_filter", "tool_calls", "function_call", "abort", "error")
+
+Record = dict[str, Any]
+"""The part of an answer that the journal keeps."""
+
+
+class BadAnswer(MedTasksError):
+    """A request got no valid answer; its sample failed."""
+
+
+class MissingField(BadAnswer):
+    """An answer lacks a field: servers ignore request fields that they do not know."""
+
+
+class Refused(BadAnswer):
+    """The server does not take such requests, whatever the sample."""
+
+
+@dataclass(frozen=True)
+class ServedPrompt:
+    """A system turn and a user turn; ``None`` among the parts is the next image."""
+
+    system: str | None
+    parts: tuple[str | None, ...]
+    images: tuple[Image.Image, ...]
+    digests: tuple[str, ...]  # of the images' pixels
+
+    @classmethod
+    def of(cls, sample: LoadedRequest, system: str | None) -> "ServedPrompt":
+        """Place the images of a sample; another number of marks than of images is a ``MedTasksError``."""
+        text, images = sample.request.context, sample.visuals.images
+        pieces = text.split(IMAGE_MARK)
+        if len(pieces) == 1 or not images:
+            parts: list[str | None] = [None] * len(images) + [text]
+        elif len(pieces) == len(images) + 1:
+            parts = [part for piece in pieces for part in (piece, None)][:-1]
+        else:
+            raise MedTasksError(f"the prompt holds {len(pieces) - 1} image marks for {len(images)} images")
+        return cls(system, tuple(part for part in parts if part != ""), images, tuple(sample.visuals.digests))
+
+    @property
+    def texts(self) -> list[str]:
+        """The user's texts."""
+        return [part for part in self.parts if part is not None]
+
+    def is_moved(self, rendered: str) -> bool:
+        """Return whether an image was visibly rendered elsewhere than between its texts.
+
+        Servers put all images first where a chat template takes texts only.
+        """
+        end: int | None = None
+        for text in filter(None, map(str.strip, self.texts)):  # templates may cut blanks off
+            begin = rendered.find(text, end or 0)
+            if begin < 0:
+                return False
+            if end is not None and not rendered[end:begin].strip():
+                return True
+            end = begin + len(text)
+        return False
+
+    def messages(self, urls: Sequence[str], continued: str | None = None) -> list[dict[str, Any]]:
+        """Return the conversation with one URL per image, and ``continued`` as an open assistant turn."""
+        remaining = iter(urls)
+        content: Any = [
+            {"type": "image_url", "image_url": {"url": next(remaining)}}
+            if part is None
+            else {"type": "text", "text": part}
+            for part in self.parts
+        ]
+        if not self.images:  # which templates without image parts take as well
+            content = "".join(self.texts)
+        system = [] if self.system is None else [{"role": "system", "content": self.system}]
+        open_turn = [] if continued is None else [{"role": "assistant", "content": continued}]
+        return [*system, {"role": "user", "content": content}, *open_turn]
+
+    def check_places(self, answer: Mapping[str, Any]) -> None:
+        """Raise a BadAnswer if the server reports that it moved an image away from its place in the text."""
+        rendered = answer.get("prompt_text")
+        if isinstance(rendered, str) and self.is_moved(rendered):
+            raise BadAnswer(
+                "the served model's chat template moves images away from their place in the text; serve it with "
+                "--chat-template-content-format openai"
+            )
+
+
+class ImageUrls:
+    """Images as data URLs; the last ones are cached, because the options of a question have the same images."""
+
+    def __init__(self) -> None:
+        self._cache = BoundedCache[str](_CACHED_BYTES)
+        self._encoding: dict[str, asyncio.Future[str]] = {}
+
+    async def of(self, prompt: ServedPrompt) -> list[str]:
+        """Return one data URL per image. PNG, because every pixel counts."""
+
+        async def encode(image: Image.Image, digest: str) -> str:
+            try:
+                url = await asyncio.to_thread(data_url, image)
+                self._cache.keep(digest, url, len(url))  # before it leaves the set under way
+                return url
+            finally:
+                del self._encoding[digest]
+
+        urls = []
+        for image, digest in zip(prompt.images, prompt.digests, strict=True):
+            url = self._cache.get(digest)
+            if url is None:
+                if digest not in self._encoding:
+                    self._encoding[digest] = asyncio.ensure_future(encode(image, digest))
+                url = await asyncio.shield(self._encoding[digest])
+            urls.append(url)
+        return urls
+
+
+def data_url(image: Image.Image) -> str:
+    """Return an image as our other adapters see it: RGB, without transparency."""
+    file = io.BytesIO()
+    image.convert("RGB").save(file, "PNG", compress_level=1)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def possibly_special(texts: Sequence[str]) -> set[str]:
+    """Return the parts of texts that may be special tokens of some model.
+
+    Example:
+        >>> sorted(possibly_special(["p <0.05", "a<|end|>b <image>"]))
+        ['<image>', '<|end|>']
+    """
+    return {match for text in texts for match in _POSSIBLY_SPECIAL.findall(text)}
+
+
+def surely_special(text: str) -> bool:
+    """Return whether a text is a special token of well-known models."""
+    return _SURELY_SPECIAL.fullmatch(text) is not None
+
+
+# ---- answers ----
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation as the server rendered it."""
+
+    ids: tuple[int, ...]  # with every position of its images
+    text: str | None  # with one placeholder per image; None if the server does not report it
+
+    @classmethod
+    def of(cls, record: Record) -> "Conversation":
+        """Read a :func:`conversation_record`."""
+        return cls(tuple(record["ids"]), record["text"])
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """Log-probabilities of some tokens after a conversation."""
+
+    logprobs: Mapping[int, float]
+    greedy: int  # the likeliest token of all
+
+    @classmethod
+    def of(cls, record: Record) -> "NextToken":
+        """Read a :func:`next_token_record`."""
+        return cls({int(token): value for token, value in record["logprobs"].items()}, record["greedy"])
+
+
+def choice_of(answer: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """Return the only choice of an answer by ``model``, or by a dated snapshot of it."""
+    name = answer.get("model")
+    if isinstance(name, str) and name and name != model and not name.startswith(f"{model}-"):
+        raise BadAnswer("the server answered with another model than the one that was asked")
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+        raise BadAnswer("the server's answer holds no choice, or several of them")
+    return choices[0]
+
+
+def reply_record(answer: Mapping[str, Any], model: str) -> Record:
+    """Return text, whether it was cut at its length limit, reasoning, and numbers of tokens of a reply."""
+    choice = choice_of(answer, model)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise BadAnswer("the server's answer holds no message")
+    end, text = choice.get("finish_reason"), message.get("content")
+    cut = end in ("length", "repetition")
+    if end not in ("stop", "length", "repetition", None):
+        reason = end if end in _OTHER_ENDS else "unknown here"
+        raise BadAnswer(f"the server ended the reply for another reason than its end or length ({reason})")
+    if text is None and not cut:
+        raise BadAnswer("the server's answer has no content")
+    if not isinstance(text, str | None):
+        raise BadAnswer("the content of the server's answer is no text")
+
+    def number(values: Any, name: str) -> int | None:
+        value = values.get(name) if isinstance(values, dict) else None
+        return value if isinstance(value, int) else None
+
+    usage = answer.get("usage")
+    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+    thought = number(details, "reasoning_tokens")
+    # vLLM since 0.12 uses the first name, older versions and SGLang the second.
+    reasoning = message.get("reasoning") or message.get("reasoning_content")
+    return {
+        "text": text or "",
+        "cut": cut,
+        "reasoning": reasoning if isinstance(reasoning, str) else "",
+        "tokens": [number(usage, "prompt_tokens"), number(usage, "completion_tokens"), thought],
+    }
+
+
+def conversation_record(answer: Mapping[str, Any]) -> Record:
+    """Return ids and text of the conversation of an answer."""
+    text = answer.get("prompt_text")
+    return {"ids": prompt_ids(answer), "text": text if isinstance(text, str) else None}
+
+
+def prompt_ids(answer: Mapping[str, Any]) -> list[int]:
+    """Return the ids of the prompt; a BadAnswer if they are missing, or their number differs from the count."""
+    ids = answer.get("prompt_token_ids")
+    if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
+        raise MissingField("the server's answer lacks prompt_token_ids")
+    usage = answer.get("usage")
+    if not isinstance(usage, dict) or usage.get("prompt_tokens") != len(ids):
+        raise BadAnswer("the server counts other prompt tokens than it names")
+    return ids
+
+
+def next_token_record(answer: Mapping[str, Any], model: str, tokens: Sequence[int]) -> Record:
+    """Return the log-probabilities of tokens at the first generated position, and the likeliest token."""
+    content = (choice_of(answer, model).get("logprobs") or {}).get("content")
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
+        entries = [entry for entry in content[0].get("top_logprobs") or () if isinstance(entry, dict)]
+        by_token = {_token_id(entry): entry.get("logprob") for entry in entries}
+        if set(tokens) <= by_token.keys():
+            logprobs = {str(token): checked_logprob(by_token[token]) for token in tokens}
+            return {"logprobs": logprobs, "greedy": _token_id(content[0])}
+    raise MissingField("the server's answer lacks the log-probabilities of logprob_token_ids")
+
+
+def _token_id(entry: Mapping[str, Any]) -> int:
+    if type(entry.get("token_id")) is int:
+        return int(entry["token_id"])
+    name = entry.get("token")
+    number = name.removeprefix(_TOKEN_NAME) if isinstance(name, str) and name.startswith(_TOKEN_NAME) else ""
+    if not number.isdecimal():
+        raise MissingField("the server does not name tokens by their ids")
+    return int(number)
+
+
+def prompt_scores(answer: Mapping[str, Any], model: str, start: int) -> tuple[list[float], list[bool]]:
+    """Return the log-probability of each prompt token from ``start`` on, and whether it is the likeliest."""
+    choice_of(answer, model)
+    ids, logprobs = prompt_ids(answer), answer.get("prompt_logprobs")
+    if not isinstance(logprobs, list) or len(logprobs) != len(ids):
+        raise MissingField("the server's answer lacks prompt_logprobs, or has not one per prompt token")
+    pairs = zip(logprobs[start:], ids[start:], strict=True)
+    entries = [entry.get(str(token)) if isinstance(entry, dict) else None for entry, token in pairs]
+    scored = [entry for entry in entries if isinstance(entry, dict)]
+    if len(scored) < len(entries):
+        raise BadAnswer("the server's prompt_logprobs are of other tokens than the prompt's")
+    return [checked_logprob(entry.get("logprob")) for entry in scored], [entry.get("rank") == 1 for entry in scored]
+
+
+def checked_logprob(value: object) -> float:
+    """Return a log-probability; a BadAnswer if it is not a number, or means minus infinity."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not _MINUS_INFINITY < float(value) <= _ROUNDING:  # type: ignore[arg-type]  # a number
+        content = json.dumps(value) if is_number else "no number"
+        raise BadAnswer(f"the server gave {content} as a log-probability")
+    return min(float(value), 0.0)  # type: ignore[arg-type]  # a number
