@@ -28,7 +28,7 @@ from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.tasks.task_files import task_file, task_files
 
 from .. import medheval_sources, tiny_gmai
-from .fixtures import every
+from ..tables import each_row
 
 JUDGED = ("mediconfusion_ff", "gmai_mmbench_val_judged")
 OPEN_MEDHEVAL = ("medheval_knowledge_open", "medheval_visual_report")
@@ -347,7 +347,7 @@ def test_the_most_frequent_report_by_metrics_that_count_words():
     assert by_name("iu_xray_report", documents[:2]) == {}
 
 
-@every("task", [*JUDGED, *OPEN_MEDHEVAL])
+@each_row("task", [*JUDGED, *OPEN_MEDHEVAL])
 def test_what_a_judge_reads_has_none(task):
     document = {"doc_id": "1", "question": "?", "answer": "A", "options": ["x", "y"], "report": "Normal."}
     assert baselines(task_file(task), [document, {**document, "doc_id": "2"}]) == ()
@@ -458,8 +458,8 @@ TURNED = rotated([choice(1, "A", 2), choice(2, "C", 3)])
 SEVERAL_TURNED = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
 
 
-@every(
-    ("task", "documents", "metrics"),
+@each_row(
+    "task, documents, metrics",
     [
         ("mediconfusion", [*pair(1), *pair(2)], PAIRED),
         ("mediconfusion", [*pair(1), pair(2)[0]], PAIRED),
@@ -483,7 +483,7 @@ def test_pairs_with_three_options():
     )
 
 
-@every("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
+@each_row("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
 def test_guessed_classes(labels):
     documents = [
         {"doc_id": str(n), "image_id": str(n), "options": ["cyst", "stone", "tumor"], "label": label}
@@ -502,8 +502,8 @@ def test_a_single_class_has_no_auroc():
     }
 
 
-@every(
-    ("task", "document"),
+@each_row(
+    "task, document",
     [
         ("multimedeval_vqa_rad", {"question": "?", "answer": "left lung"}),
         ("iu_xray_report", {"report": "No effusion."}),

@@ -16,7 +16,7 @@ from medtasks.runs.sources import Source
 from medtasks.tasks.task_files import task_file
 
 from ..made_up_runs import write_run
-from .fixtures import every
+from ..tables import each_row
 from .report.own_tasks import publish_own, write_task
 from .two_runs import compared, losses, own_tasks, shifted, write_replies
 
@@ -138,7 +138,7 @@ REFUSED = [
 ]
 
 
-@every(("told", "sentence"), REFUSED)
+@each_row("told, sentence", REFUSED)
 def test_other_questions_are_refused(right, tmp_path, told, sentence):
     config = {"num_fewshot": 0, "metadata": {"data": {"fingerprint": "aaaa"}}}
     first = {"versions": {"letters": 1}, "configs": {"letters": config}} if "asked" not in told else {}

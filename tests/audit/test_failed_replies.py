@@ -17,8 +17,8 @@ from medtasks.lmms.filters import ReadWith
 from medtasks.metrics.pairs import TOTAL
 from medtasks.runs.replies import read_replies
 
+from ..tables import each_row
 from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
-from .fixtures import every
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
 of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].documents[0]}
@@ -167,7 +167,7 @@ def test_values_of_samples(recorded):
     )
 
 
-@every("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
+@each_row("name", ["choice-robust_choice", "pairs-robust_choice", "reports-report_text"])
 def test_runs_are_compared_on_what_both_answered(name, recorded):
     """Metrics that weigh words by how rare they are in all texts would differ otherwise."""
     (one, rule), failures = CASES[name], list(FAILURES.values())

@@ -21,7 +21,7 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
 
-from .fixtures import every
+from ..tables import each_row
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
@@ -108,7 +108,7 @@ def each(documents, reply):
     return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
-@every("task", MODES)
+@each_row("task", MODES)
 def test_right_letters_are_all_right(pairs, task):
     scores = score_replies(task_file(task), pairs, each(pairs, lambda document: document["answer"]))
     assert list(scores) == ["reference", "robust"]
@@ -122,7 +122,7 @@ def test_right_letters_are_all_right(pairs, task):
     assert scores["robust"].rule.startswith("robust_choice v")
 
 
-@every("task", MODES[1:])
+@each_row("task", MODES[1:])
 def test_losses(pairs, task):
     def losses(document):
         right = document["answer"] == "A"

@@ -12,7 +12,7 @@ from medtasks.net.journal import FOLDER_NAME as JOURNAL
 from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 from medtasks.runs.logged_samples import save_reply
 
-from ..fixtures import every
+from ...tables import each_row
 from .conftest import expect, only
 
 TOKEN = "hf_canary0123456789"
@@ -59,8 +59,8 @@ MODES = (
 )
 
 
-@every(
-    ("name", "file_mode", "folder_mode", "state"),
+@each_row(
+    "name, file_mode, folder_mode, state",
     [(name, *modes) for name in (REPLIES, JOURNAL, f"datasets/{PRIVATE}") for modes in MODES],
 )
 def test_permissions(name, file_mode, folder_mode, state):
@@ -109,7 +109,7 @@ def test_a_trusted_server(scope, monkeypatch):
     assert PRIVATE in trusted.found
 
 
-@every("malformed", ["yes", "api.vendor.invalid", "http://user:PLANTED@api.vendor.invalid"])
+@each_row("malformed", ["yes", "api.vendor.invalid", "http://user:PLANTED@api.vendor.invalid"])
 def test_a_trusted_server_that_is_none(scope, monkeypatch, malformed):
     monkeypatch.setenv(TRUSTED, malformed)
     found = only(remote_models(scope(PRIVATE)))
