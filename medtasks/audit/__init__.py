@@ -1,1 +1,1 @@
-"""On top of scores: reports, comparisons, baselines, calibration, duplicates, and what a run was made with."""
+"""Scores, reports, comparisons, baselines, calibration, duplicates, and records of runs."""

@@ -91,7 +91,7 @@ def _constants(
 def _best_against(
     task: TaskFile, documents: Documents, constants: Mapping[int, list[Score]], run: Mapping[str, Score]
 ) -> tuple[int, str, PairedResult] | None:
-    """Return the position of the best constant, the metric, and its test against a run; None if nothing is paired.
+    """Return the position of the best constant, the metric, and its test against a run; None without a pair.
 
     A metric under which every constant gets 0 by construction, such as set accuracy, makes no baseline.
     """
@@ -124,7 +124,7 @@ class _Reader:
     """Reader of intended answers by the rule of one row."""
 
     def __init__(self, task: TaskFile, row: Row, documents: Documents, strategies: Sequence[Strategy]) -> None:
-        """Read the replies of all strategies, document by document: rules prepare much per question."""
+        """Read the replies of all strategies, document by document, as rules prepare much per question."""
         self._task, self._row, self._documents = task, row, documents
         self._found: dict[tuple[int, Meant], Score] = {}
         if needs_labeler(row):
@@ -168,7 +168,7 @@ class _Reader:
 
 
 def _metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the metrics that a baseline has: of reports those that count words."""
+    """Return the metrics of a baseline: for reports those that count words."""
     if task.family.kind is AnswerKind.REPORT:
         texts = [
             metric.name for metric in task.metrics if isinstance(metric, CorpusMetric) and metric.text_field is not None

@@ -138,7 +138,7 @@ def _both_values(
     shared: Collection[str],
     metrics: Mapping[str, AnyMetric],
 ) -> tuple[RunValues, RunValues]:
-    """Return the values of two runs on the samples that both answered; errors as of :func:`compare_runs`."""
+    """Return the values of two runs on the samples that both answered; RepliesError: see :func:`compare_runs`."""
     first, second = runs
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
@@ -174,7 +174,7 @@ def _test(
     metric: AnyMetric,
     margin: float | None,
 ) -> Comparison:
-    """Test two runs' values, by name of the row and metric, under one of them; the p-value is not corrected yet."""
+    """Compare two runs in one metric under one rule; ``values`` are by both, and the p-value is not corrected."""
     paired = paired_values(*values[rule, metric.name])
     result = compare_paired(*paired)
     return Comparison(

@@ -39,7 +39,7 @@ class TaskVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict; equivalence takes equivalence in every main metric, under every rule."""
+        """The verdict; equivalence requires equivalence in every main metric, under every rule."""
         failed = self.agreement.failed.one_sided
         if self.agreement.all_equal and not failed:
             return Verdict.IDENTICAL
@@ -82,7 +82,7 @@ class TaskVerdict:
 
     @property
     def lacking(self) -> str:
-        """Samples that the verdict lacks, in one sentence; empty if only failures prevent another one."""
+        """One sentence on the samples that a clearer verdict takes; empty if only failures prevent it."""
         if self.verdict not in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS):
             return ""
         if not self.task.comparisons:
@@ -111,7 +111,7 @@ def is_equivalent(test: Comparison) -> bool:
 
 
 def _counted(number: int) -> str:
-    """Return a number of samples with two digits that mean something.
+    """Return a number of samples with two significant digits.
 
     Example:
         >>> _counted(5353), _counted(32)

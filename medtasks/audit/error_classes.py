@@ -94,7 +94,7 @@ class WrongAnswer:
 def wrong_answers(
     task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Mapping[str, Reply]
 ) -> list[WrongAnswer]:
-    """Return the wrong answers of a task with one of :data:`OF_ANSWERS`, a target and a value; of another task none.
+    """Return the wrong answers of a task with a metric of :data:`OF_ANSWERS`; none for another task.
 
     Without a target, or where the published code stops, nothing is wrong.
     """

@@ -101,7 +101,7 @@ def by_category(answers: Sequence[PairedAnswer], counts: Mapping[str, PairCounts
 
 
 def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequence[_Part]) -> tuple[Group, ...]:
-    """Return groups of a column by name, questions and metrics, with what compares them with ``totals``, of all."""
+    """Return the groups of a column with their intervals and tests; ``totals`` are of all samples."""
     compared = [all(part.size >= LEAST_EFFECTIVE for part in parts) for *_, parts in groups]
     level = 1 - (1 - LEVEL) / max(1, sum(compared))
     p_values: list[list[float]] = []
@@ -127,7 +127,7 @@ def _compared(groups: Sequence[tuple[str, int, Sequence[_Part]]], totals: Sequen
 
 
 def _against_others(part: _Part, total: _Part) -> float:
-    """Return the p-value of a group's difference from the samples that are not in it; NaN if there are none."""
+    """Return the p-value of a group's difference from all other samples; NaN without others."""
     others = total.weight - part.weight
     if others <= 0:
         return math.nan

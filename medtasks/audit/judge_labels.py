@@ -1,4 +1,4 @@
-"""People's labels of judged replies: a sheet of drawn replies, and the judge and its score measured by the labels.
+"""People's labels of judged replies: a sheet of sampled replies, and a check of the judge by the filled-in labels.
 
 A sheet is a CSV file with a line per drawn reply and an empty column ``right`` to fill in. As many replies of each
 verdict are drawn, so that mistakes of both kinds show; ``weight`` is the number of replies that a line represents. The
@@ -62,7 +62,7 @@ class _Verdicts:
 def write_sheet(
     path: Path, task: TaskFile, documents: Documents, replies: Replies, size: int, rule: str | None
 ) -> tuple[int, int]:
-    """Write a sheet of at most ``size`` replies that the judge read; return how many it called right, and wrong.
+    """Write a sheet of at most ``size`` judged replies; return the numbers that the judge called right and wrong.
 
     Verdicts are those under ``rule``, by default the task's first. Raises:
         RepliesError: No judge says right or wrong of single replies to the task, or the file exists.
@@ -97,7 +97,7 @@ def write_sheet(
 
 
 def read_labels(path: Path) -> dict[str, Label]:
-    """Return the lines of a filled-in sheet by document id, also as spreadsheet programs of other languages save it.
+    """Return the lines of a filled-in sheet by document id; any spreadsheet program's separators are read.
 
     RepliesError: it cannot be read, or holds anything but yes or no.
     """
@@ -122,7 +122,7 @@ def read_labels(path: Path) -> dict[str, Label]:
 def checked_scores(
     task: TaskFile, documents: Documents, replies: Replies, labels: Mapping[str, Label]
 ) -> dict[str, CheckedScore]:
-    """Return the score of each row that is made of a judge's verdicts, with its correction by people's labels.
+    """Return each row's score from a judge's verdicts, with its correction by people's labels.
 
     RepliesError: no judge says right or wrong of single replies to the task, or no label is of one of these replies.
     """

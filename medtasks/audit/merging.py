@@ -84,7 +84,7 @@ def merge(output: Path, folders: Sequence[Path], limit: FailureLimit) -> tuple[R
 
 
 def _check_code_here(run: ShardRun) -> None:
-    """Refuse to compute results with other code, or other models for metrics, than the runs would have."""
+    """Raise MedTasksError if code or metrics' models here differ from those of the runs."""
     here = {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
     there = {**run.manifest.versions, "commit of medtasks": run.manifest.commit, **run.manifest.settings}
     names = [*_CODE, *sorted(name for name in {*here, *there} if name.startswith(_OF_METRICS))]
@@ -122,7 +122,7 @@ def _task_row(task: TaskFile, runs: Sequence[ShardRun]) -> dict[str, Any]:
 
 
 def _without_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's row without its numbers; an empty list is what the harness writes for an unlisted metric."""
+    """Return a task's row without its numbers; empty lists, the harness's mark of unlisted metrics, stay."""
     return {key: value if "," not in key or value == [] else _NO_ERROR for key, value in row.items()}
 
 
@@ -193,7 +193,7 @@ def _other_results(task: str) -> MedTasksError:
 def _group_row(
     name: str, members: Sequence[str], rows: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Aggregate the rows of a group's tasks as its file says; a mean and all errors are the harness's own functions."""
+    """Aggregate the rows of a group's tasks as in its file, with the harness's own functions."""
     from lmms_eval.api.group import GroupConfig
     from lmms_eval.api.metrics import aggregate_subtask_metrics, pooled_sample_stderr
 
@@ -214,7 +214,7 @@ def _group_row(
 
 
 def _tasks_within(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the tasks in a group, those of groups within it included; a task alone is its own."""
+    """Return the tasks in a group and its subgroups, or the task itself."""
     return [task for member in groups.get(name, ()) for task in _tasks_within(member, groups)] or [name]
 
 

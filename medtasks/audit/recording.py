@@ -18,7 +18,6 @@ from medtasks.runs.process import this_process
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
 from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import (
-    ModelFacts,
     Notice,
     RecipeFacts,
     RunManifest,
@@ -118,12 +117,15 @@ class RunRecording:
             records = self.manifest.tasks.values()
             lost = any(record.outcome is not TaskOutcome.DONE or record.reason for record in records)
             end = RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
+            model = self.manifest.model
+            if model.fingerprint is None or "commit:" in model.fingerprint:  # the harness may have fetched a snapshot
+                model = model_facts(read_options(self._arguments))
             self._change(
                 state=RunState.INTERRUPTED if why else end,
                 why=why,
                 ended=datetime.now(UTC).isoformat(),
                 seconds=round(time.monotonic() - self._began, 3),
-                model=self._model(),
+                model=model,
             )
 
     def note(self, outcome: Outcome) -> None:
@@ -148,12 +150,6 @@ class RunRecording:
         """Return the tasks that lost more samples than may fail, with their counts."""
         by_task = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
         return {name: counts for name, counts in by_task.items() if not self._limit.allows(counts)}
-
-    def _model(self) -> ModelFacts:
-        """Look again for a snapshot from the Hub, which the harness may have fetched or renewed."""
-        model = self.manifest.model
-        local = model.fingerprint is not None and "commit:" not in model.fingerprint
-        return model if local else model_facts(read_options(self._arguments))
 
     def _change(self, **changes: Any) -> None:
         self.manifest = self.manifest.model_copy(update=changes)

@@ -160,7 +160,7 @@ def _row(name: str, readings: Sequence[TaskReading]) -> RepeatedRow:
 def _values_by_question(
     name: str, readings: Sequence[TaskReading], metric: AnyMetric | None
 ) -> dict[str, tuple[Hashable, list[float]]]:
-    """Return the cluster and the values of each question, or pair; none for what is no mean over questions."""
+    """Return the cluster and values of each question, or pair; none if the metric is no mean over questions."""
     if not isinstance(metric, Metric) or not metric.has_error or not _has_answers(name, readings):
         return {}
     repeats = []

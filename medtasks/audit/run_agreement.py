@@ -23,7 +23,7 @@ Scores = Mapping[str, Score]
 
 @dataclass(frozen=True)
 class Overlap:
-    """Numbers of samples of a task that both, one or none of two runs have replies to."""
+    """Numbers of samples that both, one or none of two runs replied to."""
 
     both: int
     only_first: int

@@ -60,7 +60,7 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
 
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared."""
+    """Return the main metrics of a task that can be compared, or else its first one."""
     metrics = chosen_metrics(task)
     return [metric for metric in metrics if metric.role is Role.MAIN] or metrics[:1]
 
@@ -93,7 +93,7 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
 def mean_values(
     task: TaskFile, documents: Documents, repeats: Sequence[Replies], metrics: Iterable[AnyMetric]
 ) -> RunValues:
-    """Return the mean over repeats of each sample's value, of the repeats in which it has one; else as above."""
+    """Return each sample's mean value over the repeats in which it has one; else like :func:`run_values`."""
     all_runs = [run_values(task, documents, replies, list(metrics)) for replies in repeats]
     answered = [values for values, replies in zip(all_runs, repeats, strict=True) if replies]
     by_question = {key: values_by_question([run.values[key] for run in answered]) for key in answered[0].values}

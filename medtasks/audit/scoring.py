@@ -1,4 +1,4 @@
-"""Scores of recorded replies without a model, under every rule of a task, by its family."""
+"""Scores of recorded replies under every rule of a task, without a model."""
 
 import math
 from collections import Counter
@@ -59,7 +59,10 @@ def score_replies(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
         )
     answered = [document for document in documents if document["doc_id"] in replies]
-    metrics = _with_further(task.metrics, report_metrics)
+    names = {metric.name for metric in task.metrics}
+    further = dict.fromkeys(key for name in report_metrics for key in keys_of(name) if key not in names)
+    counts = [metric for metric in task.metrics if metric.name in COUNTS]
+    metrics = [*(metric for metric in task.metrics if metric not in counts), *text_metrics(further), *counts]
     forget_computed()  # the user may have fixed a failure before scoring again
     rows = {}
     for name, (rule, scores) in rows_of(task, answered, replies).items():
@@ -146,13 +149,6 @@ def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[
     ]
 
 
-def _with_further(task_metrics: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMetric, ...]:
-    names_of_task = {metric.name for metric in task_metrics}
-    keys = dict.fromkeys(key for name in names for key in keys_of(name) if key not in names_of_task)
-    counts = [metric for metric in task_metrics if metric.name in COUNTS]
-    return (*(metric for metric in task_metrics if metric not in counts), *text_metrics(keys), *counts)
-
-
 def rule_scores(
     task: TaskFile, rule: str, scores: Scores, columns: Documents, metrics: Sequence[AnyMetric] = ()
 ) -> RuleScores:
@@ -228,7 +224,7 @@ def score_warnings(
 
 
 def few_clusters(metrics: Sequence[AnyMetric], estimates: Mapping[str, Estimate]) -> list[str]:
-    """Return a sentence on the main metrics whose intervals rest on few effective clusters, if there are any.
+    """Return a sentence if intervals of main metrics rest on few effective clusters.
 
     Source of the number: Carter, Schnepel and Steigerwald (2017), Review of Economics and Statistics 99; here degrees
     of freedom plus one.

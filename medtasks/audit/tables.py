@@ -1,4 +1,4 @@
-"""Tables of scores, and how they are written: to the terminal, as Markdown and as LaTeX; pages have a template.
+"""Tables of scores, and their output to the terminal, as Markdown and as LaTeX; pages have a template.
 
 Any text becomes LaTeX that compiles with every engine and without packages; no character but ASCII is left.
 """
@@ -117,12 +117,12 @@ class Table:
 
 
 def name_cell(text: str) -> Cell:
-    """Return a cell with a name as one types it."""
+    """Return a cell with a name in code type."""
     return Cell(text, code=True)
 
 
 def cells(*texts: str | Cell) -> tuple[Cell, ...]:
-    """Return a cell per text; what is one already stays as it is."""
+    """Return a cell per text; cells stay as they are."""
     return tuple(Cell(text) if isinstance(text, str) else text for text in texts)
 
 
@@ -227,7 +227,7 @@ def _one_line(text: str) -> str:
 
 
 def _parts(table: Table) -> Iterator[tuple[Table, str, str]]:
-    """Yield a table in parts that fit on a page, each with what its caption and its label end in."""
+    """Yield a table in parts that fit on a page, each with the endings of its caption and label."""
     starts = range(0, len(table.rows), _ROWS)
     for part, start in enumerate(starts, 1):
         rows = table.rows[start : start + _ROWS]
@@ -270,16 +270,15 @@ def _latex_table(table: Table, caption: str, label: str) -> Iterator[str]:
 
 
 def _latex_row(row: tuple[Cell, ...]) -> str:
-    text = " & ".join(map(_latex_cell, row))
-    return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # "\\" and "\midrule" would take [ for theirs
-
-
-def _latex_cell(cell: Cell) -> str:
-    if cell.text == NOT_DEFINED:
-        return "--"
-    text = latex_text(cell.text, breakable=len(cell.text) > 40)
-    marks = ",".join(map(str, cell.marks))
-    return (f"\\texttt{{{text}}}" if cell.code else text) + (f"\\textsuperscript{{{marks}}}" if marks else "")
+    texts = []
+    for cell in row:
+        text = latex_text(cell.text, breakable=len(cell.text) > 40)
+        text = f"\\texttt{{{text}}}" if cell.code else text
+        marks = ",".join(map(str, cell.marks))
+        text += f"\\textsuperscript{{{marks}}}" if marks else ""
+        texts.append("--" if cell.text == NOT_DEFINED else text)
+    line = " & ".join(texts)
+    return ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"  # "\\" and "\midrule" would take [ for theirs
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:

@@ -28,6 +28,7 @@ from medtasks.runs.logged_samples import FOLDER_NAME
 from medtasks.tasks.task_files import task_file, task_files
 
 from .. import medheval_sources, tiny_gmai
+from ..tables import each_row
 
 JUDGED = ("mediconfusion_ff", "gmai_mmbench_val_judged")
 OPEN_MEDHEVAL = ("medheval_knowledge_open", "medheval_visual_report")
@@ -346,7 +347,7 @@ def test_the_most_frequent_report_by_metrics_that_count_words():
     assert by_name("iu_xray_report", documents[:2]) == {}
 
 
-@pytest.mark.parametrize("task", [*JUDGED, *OPEN_MEDHEVAL])
+@each_row("task", [*JUDGED, *OPEN_MEDHEVAL])
 def test_what_a_judge_reads_has_none(task):
     document = {"doc_id": "1", "question": "?", "answer": "A", "options": ["x", "y"], "report": "Normal."}
     assert baselines(task_file(task), [document, {**document, "doc_id": "2"}]) == ()
@@ -457,19 +458,19 @@ TURNED = rotated([choice(1, "A", 2), choice(2, "C", 3)])
 SEVERAL_TURNED = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
 
 
-@pytest.mark.parametrize(
-    ("task", "documents", "metrics"),
+@each_row(
+    "task, documents, metrics",
     [
-        pytest.param("mediconfusion", [*pair(1), *pair(2)], PAIRED, id="pairs"),
-        pytest.param("mediconfusion", [*pair(1), pair(2)[0]], PAIRED, id="an incomplete pair"),
-        pytest.param("mediconfusion", pair(1)[:1], ("individual_accuracy",), id="no complete pair"),
-        pytest.param("mediconfusion", [pair(1)[0], pair(1, 3, "AC")[1]], PAIRED, id="options that differ"),
-        pytest.param("gmai_mmbench_val", LEVELS, ("accuracy", "acc_image_level", "acc_contour_level"), id="levels"),
-        pytest.param("gmai_mmbench_mcls", SEVERAL, ("mcls_accuracy", "mcls_recall"), id="several right options"),
-        pytest.param("gmai_mmbench_val_rotated", TURNED, ROTATED, id="rotated"),
-        pytest.param("gmai_mmbench_val_rotated", TURNED[:1], ROTATED[:2], id="the first rotation"),
-        pytest.param("gmai_mmbench_val_rotated", TURNED[1:2], ROTATED[:1], id="another rotation"),
-        pytest.param("gmai_mmbench_mcls_rotated", SEVERAL_TURNED, ROTATED, id="several right options, rotated"),
+        ("mediconfusion", [*pair(1), *pair(2)], PAIRED),
+        ("mediconfusion", [*pair(1), pair(2)[0]], PAIRED),
+        ("mediconfusion", pair(1)[:1], ("individual_accuracy",)),
+        ("mediconfusion", [pair(1)[0], pair(1, 3, "AC")[1]], PAIRED),
+        ("gmai_mmbench_val", LEVELS, ("accuracy", "acc_image_level", "acc_contour_level")),
+        ("gmai_mmbench_mcls", SEVERAL, ("mcls_accuracy", "mcls_recall")),
+        ("gmai_mmbench_val_rotated", TURNED, ROTATED),
+        ("gmai_mmbench_val_rotated", TURNED[:1], ROTATED[:2]),
+        ("gmai_mmbench_val_rotated", TURNED[1:2], ROTATED[:1]),
+        ("gmai_mmbench_mcls_rotated", SEVERAL_TURNED, ROTATED),
     ],
 )
 def test_guesses(task, documents, metrics):
@@ -482,7 +483,7 @@ def test_pairs_with_three_options():
     )
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
+@each_row("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
 def test_guessed_classes(labels):
     documents = [
         {"doc_id": str(n), "image_id": str(n), "options": ["cyst", "stone", "tumor"], "label": label}
@@ -501,8 +502,8 @@ def test_a_single_class_has_no_auroc():
     }
 
 
-@pytest.mark.parametrize(
-    ("task", "document"),
+@each_row(
+    "task, document",
     [
         ("multimedeval_vqa_rad", {"question": "?", "answer": "left lung"}),
         ("iu_xray_report", {"report": "No effusion."}),

@@ -17,6 +17,8 @@ from medtasks.families.family import Reply
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_file, task_files
 
+from ..tables import each_row
+
 LIKELIHOODS = [name for name, task in task_files().items() if task.output_type == "multiple_choice"]
 
 
@@ -59,7 +61,7 @@ def test_large_losses_do_not_underflow(gmai):
     assert found.confidence == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bad",
     [
         losses(math.nan, 1.0),
@@ -90,7 +92,7 @@ def test_keys_of_classes(gmai):
     assert only(task_calibration(gmai, [document], {"q": losses(3.0, 2.0, 1.0)})).accuracy.value == 1
 
 
-@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_ff", "medheval_visual_mm"])
+@each_row("task", ["mediconfusion", "mediconfusion_ff", "medheval_visual_mm"])
 def test_texts_have_no_calibration(task):
     assert task_calibration(task_file(task), [question(1)], {"q1": Reply(text="A")}) == {}
 
@@ -100,7 +102,7 @@ def test_letters_recorded_for_a_likelihood_task_have_none(gmai):
     assert task_calibration(gmai, [question(1)], {}) == {}
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@each_row("name", LIKELIHOODS)
 def test_the_note_says_whether_probabilities_are_the_models_own(name):
     found = task_calibration(task_file(name), [question(1, pair_id="1", image_id="i")], {"q1": losses(0.1, 2.0)})
     assert list(found) == list(task_file(name).rows)

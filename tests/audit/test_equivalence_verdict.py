@@ -2,10 +2,11 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import pytest
 
-from medtasks.audit.comparing import compare_all, compare_task
+from medtasks.audit.comparing import compare_all, compare_task, prompt_warnings
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
 from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
@@ -15,9 +16,11 @@ from medtasks.runs.sources import Source
 from medtasks.tasks.task_files import task_file
 
 from ..made_up_runs import write_run
+from ..tables import each_row
 from .report.own_tasks import publish_own, write_task
 from .two_runs import compared, losses, own_tasks, shifted, write_replies
 
+UNKNOWN = "the prompts are not recorded or withheld, so that they could not be compared"
 SAME = "All answers are equal, so that on these samples the scores are the same."
 
 
@@ -135,7 +138,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("told", "sentence"), REFUSED)
+@each_row("told, sentence", REFUSED)
 def test_other_questions_are_refused(right, tmp_path, told, sentence):
     config = {"num_fewshot": 0, "metadata": {"data": {"fingerprint": "aaaa"}}}
     first = {"versions": {"letters": 1}, "configs": {"letters": config}} if "asked" not in told else {}
@@ -181,3 +184,42 @@ def test_credentialed_data_show_no_id_and_no_text(tmp_path):
     assert set(agreement.examples) == hidden
     assert "canary" not in repr(found)
     assert found.warnings == ("the prompts are not recorded or withheld, so that they could not be compared",)
+
+
+@pytest.fixture
+def without_prompts(tmp_path):
+    """Write a run without prompts whose task had some configuration; return its samples file."""
+
+    def write(name, config):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "20260102_030405_results.json").write_text(
+            json.dumps({"results": {}, "configs": {"letters": config}})
+        )
+        samples = tmp_path / name / "20260102_030405_samples_letters.jsonl"
+        samples.write_text("")
+        return samples
+
+    return write
+
+
+def test_templates_count_where_no_prompt_is_recorded(without_prompts):
+    task = SimpleNamespace(name="letters", compares_likelihoods=True)
+    first, second, unknown = (
+        without_prompts(name, {"lmms_eval_specific_kwargs": {"default": {"template": template}}} if template else {})
+        for name, template in (("a", "{{ question }}?"), ("b", "{{ question }}\nAnswer:"), ("c", None))
+    )
+    assert prompt_warnings(task, [], [first, first]) == prompt_warnings(task, [], [first, unknown]) == (UNKNOWN,)
+    with pytest.raises(RepliesError, match="the runs made their prompts from different templates"):
+        prompt_warnings(task, [], [first, second])
+
+
+def test_sampling_is_a_warning_of_generated_replies(without_prompts):
+    files = [
+        without_prompts("a", {}),
+        without_prompts("b", {"generation_kwargs": {"temperature": "0.7", "max_new_tokens": 4}}),
+    ]
+    unknown, settings, drawn = prompt_warnings(SimpleNamespace(name="letters", compares_likelihoods=False), [], files)
+    assert unknown == UNKNOWN
+    assert settings.endswith("(generation setting temperature, generation setting max_new_tokens)")
+    assert drawn.endswith("use temperature 0")
+    assert prompt_warnings(SimpleNamespace(name="letters", compares_likelihoods=True), [], files) == (UNKNOWN,)

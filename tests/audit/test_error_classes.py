@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -6,6 +5,7 @@ from medtasks.audit.error_classes import ErrorClass, error_class
 from medtasks.extract.failure import failed_reply
 
 from ..extract.reading import reading, rows
+from ..tables import each_row
 
 read = reading("robust_choice")
 
@@ -22,7 +22,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(("reply", "expected"), rows(EXPECTED))
+@each_row("reply, expected", rows(EXPECTED))
 def test_classes(reply, expected):
     assert error_class(reply, read(reply, OPTIONS).value) is expected
 

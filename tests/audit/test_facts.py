@@ -27,6 +27,8 @@ from medtasks.data.dataset_manifest import Manifest
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.run_manifest import Gpu
 
+from ..tables import each_row
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
 
@@ -90,7 +92,7 @@ def test_gpus(command):
     )
 
 
-@pytest.mark.parametrize("text", ["exit 9", "echo 'NVIDIA-SMI has failed'", "sleep 60"])
+@each_row("text", ["exit 9", "echo 'NVIDIA-SMI has failed'", "sleep 60"])
 def test_no_gpus(command, monkeypatch, text):
     monkeypatch.setattr(run_facts, "_SECONDS", 0.2 if "sleep" in text else 10)
     command("nvidia-smi", text)

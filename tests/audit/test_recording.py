@@ -8,6 +8,8 @@ from medtasks.runs.run_manifest import HarnessProcess, Notice, RunManifest, Seve
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.tasks.documents import Selection
 
+from ..tables import each_row
+
 ARGUMENTS = ["--model", "openai", "--model_args", "model=gpt-4o,token=PLANTED", "--seed", "1,2,None,4"]
 
 
@@ -85,8 +87,8 @@ def test_failures(begin, tmp_path):
     assert (read.tasks["two"].outcome, read.tasks["two"].reason) == ("failed", "it broke")
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
+@each_row(
+    "error, why",
     [
         (KeyboardInterrupt(), "Ctrl-C"),
         (SystemExit(143), "SIGTERM"),
@@ -95,9 +97,9 @@ def test_failures(begin, tmp_path):
         (ValueError("bad"), "ValueError: bad"),
     ],
 )
-def test_an_interruption_goes_on_to_the_caller(begin, tmp_path, error, why):
+def test_an_interruption_goes_on_to_the_caller(begin, error, why):
     recording = begin()
-    recording.note(finished(tmp_path, "one"))
+    recording.note(finished(recording.path.parents[1], "one"))
     with pytest.raises(type(error)), recording.until_its_end():
         raise error
     read = RunManifest.read(recording.path)

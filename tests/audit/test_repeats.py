@@ -25,6 +25,7 @@ from medtasks.tasks.task_files import task_file
 from ..made_up_runs import write_run
 from ..recorded_runs import TINY, in_this_process, medtasks, record
 from ..stats import error_matrices
+from ..tables import each_row
 
 TASK = "mediconfusion_think"
 REPLIES = ("<think>?</think>A", "\\boxed{B}", "<think>B", "<think></think>I cannot tell.", failed_reply("no memory"))
@@ -205,8 +206,8 @@ def test_each_repeat_has_its_own_seeds():
         seeded(["--model", "medtasks_tiny", "--model_args", "seed=x"], 1)
 
 
-@pytest.mark.parametrize(
-    ("names", "given", "repeats", "words"),
+@each_row(
+    "names, given, repeats, words",
     [
         ([TASK], {}, 2, "--gen_kwargs temperature=0.6,do_sample=true"),
         ([TASK], {"gen_kwargs": "temperature=0.6"}, 2, "temperature 0"),  # the task's file says do_sample: false

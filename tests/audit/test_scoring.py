@@ -21,6 +21,8 @@ from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 from medtasks.tasks.task_index import DottedName
 
+from ..tables import each_row
+
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
     for number, answer in enumerate("ABBA")
@@ -106,7 +108,7 @@ def each(documents, reply):
     return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
-@pytest.mark.parametrize("task", MODES)
+@each_row("task", MODES)
 def test_right_letters_are_all_right(pairs, task):
     scores = score_replies(task_file(task), pairs, each(pairs, lambda document: document["answer"]))
     assert list(scores) == ["reference", "robust"]
@@ -120,7 +122,7 @@ def test_right_letters_are_all_right(pairs, task):
     assert scores["robust"].rule.startswith("robust_choice v")
 
 
-@pytest.mark.parametrize("task", MODES[1:])
+@each_row("task", MODES[1:])
 def test_losses(pairs, task):
     def losses(document):
         right = document["answer"] == "A"

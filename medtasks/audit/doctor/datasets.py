@@ -88,7 +88,7 @@ def _dataset(name: str, *, verify: bool) -> Iterator[CheckResult]:
 
 
 def _few(name: str, form: str, notes: Sequence[str]) -> str:
-    """Return the first notes in a form; none of a private dataset, whose file names may be patients'."""
+    """Format the first notes; none for a private dataset, whose file names may be patients'."""
     if not notes or is_private(name):
         return ""
     return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))
@@ -98,7 +98,7 @@ HUB = "https://huggingface.co/datasets/"  # of addresses of datasets
 
 
 def hub_token(scope: Scope) -> Iterator[CheckResult]:
-    """Look for a token where a dataset that is still to be prepared can only be downloaded with one."""
+    """Check that there is a token, if a dataset that is not prepared can only be downloaded with one."""
     infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
     gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(HUB))
     sources = sorted({info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()})

@@ -1,4 +1,4 @@
-"""All checks, one after the other."""
+"""Running all checks."""
 
 from collections.abc import Sequence
 from dataclasses import replace

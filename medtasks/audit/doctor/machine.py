@@ -1,4 +1,4 @@
-"""Disk, memory, PyTorch and its GPUs, and the installed versions of the harness and other packages."""
+"""Checks of disk, memory, PyTorch and GPUs, and of the versions of the harness and other packages."""
 
 import importlib
 import importlib.metadata
@@ -73,28 +73,8 @@ def torch_stack() -> Iterator[CheckResult]:
     """Import torch and what is built against it, and ask torch for its devices."""
     findings = [finding for name in _STACK if (finding := _module(name)) is not None]
     yield from findings
-    if findings[0].state is State.OK:
-        yield from _devices()
-
-
-def _module(name: str) -> CheckResult | None:
-    if importlib.util.find_spec(name) is None:
-        # only some models of the harness need torchvision
-        problem = TORCH.problem(name, f"{name} is not installed", f"pip install {name}")
-        return None if name == "torchvision" else problem
-    try:
-        module = importlib.import_module(name)
-        is_usable = name != "transformers" or module.utils.is_torch_available()
-    except Exception as error:  # noqa: BLE001 - a wrong build fails in many ways
-        fix = _INSTALL if name != "transformers" else "pip install --upgrade 'transformers>=5'"
-        return TORCH.problem(name, f"{name} cannot be imported ({one_line(error)})", fix)
-    if not is_usable:
-        sentence = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
-        return TORCH.problem(name, sentence, "pip install --upgrade torch torchvision")
-    return TORCH.ok(name, f"{name} {module.__version__} can be imported")
-
-
-def _devices() -> Iterator[CheckResult]:
+    if findings[0].state is not State.OK:
+        return
     import torch
 
     devices: list[tuple[str, int, int]] = []
@@ -126,6 +106,23 @@ def _devices() -> Iterator[CheckResult]:
     if not devices and not complaints:
         other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else _CPU
         yield _no_device(f"CUDA {torch.version.cuda}" if torch.version.cuda else other)
+
+
+def _module(name: str) -> CheckResult | None:
+    if importlib.util.find_spec(name) is None:
+        # only some models of the harness need torchvision
+        problem = TORCH.problem(name, f"{name} is not installed", f"pip install {name}")
+        return None if name == "torchvision" else problem
+    try:
+        module = importlib.import_module(name)
+        is_usable = name != "transformers" or module.utils.is_torch_available()
+    except Exception as error:  # noqa: BLE001 - a wrong build fails in many ways
+        fix = _INSTALL if name != "transformers" else "pip install --upgrade 'transformers>=5'"
+        return TORCH.problem(name, f"{name} cannot be imported ({one_line(error)})", fix)
+    if not is_usable:
+        sentence = f"transformers {module.__version__} does not accept the installed torch, and runs no model"
+        return TORCH.problem(name, sentence, "pip install --upgrade torch torchvision")
+    return TORCH.ok(name, f"{name} {module.__version__} can be imported")
 
 
 def _no_device(built_for: str) -> CheckResult:
@@ -205,7 +202,7 @@ def started(names: Collection[str]) -> Iterator[CheckResult]:
 
 
 def packages(scope: Scope) -> Iterator[CheckResult]:
-    """Check the packages without which nothing runs, and those of extras that a chosen task needs."""
+    """Check the required packages, and those of the extras that a chosen task needs."""
     extras = ["report"] if scope.chosen and scope.metrics else []
     if scope.chosen and _DICOM_DATASET in scope.datasets and not (dataset_folder(_DICOM_DATASET) / FILE_NAME).is_file():
         extras.append("dicom")

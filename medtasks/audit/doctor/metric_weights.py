@@ -65,7 +65,7 @@ def fetch_command(metrics: Iterable[str]) -> str:
 
 
 def weights_trouble(name: str) -> MedTasksError | None:
-    """Return the error of opening weights, or WordNet; None if there is none."""
+    """Return the error of opening weights, or WordNet; None if they open."""
     try:
         _ = load_wordnet() if name == WORDNET else weights_path(name)
     except MedTasksError as error:

@@ -37,7 +37,7 @@ def collisions(scope: Scope) -> Iterator[CheckResult]:
 
 
 def foreign_names(scope: Scope) -> Iterator[CheckResult]:
-    """Check that chosen names that are not ours are tasks of the harness."""
+    """Check that the chosen names that are not ours are tasks of the harness."""
     harness = harness_folder()
     harness_names = _named(harness) if scope.foreign and harness else {}
     ours = [*task_files(), *(tag for task in task_files().values() for tag in task.tags)]
@@ -99,7 +99,7 @@ def own_names() -> set[str]:
 
 
 def _named(folder: Path) -> dict[str, Path]:
-    """Return a file for each task, group and tag that the files in a folder name; the harness knows no other."""
+    """Return the file of each task, group and tag in a folder, as the harness indexes them."""
     index = index_tasks([folder])
     # A class of the harness has no tags.
     tagged = {task for task, config in index.configs.items() if "class" not in config}

@@ -137,7 +137,7 @@ def reading_section(reading: TaskReading) -> Section:
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
     metadata = mapping_in(config, "metadata")
-    baselines, calibration, lacking = _beside(reading)
+    baselines, calibration, lacking = _baselines_and_calibration(reading)
     report = TaskReport(
         name=task.name,
         describes=task.description,
@@ -234,7 +234,9 @@ def _decoding(config: Mapping[str, Any]) -> Decoding | None:
         return None
 
 
-def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+def _baselines_and_calibration(
+    reading: TaskReading,
+) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
     """Return baselines and calibration of a task whose questions are here, and reasons why one is missing."""
     from medtasks.audit.baselines import baselines
     from medtasks.audit.task_calibration import task_calibration
@@ -294,35 +296,29 @@ def _not_recorded(reading: TaskReading, rules: Sequence[RuleScores]) -> list[str
 
 def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
     """Complete the reports of a run: gains over sanity variants, and facts that a group's members share."""
-    by_name = {part.report.name: part for part in sections}
-    return corrected_gains([_finished(part, by_name) for part in sections])
-
-
-def _finished(part: Section, others: Mapping[str, Section]) -> TaskReport:
-    members = [others[name].report for name in part.members if name in others]
-    if members:
-        return replace(
-            part.report,
-            sample_data=any(member.sample_data for member in members),
-            complete_data=all(member.complete_data for member in members),
-            documents=_common([member.documents for member in members]),
-            answered=_common([member.answered for member in members]),
-        )
-    if part.reading is None:
-        return part.report
-    task = part.reading.task
-    if task.variant in THINKING:
-        base = others.get(str(task.base))
-        over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
-        return replace(part.report, thinking=thinking_of(part.reading, over_direct))
-    variants = [others[name] for name in (f"{task.name}_{variant}" for variant in OF_IMAGES) if name in others]
-    gains = [
-        gain
-        for other in variants
-        if other.reading and other.reading.task.base == task.name
-        for gain in gains_over(part.readings, part.report, other.readings, other.report)
-    ]
-    return replace(part.report, gains=tuple(gains))
+    others = {part.report.name: part for part in sections}
+    reports = []
+    for part in sections:
+        changes: dict[str, Any] = {}
+        if members := [others[name].report for name in part.members if name in others]:
+            changes["sample_data"] = any(member.sample_data for member in members)
+            changes["complete_data"] = all(member.complete_data for member in members)
+            changes["documents"] = _common([member.documents for member in members])
+            changes["answered"] = _common([member.answered for member in members])
+        elif part.reading is not None and (task := part.reading.task).variant in THINKING:
+            base = others.get(str(task.base))
+            over_direct = gains_over(part.readings, part.report, base.readings, base.report) if base else []
+            changes["thinking"] = thinking_of(part.reading, over_direct)
+        elif part.reading is not None:
+            variants = [others[name] for name in (f"{task.name}_{variant}" for variant in OF_IMAGES) if name in others]
+            changes["gains"] = tuple(
+                gain
+                for other in variants
+                if other.reading and other.reading.task.base == task.name
+                for gain in gains_over(part.readings, part.report, other.readings, other.report)
+            )
+        reports.append(replace(part.report, **changes))
+    return corrected_gains(reports)
 
 
 def _common(values: Sequence[int]) -> int:

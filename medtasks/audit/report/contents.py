@@ -1,7 +1,6 @@
 """Contents of a report, which become a page, tables and JSON.
 
-Values are fractions where :attr:`Score.share` is true; undefined numbers are NaN and become null in JSON. Nothing in
-here comes from a patient's record where :attr:`TaskReport.withheld` is true.
+Undefined numbers are NaN, and null in JSON. Nothing is from a patient's record if :attr:`TaskReport.withheld` is true.
 """
 
 import math
@@ -28,8 +27,8 @@ class Score:
 
     metric: str
     value: float  # NaN where it is not defined
-    error: float  # standard error, clustered; NaN if there is none
-    low: float  # lower end of the 95 % interval; NaN if there is none
+    error: float  # standard error, clustered; NaN if unknown
+    low: float  # lower end of the 95 % interval; NaN if unknown
     high: float
     share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool | None  # None if neither is, or it is not recorded
@@ -60,11 +59,6 @@ class PairOutcomes:
     incomplete: int  # only one image of the pair was answered at all; in no score of pairs
     both_wrong: int = 0  # both images got a valid answer, and both a wrong one
     solved_of_decided: Score | None = None  # both right, as a share of both right and both wrong
-
-    @property
-    def complete(self) -> int:
-        """Number of pairs in the scores."""
-        return self.both_right + self.swapped + sum(self.same.values()) + self.one_invalid + self.both_invalid
 
 
 @dataclass(frozen=True)
@@ -118,8 +112,9 @@ class Baseline:
     name: str  # such as always A or most frequent answer
     describes: str  # one sentence on its answers
     scores: Mapping[str, Mapping[str, float]]  # values by filter name and metric
-    # For the best one, by filter name: metric and test of the run against it, question by question.
-    tests: Mapping[str, tuple[str, PairedResult]] = field(default_factory=dict)
+    tests: Mapping[str, tuple[str, PairedResult]] = field(
+        default_factory=dict
+    )  # of the best one: metric, run against it
 
 
 @dataclass(frozen=True)
@@ -186,7 +181,7 @@ class Thinking:
 
 @dataclass(frozen=True)
 class RepeatedScore:
-    """One metric over the repeats of a run."""
+    """One metric over the repeats; error, interval and variances are NaN if it is no mean over questions."""
 
     metric: str
     values: tuple[float, ...]  # one per repeat, in ascending order
@@ -194,7 +189,6 @@ class RepeatedScore:
     spread: float  # their standard deviation; NaN for a single one
     majority: Score | None  # of the most frequent answers; None if it does not follow from single samples
     share: bool  # whether it is a fraction
-    # Of the mean, from questions' means over repeats; NaN if it is no mean over questions.
     error: float = math.nan
     low: float = math.nan
     high: float = math.nan

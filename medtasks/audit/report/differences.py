@@ -115,7 +115,7 @@ def _recorded(task: TaskFile, base: TaskReport, variant: TaskFile, other: TaskRe
 
 
 def corrected_gains(reports: Sequence[TaskReport]) -> tuple[TaskReport, ...]:
-    """Return the reports of a run with p-values of all their gains corrected together; equal rules are one test."""
+    """Correct the p-values of all gains of a run's reports together; equal rules are one test."""
     gains = [
         (report.name, gain)
         for report in reports

@@ -37,7 +37,7 @@ class Names:
         self._other_folders = [search.other.folder] if search.other and search.other.folder else []
 
     def question(self, doc_id: str) -> str:
-        """Return the name of a question of the set."""
+        """Return the name of a question of the dataset."""
         return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
     def described(self, image: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _Entry = Mapping[str, Any]  # as mapping.yaml explains
 
 
 def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
-    """Return the published results of a task's benchmark that are defined as ours are under the filter ``reference``.
+    """Return published results of a task's benchmark that are defined like ours under the filter ``reference``.
 
     Figures that are not comparable for another reason than their definition are among them, with a remark that says so.
     They are in order of the task's metrics, best first within a metric; equal values in the paper's order. Variants,
@@ -80,7 +80,7 @@ def _found(task_name: str, file: str = "") -> Iterator[tuple[str | None, Publish
 
 
 def _fits(rows: _Entry, file: str, row: _Row) -> bool:
-    """Return whether a row is among those that an entry is about: one pattern of each column fits."""
+    """Return whether an entry is about a row: one pattern of each column fits."""
     return rows["file"] == file and all(
         any(fnmatchcase(row[column], pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
         for column, patterns in rows.get("where", {}).items()

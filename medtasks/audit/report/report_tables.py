@@ -37,9 +37,13 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
             for table in task_tables(task)
         ]
         withheld = ["Credentialed data: only scores are shown."] if task.withheld else []
+        about = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
+        if task.dataset:
+            fingerprint = f"fingerprint {task.fingerprint[:_FINGERPRINT] or 'not recorded'}"
+            about = f"{about} Data: {task.dataset}, {fingerprint}.".lstrip()
         tables[0] = replace(
             tables[0],
-            caption=f"{tables[0].caption} {_about(task)}".rstrip(),
+            caption=f"{tables[0].caption} {about}".rstrip(),
             notes=(*tables[0].notes, *task.missing, *withheld),
         )
         sections.append((task.name, tables))
@@ -49,14 +53,6 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     sections.append(("Run", [missing, facts_table(report)]))
     filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
     return [(heading, tables) for heading, tables in filled if tables]
-
-
-def _about(task: TaskReport) -> str:
-    described = task.describes + "." * bool(task.describes and task.describes[-1] not in ".?!")
-    if not task.dataset:
-        return described
-    fingerprint = f"fingerprint {task.fingerprint[:_FINGERPRINT]}" if task.fingerprint else "fingerprint not recorded"
-    return f"{described} Data: {task.dataset}, {fingerprint}.".lstrip()
 
 
 def summary_table(report: RunReport) -> Table:

@@ -1,4 +1,4 @@
-"""Description of a run for a report: facts, tasks without results, and notes on how it went."""
+"""Description of a run for a report: facts, tasks without results, and problems."""
 
 import shlex
 from datetime import datetime

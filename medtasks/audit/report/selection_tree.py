@@ -100,7 +100,7 @@ def write_tree_page(
 def _says(
     column: str, positions_of: Mapping[str, int], counts: Mapping[str, int], *, by_where: bool
 ) -> dict[str, list[int]]:
-    """Return positions of values that the command line takes for others, too, or cannot name, with those it takes."""
+    """Return the positions that a value selects on the command line, where that is not just the value itself."""
     plain = Counter(value.strip().casefold() for value in positions_of)
     odd = [value for value in positions_of if value != value.strip() or plain[value.strip().casefold()] > 1]
     says: dict[str, list[int]] = {}

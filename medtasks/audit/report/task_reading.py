@@ -145,7 +145,7 @@ def rule_reports(
 
 
 def _rule(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str]:
-    """Return a recorded rule, whose version is unknown, else the task's, and its description."""
+    """Return the recorded rule (its version is unknown) or else the task's, and its description."""
     row = task.rows.get(name) if task else None
     extractor = row and row.extractor
     rule = recorded.rules.get(name) or extractor or ""
@@ -159,7 +159,7 @@ def _rule(recorded: TaskRun, task: TaskFile | None, name: str) -> tuple[str, str
 def _scores(
     recorded: TaskRun, task: TaskFile | None, values: Mapping[str, tuple[float, float]], recomputed: RuleScores
 ) -> Iterator[Score]:
-    """Yield the recorded values; the interval of one that the replies confirm knows its number of clusters."""
+    """Yield the recorded values; a value that the replies confirm has an interval from its number of clusters."""
     computed = recomputed.estimates
     declared = {metric.name: metric for metric in task.metrics} if task else {}
     for name in dict.fromkeys([*declared, *values, *computed]):

@@ -277,9 +277,10 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
 def pairs_table(task: TaskReport) -> Table:
     """Return the outcomes of pairs."""
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
-    totals = [pairs.complete for pairs in outcomes.values()]
+    parts = pair_rows(list(outcomes.values()))
+    totals = [sum(numbers[position] for _, _, numbers in parts) for position in range(len(outcomes))]
     rows = []
-    for name, meaning, numbers in pair_rows(list(outcomes.values())):
+    for name, meaning, numbers in parts:
         shares = [part / total if total else math.nan for part, total in zip(numbers, totals, strict=True)]
         counted = [
             Cell(count(part), remark=number(share), bar=(share,)) for part, share in zip(numbers, shares, strict=True)

@@ -30,7 +30,7 @@ _File = tuple[Path, Decoding]
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small copy of an image, or why there is none."""
+    """A small copy of an image, or the reason why it is missing."""
 
     uri: str  # JPEG as a data URI; empty if there is no image
     width: int = 0  # of the image as models see it, in pixels; 0 without an image

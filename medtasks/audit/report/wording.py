@@ -78,7 +78,7 @@ def interval(low: float, high: float, share: bool = True) -> str:
 
 
 def points(value: float, share: bool = True) -> str:
-    """Return a width: of a share in percentage points.
+    """Return a width, for a share in percentage points.
 
     Example:
         >>> points(0.0438), points(0.25, share=False)
@@ -124,7 +124,7 @@ def p_value(p: float) -> str:
 
 
 def count(value: int) -> str:
-    """Return a whole number with its thousands apart.
+    """Return a whole number with thousands separators.
 
     Example:
         >>> count(25000)
@@ -154,7 +154,7 @@ def counted(value: int, what: str) -> str:
 
 
 def coded(name: str, end: str = "", also: str = "") -> str:
-    """Return a name for ids, labels and files: what is no letter, digit or underscore is written as its code.
+    """Return a name for ids, labels and files: other characters than letters, digits and underscores become codes.
 
     Different names stay different. An ``end`` follows each code, characters of ``also`` may stay.
 

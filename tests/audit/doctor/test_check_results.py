@@ -5,6 +5,7 @@ import pytest
 from medtasks.audit.doctor.check_results import CheckResult, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
+from ...tables import each_row
 from .conftest import only
 
 FIRST = CheckResult("tasks", "first", State.OK, "it is there")
@@ -15,7 +16,7 @@ def failing(error):
     raise error
 
 
-@pytest.mark.parametrize("error", [ValueError("canary of a record"), KeyError("canary"), SystemExit("canary")])
+@each_row("error", [ValueError("canary of a record"), KeyError("canary"), SystemExit("canary")])
 def test_failing_check_keeps_what_it_found_and_quotes_nothing(error):
     first, last = findings_of("tasks", "second", lambda: failing(error))
     assert first == FIRST

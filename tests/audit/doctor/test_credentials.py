@@ -1,5 +1,6 @@
 """The Hub's token, who can read replies, and models on other machines and data that must not go there."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from medtasks.net.journal import FOLDER_NAME as JOURNAL
 from medtasks.runs.logged_samples import FOLDER_NAME as REPLIES
 from medtasks.runs.logged_samples import save_reply
 
+from ...tables import each_row
 from .conftest import expect, only
 
 TOKEN = "hf_canary0123456789"
@@ -48,16 +50,18 @@ def test_no_replies():
     assert list(readable_replies()) == []
 
 
-@pytest.mark.parametrize("name", [REPLIES, JOURNAL, f"datasets/{PRIVATE}"])
-@pytest.mark.parametrize(
-    ("file_mode", "folder_mode", "state"),
-    [
-        (0o644, 0o755, State.WARNING),
-        (0o640, 0o710, State.WARNING),
-        (0o604, 0o701, State.WARNING),
-        (0o600, 0o755, State.OK),
-        (0o644, 0o700, State.OK),
-    ],
+MODES = (
+    (0o644, 0o755, State.WARNING),
+    (0o640, 0o710, State.WARNING),
+    (0o604, 0o701, State.WARNING),
+    (0o600, 0o755, State.OK),
+    (0o644, 0o700, State.OK),
+)
+
+
+@each_row(
+    "name, file_mode, folder_mode, state",
+    [(name, *modes) for name in (REPLIES, JOURNAL, f"datasets/{PRIVATE}") for modes in MODES],
 )
 def test_permissions(name, file_mode, folder_mode, state):
     file = home() / name / "task" / "run.jsonl"
@@ -69,6 +73,7 @@ def test_permissions(name, file_mode, folder_mode, state):
     expect(
         only(readable_replies()), state, called=Path(name).name, fix="chmod -R go= " if state is State.WARNING else ""
     )
+    shutil.rmtree(home() / name)
 
 
 def test_public_data_may_be_open():
@@ -104,7 +109,7 @@ def test_a_trusted_server(scope, monkeypatch):
     assert PRIVATE in trusted.found
 
 
-@pytest.mark.parametrize("malformed", ["yes", "api.vendor.invalid", "http://user:PLANTED@api.vendor.invalid"])
+@each_row("malformed", ["yes", "api.vendor.invalid", "http://user:PLANTED@api.vendor.invalid"])
 def test_a_trusted_server_that_is_none(scope, monkeypatch, malformed):
     monkeypatch.setenv(TRUSTED, malformed)
     found = only(remote_models(scope(PRIVATE)))

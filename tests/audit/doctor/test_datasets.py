@@ -13,6 +13,7 @@ from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file
 
+from ...tables import each_row
 from .conftest import expect, only
 
 NAME = "mediconfusion"
@@ -42,7 +43,7 @@ def test_sample(home):
     assert found.fix == "medtasks data prepare mediconfusion"
 
 
-@pytest.mark.parametrize(("verify", "word"), [(False, "is prepared"), (True, "is verified")])
+@each_row("verify, word", [(False, "is prepared"), (True, "is verified")])
 def test_complete(home, verify, word):
     change(sample=False)
     expect(look(verify=verify), State.OK, word, "32 questions", Manifest.read(dataset_folder(NAME)).fingerprint)
@@ -51,8 +52,8 @@ def test_complete(home, verify, word):
 LEFT_OUT = ["pair 3: no image", "pair 4: no image", "pair 5: no image"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "state", "words"),
+@each_row(
+    "fields, state, words",
     [
         (
             *({"sample": False, "complete": False, "left_out": LEFT_OUT}, State.WARNING),
@@ -72,8 +73,8 @@ def test_not_prepared():
     assert "not prepared" in found.found
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
+@each_row(
+    "name, words",
     [
         ("multimedeval_mednli", "--source DIR, with the data from https://physionet.org"),
         ("multimedeval_cbis_ddsm_mass", "--source DIR, with the data from https://www.kaggle.com"),

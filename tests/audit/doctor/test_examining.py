@@ -10,6 +10,8 @@ from medtasks.families.family import Asks
 from medtasks.home import own_tasks_folder
 from medtasks.tasks.task_files import task_file, task_files
 
+from ...tables import each_row
+
 KEY = "sk-canary-0123456789"
 
 
@@ -110,8 +112,8 @@ def test_without_names_everything():
     assert {task.name for task in found.tasks} == {task.name for task in task_files().values() if task.kind == "task"}
 
 
-@pytest.mark.parametrize(
-    ("names", "datasets"),
+@each_row(
+    "names, datasets",
     [
         (["mediconfusion"], ["mediconfusion"]),
         (["mediconfusion_all"], ["mediconfusion"]),
@@ -136,8 +138,8 @@ def test_report_task_needs_metrics_that_are_models():
     assert scope_of(["mediconfusion"]).metrics == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "needed"),
+@each_row(
+    "name, needed",
     [
         ("multimedeval_mimic_cxr_classification", True),
         ("medheval_visual_report", True),
@@ -149,8 +151,8 @@ def test_labeler(name, needed):
     assert scope_of([name]).needs_labeler is needed
 
 
-@pytest.mark.parametrize(
-    ("name", "need"),
+@each_row(
+    "name, need",
     [
         ("mediconfusion", Asks.NOBODY),
         ("mediconfusion_ff", Asks.JUDGE),

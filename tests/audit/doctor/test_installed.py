@@ -10,6 +10,7 @@ import pytest
 from medtasks.audit.doctor import machine as checks
 from medtasks.audit.doctor.check_results import State
 
+from ...tables import each_row
 from .conftest import expect, only
 
 REAL_VERSION = importlib.metadata.version
@@ -48,8 +49,8 @@ def versions(monkeypatch):
     return say
 
 
-@pytest.mark.parametrize(
-    ("look", "installed", "state", "fix"),
+@each_row(
+    "look, installed, state, fix",
     [
         (checks.harness_version, {"lmms_eval": "0.7.3"}, State.OK, ""),
         (checks.harness_version, {"lmms_eval": "0.7.2"}, State.PROBLEM, "pip install 'lmms_eval"),
@@ -89,8 +90,8 @@ def index(monkeypatch):
     return hold
 
 
-@pytest.mark.parametrize(
-    ("held", "state", "word"),
+@each_row(
+    "held, state, word",
     [
         (["a", "b", "c", "d", "mme"], State.OK, "all 4"),
         (["mme"], State.PROBLEM, "4 of 4 names of ours are not in the harness's task index (a, b, c ...)"),
@@ -134,8 +135,8 @@ def installed(monkeypatch):
     return say
 
 
-@pytest.mark.parametrize(
-    ("versions", "state", "words", "fix"),
+@each_row(
+    "versions, state, words, fix",
     [
         ({"present": "2.1rc1"}, State.OK, "all 1 packages that medtasks needs", ""),
         ({}, State.PROBLEM, "present>=2 (not installed)", "pip install 'present>=2'"),
@@ -152,8 +153,8 @@ def test_extras_without_tasks_are_not_looked_at(installed, everything):
     assert [one.name for one in checks.packages(everything)] == ["required"]
 
 
-@pytest.mark.parametrize(
-    ("task", "names"),
+@each_row(
+    "task, names",
     [
         ("mediconfusion", []),
         ("multimedeval_mimic_cxr_report", [("extra report", State.WARNING)]),

@@ -11,6 +11,7 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.judge_check import judge
 
 from ...local_server import LocalServer, QuietHandler, serving
+from ...tables import each_row
 from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
@@ -132,14 +133,14 @@ def test_status(configured, everything, status, state, word, fix):
     assert len(configured.requests) == 1  # neither repeated nor redirected
 
 
-@pytest.mark.parametrize("status", [404, 405, 501])
+@each_row("status", [404, 405, 501])
 def test_endpoint_without_a_list_of_models_or_a_wrong_address(configured, everything, status):
     configured.answers[MODELS] = (status, "{}")
     expect(asked(everything), State.WARNING, f"no list of models (HTTP {status})", called="model", fix="/v1")
     assert {method for method, *_ in configured.requests} == {"GET"}
 
 
-@pytest.mark.parametrize("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
+@each_row("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
 def test_what_is_no_judge(configured, everything, text):
     configured.answers[MODELS] = (200, text)
     expect(asked(everything), State.PROBLEM, "no list of models", called="reply")
@@ -175,8 +176,8 @@ def test_no_connection(configured, everything, monkeypatch):
     assert KEY not in str(found)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each_row(
+    "name, value",
     [
         ("MEDTASKS_JUDGE_BASE_URL", "127.0.0.1:8000"),
         ("MEDTASKS_JUDGE_BASE_URL", f"https://user:{KEY}@host/v1"),

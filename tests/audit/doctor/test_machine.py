@@ -13,6 +13,7 @@ from medtasks.audit.doctor import machine
 from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.machine import disks, memory, torch_stack
 
+from ...tables import each_row
 from .conftest import expect, only
 
 NAMES = ["data folder", "Hub cache", "temporary folder"]
@@ -57,7 +58,7 @@ def test_disks(free):
     assert "50.0 GB are free" in found[0].found
 
 
-@pytest.mark.parametrize(("gb", "state"), [(4.9, State.WARNING), (5.0, State.OK)])
+@each_row("gb, state", [(4.9, State.WARNING), (5.0, State.OK)])
 def test_little_room(free, gb, state):
     free(gb)
     found = list(disks())
@@ -80,7 +81,7 @@ def test_data_folder_that_is_a_file(tmp_path, monkeypatch):
     assert only(disks(), "data folder").state is State.PROBLEM
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+@each_row("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
 def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch, number):
     real = tempfile.TemporaryFile
 
@@ -94,8 +95,8 @@ def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch, number):
     expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(number), fix="MEDTASKS_HOME")
 
 
-@pytest.mark.parametrize(
-    ("available", "limit", "state", "words"),
+@each_row(
+    "available, limit, state, words",
     [
         (32, None, State.OK, "32.0 GB"),
         (3.9, None, State.WARNING, "3.9 GB"),
@@ -184,7 +185,7 @@ def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
     expect(only(stack(**fields), name), state, words, called=name or "torch", fix=fix)
 
 
-@pytest.mark.parametrize(("name", "states"), [("torch", [State.PROBLEM]), ("torchvision", [])])
+@each_row("name, states", [("torch", [State.PROBLEM]), ("torchvision", [])])
 def test_module_that_is_not_installed(stack, monkeypatch, name, states):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == name else real(wanted))

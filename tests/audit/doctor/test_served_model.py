@@ -11,6 +11,7 @@ from medtasks.audit.doctor.served_model import served_model
 
 from ...local_server import LocalServer, QuietHandler, serving
 from ...model_adapters.served_model import CHAT, ServedModel
+from ...tables import each_row
 from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
@@ -61,8 +62,8 @@ def test_only_what_chosen_tasks_need(look):
     expect(found["likelihoods"], State.PROBLEM, "lacks prompt_token_ids", fix="vLLM 0.10.2")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words", "fix"),
+@each_row(
+    "arguments, words, fix",
     [
         ("model=tiny", "--model-args names none", "base_url=http"),
         ("base_url=localhost:8000", "base_url must be http", "correct"),
@@ -82,7 +83,7 @@ def test_closed_port(everything):
     assert list(found) == ["address", "server"]
 
 
-@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+@each_row("kind", ["text/html", "application/json"])
 def test_page_for_people(everything, kind):
     class Handler(QuietHandler):
         def do_GET(self):

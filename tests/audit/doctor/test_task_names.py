@@ -7,6 +7,7 @@ from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.task_names import collisions, foreign_names, own_files, own_names
 from medtasks.home import own_tasks_folder
 
+from ...tables import each_row
 from .conftest import expect, only
 
 OWN = "task: multimedeval_mine\nmetadata: {dataset: multimedeval_mine}\ndataset_path: !function a.b\n"
@@ -49,8 +50,8 @@ def test_own_names_hold_tasks_groups_and_included_tags():
     assert "multimedeval_mine" not in own_names()
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
+@each_row(
+    "text, name",
     [
         ("task: mediconfusion\ndataset_path: x\n", "mediconfusion"),
         ("group: multimedeval\ntask:\n- a\n- b\n", "multimedeval"),
@@ -71,7 +72,7 @@ def test_collision(harness, everything, text, name):
     assert str(path) in found.fix
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "task: mediconfusion_original\n",
@@ -131,14 +132,14 @@ def test_no_own_files():
     assert list(own_files()) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@each_row(
+    "text, words",
     [
         ("task: a\nlist: [1, 2\nnext: 3\n", "is damaged in line 3"),
         ("task: a\n\tindented: 1\n", "is damaged in line 2"),
         ("", "is damaged"),
         ("task: [a, b]\n", "no 'group'"),
-        ("include: gone_yaml\ntask: a\n", "gone_yaml, which is not there"),
+        ("include: gone_yaml\ntask: a\n", "gone_yaml, which does not exist"),
         ("include: bad.yaml\ntask: a\n", "is damaged"),
     ],
 )

@@ -21,6 +21,7 @@ from medtasks.runs.run import read_run
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
+from ...tables import each_row
 from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task
 
@@ -371,13 +372,13 @@ def test_text_that_a_run_withheld_is_not_there_when_it_is_asked_for_later(
 # One answer
 
 
-@pytest.mark.parametrize("value", [None, "A", "A, C", "12", "none"])
+@each_row("value", [None, "A", "A, C", "12", "none"])
 def test_letters_and_numbers_of_options_are_logged_anyway(value: str | None) -> None:
     answer = ReadAnswer(value, "ok", right=True)
     assert as_logged(answer) == answer
 
 
-@pytest.mark.parametrize("value", ["pneumonia", "AB", "A, mass", "2019-03-01", ""])
+@each_row("value", ["pneumonia", "AB", "A, mass", "2019-03-01", ""])
 def test_words_are_not_shown(value: str) -> None:
     assert as_logged(ReadAnswer(value, "ok", right=True)) == ReadAnswer("", "ok", right=True)
 

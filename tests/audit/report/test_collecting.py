@@ -29,6 +29,7 @@ from medtasks.stats.intervals import interval
 from medtasks.stats.paired import holm
 from medtasks.tasks.task_files import task_file, task_files
 
+from ...tables import each_row
 from .harness_output import STAMP, texts, write_run
 from .own_tasks import publish_own, write_task
 
@@ -653,8 +654,8 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
     assert math.isnan(gain.low)
 
 
-@pytest.mark.parametrize(
-    ("scale", "value", "share"),
+@each_row(
+    "scale, value, share",
     [
         (Scale.SHARE, 0.5, True),
         (Scale.SHARE, 1.0, True),

@@ -21,6 +21,7 @@ from medtasks.audit.report.figures.score_figures import gain_figure, group_figur
 from medtasks.audit.report.figures.style import LOOKS, RC_PARAMS, rule_looks
 from medtasks.errors import MedTasksError
 
+from ...tables import each_row
 from . import small_reports
 from .small_reports import NAN, SECRET, full_report, nasty
 
@@ -62,7 +63,7 @@ def test_keys_are_as_documented_and_empty_figures_are_left_out(drawn):
     assert list(drawn) == KEYS  # and no groups/empty, in which nothing is defined
 
 
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 def test_a_figure_is_one_element_for_a_page(drawn, key):
     svg = drawn[key]
     root = ET.fromstring(svg)
@@ -198,7 +199,7 @@ def test_names_do_not_leave_the_figure():
 
 
 @pytest.mark.usefixtures("style")
-@pytest.mark.parametrize("key", KEYS)
+@each_row("key", KEYS)
 def test_all_words_are_inside_the_picture(key):
     looks = rule_looks(REPORT)
     task = TASKS.get(key.partition("/")[0])

@@ -15,6 +15,7 @@ from medtasks.audit.report.wording import REASONS
 from medtasks.data.images.decoding import REFERENCE
 from medtasks.errors import MedTasksError
 
+from ...tables import each_row
 from . import made_up_report as made_up
 from .page_structure import Structure
 
@@ -70,8 +71,8 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
         assert all("scope=" in heading for heading in re.findall(r"<th\b[^>]*>", table))
 
 
-@pytest.mark.parametrize(
-    ("part", "why"),
+@each_row(
+    "part, why",
     [
         ("made_up_model: size=&lt;small&gt; &amp; cheap", "the model"),
         ("2026-01-01 00:00:00 UTC", "when it ran"),
@@ -103,7 +104,7 @@ def test_every_table_has_a_caption_and_headings_with_a_scope(full):
         ("lmms_eval --tasks 'a&amp;b' &lt;x&gt;", "the command"),
         ("12.500 9.500 to 15.500", "a score that is no share"),
     ],
-)  # fmt: skip
+)
 def test_numbers_and_words_are_on_the_page(full, part, why):
     assert html.unescape(part) in Structure(full).text, why
 
@@ -294,8 +295,8 @@ def test_a_folder_that_is_not_there_is_an_error_with_its_name(tmp_path):
         write_page(made_up.report_of(), tmp_path / "nowhere" / "page.html")
 
 
-@pytest.mark.parametrize(
-    ("answer", "options", "expected"),
+@each_row(
+    "answer, options, expected",
     [
         ("A, C", ["x", "y", "z"], [0, 2]),
         ("D", ["x", "y", "z"], []),
@@ -326,7 +327,7 @@ def luminance(colour):
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("block", [0, 1], ids=["light", "dark"])
+@each_row("block", [0, 1])
 def test_text_has_the_contrast_that_wcag_asks_for(full, block):
     colours = dict(
         re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", re.findall(r":root \{.*?\}", full, flags=re.DOTALL)[block])

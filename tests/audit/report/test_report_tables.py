@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.tables import latex_text
 
+from ...tables import each_row
 from . import small_reports
 from .small_reports import NAN, SECRET, full_report, latex, markdown, nasty
 
@@ -89,8 +90,8 @@ def test_letters_and_digits_are_kept_in_order(text):
     assert re.sub("34|96", "", plain) == re.sub("34|96", "", re.sub("[^A-Za-z0-9]", "", re.sub("[^ -~]", "", text)))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         ("50 % & more_", r"50 \% \& more\_"),
         ("--limit", "-{}-limit"),
@@ -228,8 +229,8 @@ def test_what_is_not_defined_is_said():
     assert "nan" not in (markdown(REPORT) + latex(REPORT)).lower()
 
 
-@pytest.mark.parametrize(
-    ("task", "warning"),
+@each_row(
+    "task, warning",
     [
         ("mediconfusion_gd", "SAMPLE DATA: drawn pictures, no score of a model"),
         ("gmai_mmbench_val", "PARTIAL RUN: 1,000 of 4,550 questions answered"),
@@ -282,8 +283,8 @@ def test_failures_missing_tasks_and_facts_are_told():
     assert "- The run was stopped once and went on." in text
 
 
-@pytest.mark.parametrize(
-    ("note", "shown"),
+@each_row(
+    "note, shown",
     [
         ("# no heading", r"\# no heading"),
         ("1. no list", r"1\. no list"),
@@ -295,9 +296,8 @@ def test_a_note_is_no_markup(note, shown):
     assert f"\n- {shown}\n" in markdown(replace(REPORT, notes=(note,)))
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("a_b", "`a_b`"), ("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")],
+@each_row(
+    "name, shown", [("a_b", "`a_b`"), ("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")]
 )
 def test_names_are_code(name, shown):
     assert shown in markdown(replace(REPORT, missing={name: "why"}))

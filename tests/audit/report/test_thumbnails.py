@@ -11,6 +11,8 @@ from medtasks.audit.report.thumbnails import LEFT_OUT, SIDES, thumbnails
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import LINEAR, REFERENCE, decoded
 
+from ...tables import each_row
+
 
 def opened(thumbnail):
     head, _, data = thumbnail.uri.partition(",")
@@ -39,7 +41,7 @@ def test_a_large_picture_becomes_small_and_keeps_its_proportions_and_its_size_is
     assert (made.width, made.height, made.remark) == (2000, 1000, "")
 
 
-@pytest.mark.parametrize("name", ["large.jpg", "large.png"])
+@each_row("name", ["large.jpg", "large.png"])
 def test_shades_survive_whether_or_not_the_decoder_reduces(tmp_path, ramp, name):
     made = only(saved(ramp.resize((2048, 512), Image.Resampling.BICUBIC), tmp_path / name))
     row = np.asarray(opened(made), dtype=int)[60]
@@ -52,7 +54,7 @@ def test_a_small_picture_is_not_enlarged(tmp_path):
     assert opened(only(saved(Image.new("L", (40, 30), 99), tmp_path / "small.png"))).size == (40, 30)
 
 
-@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
+@each_row("kind", [np.uint16, np.int32, np.float32])
 def test_deep_grey_values_that_no_model_would_see_are_spread_over_all_shades(tmp_path, kind):
     values = np.tile(np.linspace(1000, 4000, 256).astype(kind), (64, 1))
     made = only(saved(Image.fromarray(values), tmp_path / "deep.tif"))
@@ -97,9 +99,7 @@ def test_values_that_are_no_numbers_do_not_break_a_picture(tmp_path):
     assert only(saved(Image.fromarray(values), tmp_path / "nan.tif")).uri
 
 
-@pytest.mark.parametrize(
-    ("mode", "name"), [("CMYK", "c.jpg"), ("P", "p.png"), ("1", "b.png"), ("LA", "a.png"), ("RGBA", "t.png")]
-)
+@each_row("mode, name", [("CMYK", "c.jpg"), ("P", "p.png"), ("1", "b.png"), ("LA", "a.png"), ("RGBA", "t.png")])
 def test_other_modes_look_as_they_should(tmp_path, mode, name):
     image = Image.new("RGB", (90, 60), "white")
     image.paste("black", (0, 0, 45, 60))

@@ -82,7 +82,7 @@ def write_figures(report: RunReport, folder: Path) -> list[Path]:
 
 
 def _drawings(report: RunReport) -> Iterator[tuple[str, style.Drawing]]:
-    """Draw one figure after the other, so that no more than one is in memory."""
+    """Yield all figures with their keys, one at a time to save memory."""
     looks = style.rule_looks(report)
     if summary := summary_figure(report, looks):
         yield "summary", summary
@@ -108,7 +108,7 @@ def _style() -> Iterator[None]:
 
 
 def pair_figure(task: TaskReport) -> style.Drawing | None:
-    """Draw what became of the pairs, a bar per rule, each outcome with its number."""
+    """Draw the outcomes of pairs, a bar per rule, each part with its number."""
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
     parts = {name: numbers for name, _, numbers in pair_rows(list(outcomes.values())) if any(numbers)}
     if not parts:
@@ -142,7 +142,7 @@ def pair_figure(task: TaskReport) -> style.Drawing | None:
 
 
 def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
-    """Draw how often answers of a confidence are right, and how many there are of it."""
+    """Draw the reliability diagram: share of right answers and number of answers by confidence."""
     measured, title = task.calibration[rule], f"{task.name}: reliability under {rule}"
     filled = [part for part in measured.bins if part.samples]
     figure, axes = _square(title, task_warnings(task), below=_BELOW)
@@ -158,7 +158,7 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
         f"expected calibration error\n{_measured(measured.ece)}; {number(measured.debiased_ece, False)} debiased",
         f"Brier score\n{_measured(measured.brier)}",
     ]
-    _write_beside(axes, facts)
+    _write_facts(axes, facts)
     sentences = [f"Confidence {number(part.confidence)}: {number(part.accuracy)} right." for part in filled]
     return style.Drawing(
         figure, title, " ".join([*task_warnings(task), f"{', '.join(facts)}.", *sentences, measured.note])
@@ -166,7 +166,7 @@ def reliability_figure(task: TaskReport, rule: str) -> style.Drawing:
 
 
 def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
-    """Draw what share of the answers is right if only the most confident ones are given."""
+    """Draw accuracy against coverage: the share of right answers among the most confident ones."""
     measured, title = task.calibration[rule], f"{task.name}: accuracy against coverage under {rule}"
     points = sorted(measured.coverage, key=lambda point: point.coverage)
     figure, axes = _square(title, task_warnings(task))
@@ -180,7 +180,7 @@ def coverage_figure(task: TaskReport, rule: str) -> style.Drawing:
     axes.set_xlabel("coverage: questions answered")
     axes.set_ylabel("right answers among them")
     facts = [f"{count(measured.samples)} questions", f"area under the risk-coverage curve\n{_measured(measured.aurc)}"]
-    _write_beside(axes, facts)
+    _write_facts(axes, facts)
     sentences = [
         f"{number(point.coverage)} answered: {number(point.accuracy)} right." for point in coverage_rows(measured)
     ]
@@ -201,7 +201,7 @@ def _square(title: str, about: Sequence[str], below: float = 0.0) -> tuple["Figu
 
 
 def _draw_bins(figure: "Figure", axes: "Axes", filled: Sequence[Bin]) -> None:
-    """Draw the share of right answers of each bin, and below how many answers it has."""
+    """Draw the share of right answers of each bin, and below it the number of answers."""
     height = figure.get_size_inches()[1]
     box = axes.get_position()
     below = figure.add_axes((box.x0, style.AXIS / height, box.width, (_BELOW - 0.2) / height), sharex=axes)
@@ -214,7 +214,7 @@ def _draw_bins(figure: "Figure", axes: "Axes", filled: Sequence[Bin]) -> None:
     below.set_xlabel("confidence: probability of the chosen option")
 
 
-def _write_beside(axes: "Axes", facts: Sequence[str]) -> None:
+def _write_facts(axes: "Axes", facts: Sequence[str]) -> None:
     """Write the legend and some facts to the right of the axes, where they hide nothing."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.03, 1.02))
     axes.text(1.05, 0, "\n\n".join(facts), transform=axes.transAxes, va="bottom")

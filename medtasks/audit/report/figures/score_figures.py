@@ -69,7 +69,7 @@ def new_rows(
 
 
 def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
-    """Return the name of a row, on a few lines, cut if it is longer, with an addition at its end.
+    """Return the name of a row on at most some lines, with an addition at its end.
 
     Example:
         >>> row_name("Cerebral", "(n = 79)")

@@ -62,7 +62,7 @@ class Drawing:
 
 
 def shown_text(text: str) -> str:
-    r"""Return a text without characters that no XML file may hold, white space as single blanks.
+    r"""Return a text without characters that XML forbids, and with single blanks.
 
     Example:
         >>> shown_text("a\n\x00b")
@@ -102,7 +102,7 @@ def file_content(figure: "Figure", form: str) -> bytes:
 
 
 def _without_style(tag: str) -> str:
-    """Turn a style attribute into attributes of their own, and name fonts that other systems have."""
+    """Replace a style attribute by single attributes, with fonts that other systems have, too."""
 
     def attributes(match: re.Match[str]) -> str:
         pairs = dict(part.split(":", 1) for part in match.group(1).split(";"))
@@ -202,7 +202,7 @@ def add_legend(figure: "Figure", handles: Sequence["Artist"]) -> None:
 
 
 def _columns(texts: Sequence[str]) -> int:
-    """Return the most columns of a legend that are not wider than the figure; columns are filled one by one."""
+    """Return the largest number of legend columns that fit into the figure; columns are filled one by one."""
     for columns in range(min(_MOST_COLUMNS, len(texts)), 1, -1):
         lines = math.ceil(len(texts) / columns)
         widest = [max(map(text_width, texts[start : start + lines])) for start in range(0, len(texts), lines)]
