@@ -83,7 +83,8 @@ def test_golden_medevalkit_medxpertqa_formats(cases, test_data):
         right = 0
         for sample in samples:
             gold = sample.document["answer"]
-            said = case["template"].format(L=gold, l=gold.lower(), t=sample.options[sample.target])
+            text = sample.options[sample.target]
+            said = case["template"].format(L=gold, l=gold.lower(), t=text, tu=text.upper(), tl=text.lower())
             right += extract(said, sample).value == gold
         assert (right, len(samples)) == (case["right"], case["total"]), case
 

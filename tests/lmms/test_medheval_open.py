@@ -1,9 +1,9 @@
 """Whole runs of MedHEval's open tasks against a judge on loopback that behaves, and one that does not."""
 
-import functools
 import json
 import math
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +24,7 @@ from medtasks.tasks.task_index import resolved
 
 from .. import medheval_sources as sources
 from ..scripted_server import Endpoint, serving
-from .test_canary import CANARY, run_harness, write_echo
+from .test_canary import CANARY, execute, write_echo
 from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
@@ -134,9 +134,15 @@ Command = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def command(planted: Path, home: Path, tmp_path: Path) -> Command:
-    """Run the harness's command, with everything it writes below this test's folder."""
+    """Run the harness's command on processes, with everything it writes below this test's folder."""
 
-    return functools.partial(run_harness, planted, tmp_path, tasks=[REPORT, KNOWLEDGE], MEDTASKS_HOME=str(home))
+    def run(*options: str, output: str, ranks: int = 1, **variables: str) -> CompletedProcess[str]:
+        several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
+        line = [sys.executable, *several, "-m", "lmms_eval", "--model", "echo", "--tasks", f"{REPORT},{KNOWLEDGE}"]
+        line += ["--output_path", str(tmp_path / output), "--log_samples", "--batch_size", "1", *options]
+        return execute(line, planted, tmp_path, fresh=True, **{**variables, "MEDTASKS_HOME": str(home)})
+
+    return run
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from medtasks.model_adapters.base.batching import common_length
 from medtasks.model_adapters.vlm_server import VlmServer
+from medtasks.model_adapters.vlm_server.prompts import possibly_special
 from PIL import Image
 
 from medtasks.errors import MedTasksError
@@ -141,7 +142,9 @@ def test_golden_scores_are_those_of_hf_vlm(recording, case, way):
     for doc in docs:
         for number in range(len(doc["options"])):
             one = next(found)
-            if (doc["id"], number) in expected:
+            if math.isnan(one["mean"]):  # refused, as a text that the model would read as a special token
+                assert possibly_special([doc["question"], *doc["options"]]), doc["id"]
+            elif (doc["id"], number) in expected:
                 assert_close(one, expected[doc["id"], number])
     assert not [body for path, body in server.unknown if path == CHAT and "logprob_token_ids" not in body]
 

@@ -44,9 +44,12 @@ def test_every_recorded_prompt(golden):
             assert prompt(doc, settings(name)) == case["prompt"], name
 
 
+MOST_IMAGES = 8
+
+
 @pytest.fixture
 def pictures(tmp_path):
-    files = [tmp_path / f"{number}.png" for number in range(2)]
+    files = [tmp_path / f"{number}.png" for number in range(MOST_IMAGES)]
     for file in files:
         Image.new("RGB", (4, 4)).save(file)
     return list(map(str, files))

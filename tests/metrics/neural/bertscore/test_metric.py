@@ -59,7 +59,7 @@ def test_golden_bertscore(golden, idf):
     }
     key = "no_idf" if idf == "none" else f"idf_{idf}"
     raw = metric(folder / ENCODER, layer=5).score(**texts, idf=idf)
-    assert len(pairs) == 28
+    assert pairs
     for place, values in enumerate((raw.precision, raw.recall, raw.f1)):
         assert values == pytest.approx([pair[key][place] for pair in pairs], abs=1e-5)
 
