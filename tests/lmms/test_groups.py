@@ -5,7 +5,7 @@ import math
 import pytest
 from lmms_eval.api.metrics import pooled_sample_stderr
 
-from medtasks.lmms.metric_hooks import best_highest, best_lowest
+from medtasks.hooks import best_highest, best_lowest
 
 
 @pytest.mark.parametrize(

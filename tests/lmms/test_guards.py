@@ -143,8 +143,7 @@ def test_a_share_of_the_users_own_groups(found, included):
 
 def test_a_share_that_cuts_a_pair(sample, one):
     """Of 32 rows the harness takes ceil(32 * 0.01) = 1."""
-    rows = preflight.rows_of("mediconfusion", "mediconfusion")
-    assert (rows.count, len(rows.units)) == (32, 32)
+    assert len(preflight.units_of("mediconfusion", "mediconfusion")) == 32
     assert one("mediconfusion", "--limit", "0.01")[1].startswith("--limit 0.01 cuts 1 of 1 pairs")
 
 
@@ -167,9 +166,9 @@ def test_questions_whose_rotations_are_cut(sample, one, found):
 
 def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
     rotated = task_documents(task_file("mediconfusion_rotated"))
-    rows = preflight.rows_of("mediconfusion_rotated", "mediconfusion")
-    assert rows.units == [document["rotation_of"] for document in rotated]
-    assert rows.count == len(rotated) == 64
+    units = preflight.units_of("mediconfusion_rotated", "mediconfusion")
+    assert units == [document["rotation_of"] for document in rotated]
+    assert len(units) == 64
 
 
 def test_replies_cut_at_blank_lines(one, found, included):

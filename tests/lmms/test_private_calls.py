@@ -15,7 +15,7 @@ from loguru import logger
 from tqdm import tqdm
 
 from medtasks.errors import MedTasksError
-from medtasks.lmms.private_calls import private_calls
+from medtasks.lmms.remote_models import private_calls
 
 from ..scripted_server import Endpoint, serving
 

@@ -17,7 +17,7 @@ from lmms_eval.api import instance, task
 from lmms_eval.api.filter import FilterEnsemble
 
 from medtasks.runs.harness_options import FLAGS, VALUED
-from medtasks.tasks.task_check import KEYS
+from medtasks.tasks.documents import KEYS
 
 ROOM = Path(__file__).parents[2] / "medtasks"
 POINTS: dict[str, Callable[[], None]] = {}

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from medtasks.extract.extractor_registry import AnswerKind, extractors
-from medtasks.tasks.task_check import KEYS, task_problems, unknown_keys
+from medtasks.tasks.documents import KEYS, task_problems, unknown_keys
 from medtasks.tasks.task_files import task_config, task_file, task_files
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
