@@ -119,29 +119,23 @@ def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
 
     The harness shows a second metric called ``<metric>_stderr`` in the first one's Stderr column.
     """
-    return [entry for metric in metrics for entry in _entries(metric)]
+
+    def entry(name: str, direction: bool | None, aggregation: Callable[[Scores], float]) -> dict[str, Any]:
+        aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
+        return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
+
+    def entries(metric: AnyMetric) -> list[dict[str, Any]]:
+        value = entry(metric.name, metric.higher_is_better, lambda scores: _estimate(metric, scores, warn=True).value)
+        error = entry(f"{metric.name}{STDERR}", False, lambda scores: _estimate(metric, scores).error)
+        return [value, error] if metric.has_error else [value]
+
+    return [made for metric in metrics for made in entries(metric)]
 
 
-def _entries(metric: AnyMetric) -> list[dict[str, Any]]:
-    def value(scores: Scores) -> float:
-        if metric.warning and (sentence := metric.warning(scores)):
-            warn_once(sentence)
-        return _estimate(metric, scores).value
-
-    def error(scores: Scores) -> float:
-        return _estimate(metric, scores).error
-
-    entries = [{"metric": metric.name, "aggregation": value, "higher_is_better": metric.higher_is_better}]
-    if metric.has_error:
-        entries.append({"metric": f"{metric.name}{STDERR}", "aggregation": error, "higher_is_better": False})
-    for entry in entries:
-        aggregation: Any = entry["aggregation"]
-        aggregation.__name__ = aggregation.__qualname__ = entry["metric"]  # the harness writes it into its results
-    return entries
-
-
-def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
+def _estimate(metric: AnyMetric, scores: Scores, *, warn: bool = False) -> Estimate:
     """Return the estimate of a metric; warn once of failures of its panel, with the command to compute them later."""
+    if warn and metric.warning and (sentence := metric.warning(scores)):
+        warn_once(sentence)
     if not isinstance(metric, CorpusMetric) or metric.panel is None:
         return metric.estimate(scores)
     panel = metric.panel.of(metric.selection(scores))

@@ -49,7 +49,6 @@ CLIENT_MODELS = frozenset({"openai", "async_openai"})
 """Files of lmms-eval's models that send questions only with the openai client in their attribute ``client``."""
 
 _OURS = "medtasks."
-_HOME = "https://api.openai.com/v1"  # of the openai client
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
 _CLASS = "class:"  # before the dotted name of a model class that the user trusts
 _FOLLOWING = (  # classes whose ``send`` follows redirects unless an argument forbids it; newer openai uses httpx2
@@ -69,14 +68,12 @@ class Destination:
 
 
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
-    """Refuse to ask a model about credentialed datasets if it may send the questions to another machine.
+    """Refuse to ask a built model about credentialed datasets if it may send the questions to another machine.
 
-    The model is built: its client knows its address better than the command line. ``MEDTASKS_LOG_TEXT`` makes no
-    difference. Errors are those of :func:`check_model`.
+    Its client knows its address better than the command line. Errors are those of :func:`check_model`.
     """
-    private = credentialed(datasets)
-    if private:
-        check_model(class_name(type(lm)), live_destinations(lm), private)
+    if private := credentialed(datasets):
+        check_model(f"{type(lm).__module__}.{type(lm).__qualname__}", live_destinations(lm), private)
 
 
 def credentialed(datasets: Iterable[str]) -> list[str]:
@@ -133,12 +130,11 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     to = f"to {origin}{f' ({destination.source})' if destination.source else ''}"
     is_local = endpoints.is_loopback(host)
     try:
-        is_open = is_local or trusted_model(environment) == origin
+        if not is_local and trusted_model(environment) != origin:
+            fix += f", or, if your data use agreement allows it, set {TRUSTED}={origin}"
+            return f"{to}, which is not this machine; {fix}"
     except ModelRefused as error:
         return f"{to}, which is not this machine; {error}"
-    if not is_open:
-        terms = f"if your data use agreement allows it, set {TRUSTED}={origin}"
-        return f"{to}, which is not this machine; {fix}, or, {terms}"
     scheme = destination.url.partition(":")[0]
     if not destination.obeys_proxies or not (is_local or scheme == "http"):
         return ""
@@ -154,7 +150,7 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
 def planned_destinations(
     class_path: str, arguments: Mapping[str, object], environment: Mapping[str, str]
 ) -> list[Destination]:
-    """Return the destinations of a model before it is built, as far as ``--model_args`` and variables name them.
+    """Return a model's destinations as far as ``--model_args`` and variables name them, before it is built.
 
     Others, such as Azure's own addresses, are left to :func:`live_destinations`.
     """
@@ -166,7 +162,8 @@ def planned_destinations(
         addresses = {"base_url": arguments.get("base_url"), **sources}
         source = next((name for name, address in addresses.items() if address), "")
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
-        return _named(addresses[source] if source else _HOME, source, obeys_proxies=obeys_proxies) or [Destination("")]
+        address = addresses[source] if source else "https://api.openai.com/v1"  # the client's default
+        return _named(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
     return [] if file_of(module) in LOCAL_MODELS else [Destination("")]
 
 
@@ -203,11 +200,6 @@ def class_path_of(model: str, *, force_simple: bool = False) -> str:
 
         return str(MODEL_REGISTRY_V2.resolve(model, force_simple).class_path)
     return ""
-
-
-def class_name(kind: type) -> str:
-    """Return the dotted name of a model's class."""
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def file_of(module: str) -> str:

@@ -261,23 +261,20 @@ def seeded(arguments: Sequence[str], number: int) -> list[str]:
     changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
     module = class_path_of(options.text("model"), force_simple=options.flag("force_simple")).rpartition(".")[0]
     if module.startswith("medtasks."):
-        pairs = options.written_model_arguments()
-        changed += ["--model_args", _joined({**pairs, "seed": str(_number(pairs.get("seed"), 0) + added)})]
+        option, pairs, default = "--model_args", options.written_model_arguments(), 0
     elif module in ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm"):  # with a seed per request
-        pairs = options.pairs("gen_kwargs")
-        changed += ["--gen_kwargs", _joined({**pairs, "seed": str(_number(pairs.get("seed"), others[2] or 0) + added)})]
-    return changed
+        option, pairs, default = "--gen_kwargs", options.pairs("gen_kwargs"), others[2] or 0
+    else:
+        return changed
+    try:
+        seed = int(pairs.get("seed", default)) + added
+    except ValueError as error:
+        raise MedTasksError(f"seed={pairs['seed']} is no whole number; give one, or leave it out") from error
+    return [*changed, option, _joined({**pairs, "seed": str(seed)})]
 
 
 def _joined(pairs: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in pairs.items())
-
-
-def _number(text: str | None, default: int) -> int:
-    try:
-        return default if text is None else int(text)
-    except ValueError as error:
-        raise MedTasksError(f"seed={text} is no whole number; give one, or leave it out") from error
 
 
 def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
@@ -316,8 +313,7 @@ def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], num
     """Return the harness's environment variables for a repeat, with a journal of its own."""
     if not variables:
         return {}
-    # Imported here because it imports the harness, which runs without a journal do not need.
-    from medtasks.lmms.server_journal import JOURNAL_VARIABLE
+    from medtasks.lmms.server_journal import JOURNAL_VARIABLE  # with the harness, which other runs do not need
 
     folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
     return {**variables, JOURNAL_VARIABLE: str(folder)}

@@ -7,9 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -41,41 +39,31 @@ _OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
 
 
-@dataclass(frozen=True)
 class PlannedRun:
-    """A run before it starts: names of tasks, groups and tags, with the harness's options."""
+    """A run before it starts, with its tasks looked up.
 
-    names: Sequence[str]
-    options: HarnessOptions
-    shard: Shard | None = None  # the part of the rows to ask; None for all
+    Attributes:
+        options: The harness's options.
+        shard: The part of the rows to ask; None for all.
+        ours: Names of our tasks, including those of the user's own datasets and of ``--include_path``.
+        foreign: Names that are not ours: of the harness's tasks, or of task files.
+        configs: Contents of the user's task files, by task: ``--include_path``, named files, own datasets.
+        datasets: Dataset by task, where its files name one.
+    """
 
-    @cached_property
-    def ours(self) -> list[str]:
-        """Names of our tasks, including those of the user's own datasets and of ``--include_path``."""
-        return list(dict.fromkeys(task for name in self.names for task in tasks_of(name)))
-
-    @cached_property
-    def foreign(self) -> list[str]:
-        """Names that are not ours: of the harness's tasks, or of task files."""
-        return [name for name in self.names if not tasks_of(name)]
-
-    @cached_property
-    def configs(self) -> dict[str, Mapping[str, Any]]:
-        """Contents of the user's task files, by task: ``--include_path``, named files, own datasets."""
-        files = [path for path in map(Path, self.foreign) if path.is_file()]
-        named = {task: config for path in files for task, config in index_tasks([path]).configs.items()}
-        return {**{name: task_config(name) for name in self.ours if not task_file(name).is_shipped}, **named}
-
-    @cached_property
-    def datasets(self) -> dict[str, str]:
-        """Dataset by task, where its files name one."""
-        paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
-        named = {
-            task: path.removeprefix(_PREPARED)
-            for task, path in paths.items()
-            if isinstance(path, DottedName) and path.startswith(_PREPARED)
-        }
-        return {**named, **{name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}}
+    def __init__(self, names: Sequence[str], options: HarnessOptions, shard: Shard | None) -> None:
+        self.options, self.shard = options, shard
+        self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
+        self.foreign = [name for name in names if not tasks_of(name)]
+        self.configs = {name: task_config(name) for name in self.ours if not task_file(name).is_shipped}
+        self.datasets: dict[str, str] = {}
+        for path in (path for path in map(Path, self.foreign) if path.is_file()):
+            self.configs |= {task: dict(config) for task, config in index_tasks([path]).configs.items()}
+        for task, config in self.configs.items():
+            place = config.get("dataset_path")
+            if isinstance(place, DottedName) and place.startswith(_PREPARED):
+                self.datasets[task] = place.removeprefix(_PREPARED)
+        self.datasets |= {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
 
     def count(self) -> int:
         """Return the number of tasks that the harness will run, including members of its own groups and tags."""

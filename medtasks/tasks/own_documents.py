@@ -139,8 +139,8 @@ def _without_media(table: Any) -> Any:
     import datasets
 
     media = (datasets.Image, datasets.Audio)
-    features = table.features.items()
-    return table.remove_columns([name for name, each in features if isinstance(getattr(each, "feature", each), media)])
+    held = {name: getattr(feature, "feature", feature) for name, feature in table.features.items()}
+    return table.remove_columns([name for name, feature in held.items() if isinstance(feature, media)])
 
 
 def split_of(config: Mapping[str, Any]) -> str:

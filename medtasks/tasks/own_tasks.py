@@ -134,8 +134,8 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
-    models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
-    return {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
+    models = [each.name for each in task_files().values() if each.kind == "task" and each.dataset == dataset]
+    return {model: name + model.removeprefix(dataset) for model in models if model.startswith(dataset)}
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:

@@ -67,18 +67,14 @@ def hook_place(hook: str) -> str:
 def published_names() -> list[str]:
     """Return the names that task files may use, to suggest the nearest one."""
     hooks = families()
-    lists = [
-        f"{hook.partition('.')[0]}.{name}"
-        for hook, family in hooks.items()
-        for name in (METRIC_LIST, *(metric.name for metric in family.metrics))
-    ]
-    code = [
-        f"{module}.{name}"
-        for module, home in MODULES.items()
-        for name, value in vars(importlib.import_module(home)).items()
-        if getattr(value, "__module__", None) == home and not name.startswith("_")
-    ]
-    return [f"{HOOKS}{name}" for name in (*hooks, *lists, *code, *_RENAMED, *METRIC_LISTS)]
+    names = [*hooks, *_RENAMED, *METRIC_LISTS]
+    for hook, family in hooks.items():
+        metrics = (metric.name for metric in family.metrics)
+        names += [f"{hook.partition('.')[0]}.{name}" for name in (METRIC_LIST, *metrics)]
+    for module, home in MODULES.items():
+        public = {name: value for name, value in vars(importlib.import_module(home)).items() if name[0] != "_"}
+        names += [f"{module}.{name}" for name, value in public.items() if getattr(value, "__module__", None) == home]
+    return [f"{HOOKS}{name}" for name in names]
 
 
 SETTINGS_OF = "settings_of"
@@ -97,10 +93,9 @@ def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     blocks = {families: default.pop(families) for families, block in [*default.items()] if isinstance(block, Mapping)}
     by_family = {family: block for families, block in blocks.items() for family in families.split()}
     marks = _MARKS if names_in_template(str(default.get("template"))) & {"image", "images"} else {}
-    return {
-        "default": default,
-        **{family: default | marks.get(family, {}) | by_family.get(family, {}) for family in {**marks, **by_family}},
-    }
+    names = {**marks, **by_family}
+    made = {family: default | marks.get(family, {}) | by_family.get(family, {}) for family in names}
+    return {"default": default, **made}
 
 
 @cache

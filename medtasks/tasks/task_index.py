@@ -24,8 +24,6 @@ from medtasks.errors import MedTasksError
 SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
-_MAPPINGS = (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata")
-_ENTRIES = {"filter_list": ("name", "filter"), "metric_list": ("metric",)}  # lists of mappings with at least these keys
 LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
 
 
@@ -280,13 +278,13 @@ def _read(path: Path, names: Iterable[bytes], *, strict: bool) -> dict[str, Any]
 
 def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
-    for key in _MAPPINGS:
+    for key in (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata"):
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
         if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
             yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    for key, required in _ENTRIES.items():
-        yield from _malformed_entries(config.get(key), key, required)
+    yield from _malformed_entries(config.get("filter_list"), "filter_list", ("name", "filter"))
+    yield from _malformed_entries(config.get("metric_list"), "metric_list", ("metric",))
 
 
 def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> Iterator[str]:
@@ -304,7 +302,7 @@ def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> It
 
 
 def _shape(value: object) -> str:
-    return f"a {'list' if isinstance(value, list) else 'mapping'}" if isinstance(value, list | dict) else repr(value)
+    return {list: "a list", dict: "a mapping"}.get(type(value), repr(value))
 
 
 def names_in(value: object) -> list[str]:

@@ -11,7 +11,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.errors import ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply
-from medtasks.lmms.remote_models import TRUSTED, class_name
+from medtasks.lmms.remote_models import TRUSTED
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import lm_eval_tasks_folder, resolved
@@ -48,7 +48,7 @@ def evaluated(multimedeval_home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(multimedeval_home))
         model = Parrot()
-        patch.setenv(TRUSTED, f"class:{class_name(Parrot)}")
+        patch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
         manager = TaskManager(include_path=str(lm_eval_tasks_folder()), include_defaults=False)
         ran = simple_evaluate(model=model, tasks=NAMES, task_manager=manager, bootstrap_iters=0)
         yield ran["results"], model.asked

@@ -369,7 +369,12 @@ def test_a_dataset_that_only_a_later_row_names_counts():
     rows = [{"dataset": PUBLIC}, {"dataset": None}, {"dataset": PRIVATE}]
     config = SimpleNamespace(metadata={"dataset": GATED})
     for documents in (rows, Dataset.from_list(rows)):
-        assert _named_datasets(SimpleNamespace(eval_docs_no_media=documents, config=config)) == {PUBLIC, None, PRIVATE, GATED}
+        assert _named_datasets(SimpleNamespace(eval_docs_no_media=documents, config=config)) == {
+            PUBLIC,
+            None,
+            PRIVATE,
+            GATED,
+        }
     without = SimpleNamespace(eval_docs_no_media=Dataset.from_list([{"a": 1}]), config=SimpleNamespace(metadata=None))
     assert _named_datasets(without) == {None}
 
