@@ -17,6 +17,7 @@ from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import lm_eval_tasks_folder, resolved
 
 from ..processes import run_here
+from ..tables import each_row
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
@@ -63,7 +64,7 @@ def test_which_tasks_there_are():
     assert [f"multimedeval_{name}" for name in ("medmcqa", "mednli", "medqa", "mmlu", "pubmedqa")] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, monkeypatch, name):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     results, asked = evaluated
