@@ -182,8 +182,9 @@ def _annotate(
         results[SERVED_MODEL] = dict(facts)
     if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
         remarks.append(remark)
-    for row in (row for column in ("results", "groups") for row in results.get(column, {}).values() if "alias" in row):
-        row["alias"] = " ".join([row["alias"], *(f"[{remark}]" for remark in remarks)])
+    for row in (row for column in ("results", "groups") if remarks for row in results.get(column, {}).values()):
+        if "alias" in row:
+            row["alias"] = " ".join([row["alias"], *(f"[{remark}]" for remark in remarks)])
     if ours:
         rows_by_task = results.get("results") or {}
         counts = {name: counts_of(rows_by_task[name]) for name in ours if name in rows_by_task}
