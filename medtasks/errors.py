@@ -7,12 +7,6 @@ import difflib
 import threading
 from collections.abc import Iterable, Sequence
 
-_FEW = 20
-_NEAR = 5
-_SHORTEST_PART = 4  # characters of a name for which names that contain it are suggested
-_PARTS = 3
-_LONGEST_TEXT = 300
-
 
 class MedTasksError(Exception):
     """Base of all errors raised on purpose by this package."""
@@ -64,15 +58,15 @@ class AdapterArgumentError(MedTasksError):
 
 def one_line(error: BaseException) -> str:
     """Return type and text of an error on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_TEXT].rstrip(": ")
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300].rstrip(": ")
 
 
 def near_match(name: str, candidates: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest known name, or the shortest that contain it; empty if none."""
     names = list(candidates)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if not close and len(name) >= _SHORTEST_PART:
-        close = sorted((each for each in names if name.casefold() in each), key=len)[:_PARTS]
+    if not close and len(name) > 3:
+        close = sorted((each for each in names if name.casefold() in each), key=len)[:3]
     quoted = " or ".join(f"'{each}'" for each in close)
     return f"; did you mean {quoted}?" if close else ""
 
@@ -84,9 +78,9 @@ def unknown_name(kind: str, name: str, candidates: Iterable[str], listing: str =
     """
     names = sorted(candidates)
     hint = near_match(name, names) or "."
-    if len(names) <= _FEW or not listing:
+    if len(names) <= 20 or not listing:
         return UnknownName(f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}")
-    also = difflib.get_close_matches(name, names, n=_NEAR, cutoff=0.6)[1:]
+    also = difflib.get_close_matches(name, names, n=5, cutoff=0.6)[1:]
     near = f" Also near: {', '.join(also)}." if also else ""
     return UnknownName(f"unknown {kind} '{name}'{hint}{near} All {len(names)}: {listing}")
 
@@ -115,9 +109,6 @@ def forget_warnings() -> None:
         _warned.clear()
 
 
-_SHOWN = 4
-
-
 def listed(names: Sequence[str]) -> str:
     """Join names with commas and "and"; only the first if there are many.
 
@@ -125,6 +116,6 @@ def listed(names: Sequence[str]) -> str:
         >>> listed(["one", "two", "three"])
         'one, two and three'
     """
-    if len(names) > _SHOWN:
-        return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"
+    if len(names) > 4:
+        return f"{', '.join(names[:4])} and {len(names) - 4} more"
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])

@@ -1,16 +1,33 @@
-"""Names that task files use (:mod:`medtasks.tasks.published_names`), each resolved on first use."""
+"""Names that task files use (:mod:`medtasks.tasks.published_names`), each resolved on first use.
 
+Those of a task family are ``process_results`` and a metric list of plain functions.
+"""
+
+import math
 import pkgutil
+import statistics
 import sys
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from medtasks.data.samples import Sample
+from medtasks.errors import warn_once
+from medtasks.families.family import TaskFamily
 from medtasks.families.family_registry import HOOKS, family_of
-from medtasks.lmms.metric_hooks import metric_list, process_results
+from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
+from medtasks.runs.logged_samples import (
+    LoggedSample,
+    is_private_document,
+    logged,
+    may_hold_words,
+    save_reply,
+    score_command,
+)
+from medtasks.runs.reply_envelope import opened_all
 from medtasks.tasks.published_names import (
     METRIC_LIST,
     METRIC_LISTS,
@@ -20,7 +37,6 @@ from medtasks.tasks.published_names import (
     prompt_settings,
 )
 
-_VARIANTS = "variants"
 __path__: list[str] = []  # makes this module a package
 
 
@@ -29,20 +45,19 @@ class _Names(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")
-        return ModuleSpec(name, self) if package == __name__ and module in (_VARIANTS, *hook_modules()) else None
+        return ModuleSpec(name, self) if package == __name__ and module in ("variants", *hook_modules()) else None
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module)["__getattr__"] = partial(_attribute, module.__name__)
+        def attribute(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            if module.__name__ == f"{__name__}.variants":  # these names follow from the user's files and data
+                from medtasks.tasks.documents import variant_hook
 
+                return variant_hook(name)
+            return published(f"{module.__name__}.{name}")
 
-def _attribute(module: str, name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    if module == f"{__name__}.{_VARIANTS}":  # these names follow from the user's files and data
-        from medtasks.tasks.documents import variant_hook
-
-        return variant_hook(name)
-    return published(f"{module}.{name}")
+        vars(module)["__getattr__"] = attribute
 
 
 def published(hook: str) -> Any:
@@ -77,6 +92,95 @@ def _hook(hook: str) -> Any:
     if name not in aggregations:
         raise AttributeError(f"there is no {hook}")
     return aggregations[name]
+
+
+# ---- hooks of a task family ----
+
+
+def process_results(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], LoggedSample]:
+    """Return the hook that scores the harness's results for one document.
+
+    It first saves a reply if the family's metrics may fail later, or if the samples file may not hold it.
+    """
+    names = [entry["metric"] for entry in metric_list(family.metrics)]
+
+    def scored(doc: Mapping[str, Any], results: Sequence[Any]) -> LoggedSample:
+        reply, row = opened_all(results)
+        must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
+        saved = save_reply(doc, results[0]) if must_save else None
+        score = family.score(Sample(doc), reply, row)
+        return logged(doc, results, names, {**score, "saved": saved} if family.saves_replies else score)
+
+    return scored
+
+
+def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
+    """Return the ``metric_list`` of a task.
+
+    The harness shows a second metric called ``<metric>_stderr`` in the first one's Stderr column.
+    """
+
+    def entry(name: str, direction: bool | None, aggregation: Callable[[Scores], float]) -> dict[str, Any]:
+        aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
+        return {"metric": name, "aggregation": aggregation, "higher_is_better": direction}
+
+    def entries(metric: AnyMetric) -> list[dict[str, Any]]:
+        value = entry(metric.name, metric.higher_is_better, lambda scores: _estimate(metric, scores, warn=True).value)
+        error = entry(f"{metric.name}{STDERR}", False, lambda scores: _estimate(metric, scores).error)
+        return [value, error] if metric.has_error else [value]
+
+    return [made for metric in metrics for made in entries(metric)]
+
+
+def _estimate(metric: AnyMetric, scores: Scores, *, warn: bool = False) -> Estimate:
+    """Return the estimate of a metric; warn once of failures of its panel, with the command to compute them later."""
+    if warn and metric.warning and (sentence := metric.warning(scores)):
+        warn_once(sentence)
+    if not isinstance(metric, CorpusMetric) or metric.panel is None:
+        return metric.estimate(scores)
+    panel = metric.panel.of(metric.selection(scores))
+    for name, settings in panel.settings.items():
+        if settings:
+            warn_once(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO")
+    by_cause = {
+        why: [name for name, cause in panel.failures.items() if cause == why] for why in panel.failures.values()
+    }
+    sentences = [f"{', '.join(names)} could not be computed: {why}" for why, names in by_cause.items()]
+    if sentences or panel.warnings:
+        command = score_command(score.get("saved") for score in scores)
+        for sentence in (*sentences, *panel.warnings):
+            warn_once(f"{sentence}. {command}")
+    return metric.estimate(scores)
+
+
+# ---- groups, for ``aggregate_metric_list`` ----
+
+
+_Number = float | int
+
+
+def best_highest(values: list[_Number], sizes: list[_Number], weight_by_size: bool) -> _Number:
+    """Return the largest of the members' values: the paper's "Best" column takes each metric's best mode."""
+    _forbid_pooled_error(sizes)
+    return max(values, key=lambda value: -math.inf if math.isnan(value) else value)
+
+
+def best_lowest(values: list[_Number], sizes: list[_Number], weight_by_size: bool) -> _Number:
+    """Return the smallest of the members' values."""
+    _forbid_pooled_error(sizes)
+    return min(values, key=lambda value: math.inf if math.isnan(value) else value)
+
+
+def mean_of_settings(values: list[_Number], sizes: list[_Number], weight_by_size: bool) -> _Number:
+    """Return the mean of the members' values, which are about the same questions."""
+    _forbid_pooled_error(sizes)
+    return statistics.fmean(values)
+
+
+def _forbid_pooled_error(sizes: list[_Number]) -> None:
+    # After this call the harness computes a standard error from the same list, with the formula for the mean of
+    # independent samples. For several modes on the same images it would be far too small; sizes of NaN make it NaN.
+    sizes[:] = [math.nan] * len(sizes)
 
 
 sys.meta_path.append(_Names())

@@ -12,6 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from .tables import each_row
+
 ROOT = Path(__file__).parents[1]
 SETUP = ROOT / "setup.cfg"
 # The first version that keeps our promises, and what breaks them before. All bounds of setup.cfg were tested together.
@@ -92,7 +94,7 @@ def test_report_extra_brings_no_package_that_breaks_the_harness(report):
     assert not {line.strip().lower() for line in declared.splitlines()} & BREAKING
 
 
-@pytest.mark.parametrize("name", LEAST)
+@each_row("name", LEAST)
 def test_no_version_that_breaks_a_promise_is_accepted(name):
     least, reason = LEAST[name]
     setup = configparser.ConfigParser()

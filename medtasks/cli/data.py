@@ -212,7 +212,7 @@ def verify(
 
 
 def _check_file(task: "TaskFile") -> None:
-    from medtasks.tasks.task_check import task_problems, unknown_keys
+    from medtasks.tasks.documents import task_problems, unknown_keys
 
     for key in unknown_keys(task):
         say(f"warning: the task file {task.path} has a key '{key}' that lmms-eval 0.7.3 does not know")

@@ -15,10 +15,16 @@ from medtasks.cli.output import MaxFailed, out, say, show
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError, near_match
 from medtasks.lmms.earlier_replies import KEPT_VARIABLE, earlier_run
-from medtasks.running.harness_run import run_tasks, stopping_by_signal
+from medtasks.running.harness_run import (
+    repeat_notices,
+    repeat_seed,
+    repeat_variables,
+    run_tasks,
+    seeded,
+    stopping_by_signal,
+)
 from medtasks.running.preflight import check
 from medtasks.running.recipes import expansion
-from medtasks.running.repeated_runs import repeat_notices, repeat_seed, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, option_names, read_options
 from medtasks.runs.redaction import redacted, redacted_arguments
 from medtasks.runs.result_files import REPEATS, repeat_folder

@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 """Environment variable with the path of the earlier run's manifest."""
 
-_VERSIONS = ("lmms_eval", "medtasks")
-
-RequestKey = tuple[str, int, int]  # task, row of its data, number of the request
-
 
 @dataclass(frozen=True)
 class KeptReplies:
-    """Replies by request: texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``."""
+    """Replies by task, row of its data and number of the request.
 
-    replies: Mapping[RequestKey, Any] = field(default_factory=dict)
+    They are texts, or likelihoods as ``(mean negative log-likelihood, is_greedy)``.
+    """
+
+    replies: Mapping[tuple[str, int, int], Any] = field(default_factory=dict)
 
     @classmethod
     def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
@@ -115,7 +114,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
             and earlier.path != current.path
             and what_is_asked(read_options(earlier.arguments)) == question
             and earlier.shard == current.shard
-            and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
+            and all(earlier.versions.get(name) == current.versions.get(name) for name in ("lmms_eval", "medtasks"))
             and earlier.commit == current.commit
             and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)
         ):

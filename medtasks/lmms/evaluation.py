@@ -17,8 +17,8 @@ from medtasks.data.privacy import is_private
 from medtasks.data.shards import SHARD_VARIABLE, Shard, clusters_of
 from medtasks.errors import MedTasksError, listed
 from medtasks.home import dataset_holding
+from medtasks.lmms import AnyFunction, replaced, wrap_once
 from medtasks.lmms.harness_process import end_after, say
-from medtasks.lmms.wrapped_functions import AnyFunction, wrap_once
 from medtasks.runs.logged_samples import SCORED_TASK, without_scoring
 from medtasks.runs.result_files import SERVED_MODEL
 from medtasks.runs.sample_counts import counts_of
@@ -55,9 +55,8 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         shard = Shard.from_environment()
         refuse_other_parts(shard, evaluate, call.arguments)
         datasets = {name for task in tasks.values() if (name := _dataset_in_path(task))}
-        datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
-        from medtasks.lmms.private_calls import private_calls
-        from medtasks.lmms.remote_models import refuse_remote_model
+        datasets |= {str(name) for task in ours.values() for name in _named_datasets(task) if name}
+        from medtasks.lmms.remote_models import private_calls, refuse_remote_model
         from medtasks.lmms.server_journal import journaled
 
         refuse_remote_model(lm, datasets)
@@ -80,37 +79,32 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
     return guarded
 
 
-def _annotate(
-    results: MutableMapping[str, Any], lm: Any, ours: Mapping[str, Any], shard: Shard | None, rows: Mapping[str, int]
-) -> None:
-    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
-    if shard is not None:
-        _mark_tables(results, f"SHARD {shard}")
-        for task, count in rows.items():
-            results["n-samples"][task]["effective"] = count
-        empty = [task for task, count in rows.items() if not count]
-        none = f", and there is none of {listed(empty)}" if empty else ""
-        say(
-            f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
-            f"with: medtasks merge OUT SHARD..."
-        )
-    if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
-        results[SERVED_MODEL] = dict(facts)
-    if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
-        _mark_tables(results, remark)
-    if ours:
-        rows_by_task = results.get("results") or {}
-        counts = {name: counts_of(rows_by_task[name]) for name in ours if name in rows_by_task}
-        lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
-        if lost:
-            say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
-        put_main_metrics_first(results)
+def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for name, entry in task_dict.items():
+        task = entry[1] if isinstance(entry, tuple) else entry
+        if isinstance(task, Mapping):
+            yield from _tasks(task)
+        elif getattr(task, "config", None) is not None:
+            yield str(name), task
 
 
-def _mark_tables(results: Mapping[str, Any], text: str) -> None:
-    """Add a remark to the names in the harness's tables."""
-    for row in (row for column in ("results", "groups") for row in results.get(column, {}).values() if "alias" in row):
-        row["alias"] = f"{row['alias']} [{text}]"
+def _has_our_hook(task: Any) -> bool:
+    return is_our_hook(getattr(task.config, "process_results", None))
+
+
+def _dataset_in_path(task: Any) -> str | None:
+    path = getattr(task.config, "dataset_path", None)
+    return dataset_holding(Path(path)) if isinstance(path, str) else None
+
+
+def _named_datasets(task: Any) -> set[Any]:
+    """Return the datasets that the documents of a task of ours name, and the one in its file."""
+    documents: Any = getattr(task, "eval_docs_no_media", ())
+    if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
+        named = set(documents.unique("dataset")) if "dataset" in documents.column_names else set()
+    else:
+        named = {document.get("dataset") for document in documents}
+    return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
 @contextlib.contextmanager
@@ -120,7 +114,7 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
         yield
         return
     from medtasks.lmms.earlier_replies import KeptReplies
-    from medtasks.lmms.model_failures import replaced, watched
+    from medtasks.lmms.model_failures import watched
 
     def naming(name: str, score: AnyFunction) -> AnyFunction:
         def process_results(*args: Any, **kwargs: Any) -> Any:
@@ -138,34 +132,6 @@ def _watching(lm: Any, ours: Mapping[str, Any]) -> Iterator[None]:
                 stack.enter_context(replaced(task, "process_results", naming(name, task.process_results)))
         stack.enter_context(watched(lm, ours, KeptReplies.from_environment(ours)))
         yield
-
-
-def _has_our_hook(task: Any) -> bool:
-    return is_our_hook(getattr(task.config, "process_results", None))
-
-
-def _dataset_in_path(task: Any) -> str | None:
-    path = getattr(task.config, "dataset_path", None)
-    return dataset_holding(Path(path)) if isinstance(path, str) else None
-
-
-def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for name, entry in task_dict.items():
-        task = entry[1] if isinstance(entry, tuple) else entry
-        if isinstance(task, Mapping):
-            yield from _tasks(task)
-        elif getattr(task, "config", None) is not None:
-            yield str(name), task
-
-
-def _named(task: Any) -> set[Any]:
-    """Return the datasets that the documents of a task of ours name, and the one in its file."""
-    documents: Any = getattr(task, "eval_docs_no_media", ())
-    if hasattr(documents, "unique"):  # of the datasets library, which need not read the rows
-        named = set(documents.unique("dataset")) if "dataset" in documents.column_names else set()
-    else:
-        named = {document.get("dataset") for document in documents}
-    return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
 def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) -> None:
@@ -197,6 +163,37 @@ def _record_images(results: Mapping[str, Any] | None, tasks: Mapping[str, Any]) 
             config["metadata"] = {**metadata, "data": {"image_rule": " and ".join(rules), "image_conversions": counts}}
 
 
+def _annotate(
+    results: MutableMapping[str, Any], lm: Any, ours: Mapping[str, Any], shard: Shard | None, rows: Mapping[str, int]
+) -> None:
+    """Add the shard, the served model and remarks of ours to the harness's results, and report lost samples."""
+    remarks = []
+    if shard is not None:
+        remarks.append(f"SHARD {shard}")
+        for task, count in rows.items():
+            results["n-samples"][task]["effective"] = count
+        empty = [task for task, count in rows.items() if not count]
+        none = f", and there is none of {listed(empty)}" if empty else ""
+        say(
+            f"this is shard {shard}: its scores are of {sum(rows.values())} rows alone{none}; join all {shard.count} "
+            f"with: medtasks merge OUT SHARD..."
+        )
+    if facts := getattr(lm, "facts", None):  # the server's description of a model of ours
+        results[SERVED_MODEL] = dict(facts)
+    if remark := getattr(lm, "remark", ""):  # a model of ours may qualify its scores
+        remarks.append(remark)
+    for row in (row for column in ("results", "groups") if remarks for row in results.get(column, {}).values()):
+        if "alias" in row:
+            row["alias"] = " ".join([row["alias"], *(f"[{remark}]" for remark in remarks)])
+    if ours:
+        rows_by_task = results.get("results") or {}
+        counts = {name: counts_of(rows_by_task[name]) for name in ours if name in rows_by_task}
+        lost = [f"{name}: {numbers}" for name, numbers in counts.items() if numbers and numbers.lost]
+        if lost:
+            say(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+        put_main_metrics_first(results)
+
+
 class _Key(str):
     """A key that sorts by its metric's position; its text stays the same."""
 
@@ -211,24 +208,36 @@ class _Key(str):
 def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
     """Make the keys of result rows sort by the order of the task's metrics; the harness sorts the table it prints."""
     for column in ("results", "groups"):
-        if column in results:
-            results[column] = {task: _sortable(task, row) for task, row in results[column].items()}
-
-
-def _sortable(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
-    sortable: dict[str, Any] = {}
-    for name, value in row.items():
-        key = _Key(name)
-        key.position = metrics.index(name.partition(",")[0])
-        sortable[key] = value
-    return sortable
+        rows = results.get(column, {})
+        for task, row in rows.items():
+            metrics = main_metrics_first(task, sorted({key.partition(",")[0] for key in row}))
+            sortable: dict[str, Any] = {}
+            for name, value in row.items():
+                key = _Key(name)
+                key.position = metrics.index(name.partition(",")[0])
+                sortable[key] = value
+            rows[task] = sortable
 
 
 # ---- shards: all tasks, ours or not, build only the requests of their rows in the shard ----
 #
 # The harness's own --offset and --limit are one value for all tasks. Its loop over documents skips those without a
 # request, so that rows keep their numbers, on every rank.
+
+
+def refuse_other_parts(shard: Shard | None, evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Refuse other options that choose rows in runs without ``medtasks run``, which refuses them earlier.
+
+    Raises MedTasksError also for lm-eval's evaluation, which has no shards.
+    """
+    if shard is None:
+        return
+    if not evaluate.__module__.startswith("lmms_eval."):
+        raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
+    if arguments.get("limit") not in (None, -1) or arguments.get("offset") or arguments.get("cache_requests"):
+        raise MedTasksError(
+            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
+        )
 
 
 @contextlib.contextmanager
@@ -247,21 +256,6 @@ def _asking_only(shard: Shard | None, tasks: Mapping[str, Any]) -> Iterator[dict
     finally:
         for name in chosen:
             del tasks[name].build_all_requests
-
-
-def refuse_other_parts(shard: Shard | None, evaluate: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Refuse other options that choose rows in runs without ``medtasks run``, which refuses them earlier.
-
-    Raises MedTasksError also for lm-eval's evaluation, which has no shards.
-    """
-    if shard is None:
-        return
-    if not evaluate.__module__.startswith("lmms_eval."):
-        raise MedTasksError(f"{SHARD_VARIABLE}={shard} is for runs of lmms_eval; unset it for lm_eval")
-    if arguments.get("limit") not in (None, -1) or arguments.get("offset") or arguments.get("cache_requests"):
-        raise MedTasksError(
-            f"{SHARD_VARIABLE}={shard} chooses the rows, so that --limit, --offset and --cache_requests have to go"
-        )
 
 
 def _build(task: Any, build_all: Callable[..., None], rows: Collection[int], **options: Any) -> None:

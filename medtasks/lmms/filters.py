@@ -19,10 +19,7 @@ from medtasks.runs.reply_envelope import enveloped, opened, parse_loglikelihood
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
-    """Attach an extractor to every reply, and the form in which it compares the reply with the options.
-
-    The arguments are those of :class:`~medtasks.families.family.Row`.
-    """
+    """Attach an extractor to every reply; the arguments are those of :class:`~medtasks.families.family.Row`."""
 
     def __init__(
         self, rule: str | None = None, option: str | None = None, *, fenced: bool = False, reasoned: bool = False

@@ -14,7 +14,6 @@ from medtasks.runs.redaction import redacted, without_home
 
 ERROR_VARIABLE = "MEDTASKS_ERROR_FILE"
 """Environment variable with the path of a new file for the error that ends the harness."""
-_LONGEST = 500
 
 
 def end_after(error: Exception, *, debug: bool) -> NoReturn:
@@ -22,7 +21,7 @@ def end_after(error: Exception, *, debug: bool) -> NoReturn:
 
     An error that the user can fix shows no traceback, unless ``debug`` is set.
     """
-    sentence = " ".join(str(error).split())[:_LONGEST]
+    sentence = " ".join(str(error).split())[:500]
     if debug or not isinstance(error, MedTasksError):
         traceback.print_exc()
         sentence = f"{type(error).__name__}: {sentence}"

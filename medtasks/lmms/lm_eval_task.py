@@ -26,12 +26,20 @@ _SHARED = (
 class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untyped
     """A task of ours, named by ``task`` in lm-eval's file.
 
-    Raises MedTasksError if its documents have images, which lm-eval's text models cannot see, and the errors of
-    :func:`open_documents`.
+    Raises UnknownName if there is none, MedTasksError if its documents have images, which lm-eval's text models cannot
+    see, and the errors of :func:`open_documents`.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        super().__init__(config=lm_eval_config(str(config["task"])))
+        file = {
+            key: resolved(value) for key, value in task_config(str(config["task"])).items() if key != "dataset_path"
+        }
+        prompt = file["doc_to_text"]
+        if len(inspect.signature(prompt).parameters) > 1:
+            settings = file.get("lmms_eval_specific_kwargs", {}).get("default", {})
+            prompt = functools.partial(prompt, lmms_eval_specific_kwargs=settings)
+        shared = {key: file[key] for key in _SHARED if key in file}
+        super().__init__(config={**shared, "doc_to_text": prompt})
         if evaluator := sys.modules.get("lm_eval.evaluator"):
             guard_evaluation(evaluator)
 
@@ -40,13 +48,3 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
         self.dataset = open_documents(self.config.metadata["dataset"])
         if any(self.dataset[self.config.test_split]["image_files"]):
             raise MedTasksError(f"'{self.config.task}' shows images; run it with lmms_eval")
-
-
-def lm_eval_config(name: str) -> dict[str, Any]:
-    """Return the lm-eval configuration of one of our tasks. Raises UnknownName if there is none."""
-    config = {key: resolved(value) for key, value in task_config(name).items() if key != "dataset_path"}
-    prompt = config["doc_to_text"]
-    if len(inspect.signature(prompt).parameters) > 1:
-        settings = config.get("lmms_eval_specific_kwargs", {}).get("default", {})
-        prompt = functools.partial(prompt, lmms_eval_specific_kwargs=settings)
-    return {**{key: config[key] for key in _SHARED if key in config}, "doc_to_text": prompt}

@@ -12,7 +12,6 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
@@ -27,30 +26,33 @@ from medtasks.extract.failure import (
     without_reasoning,
 )
 from medtasks.home import packaged_facts
+from medtasks.lmms import replaced
 from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.tasks.task_files import variant_of
 from medtasks.tasks.task_variants import THINKING
 
-_MODELS = "lmms_eval.models."
 _FACTS = packaged_facts(__package__, "harness_models")
 EMPTY_AFTER_ERRORS = frozenset(
     f"{kind}.{name}" for kind, names in _FACTS["empty_after_errors"].items() for name in names
 )
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply is ambiguous."""
 
-ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
-    {module: re.compile(text, re.DOTALL) for module, text in _FACTS["error_texts"].items()}
-)
+ERROR_TEXTS: Mapping[str, re.Pattern[str]] = {
+    module: re.compile(text, re.DOTALL) for module, text in _FACTS["error_texts"].items()
+}
 """Texts that a model gives after an exception and another could give as a reply, by module."""
-
-_BROKEN_OFF = ("abort", "error")  # finish reasons of vLLM and others for a failure of the server
 
 
 @contextlib.contextmanager
 def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
     """Mark the failures of a model in its replies to some tasks within the block; kept replies are not asked again."""
-    checks = {"generate_until": _reply_checker(replies_module(lm)), "loglikelihood": _checked_likelihood}
+
+    def checked_likelihood(result: Any) -> Any:
+        with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
+        return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
+
+    checks = {"generate_until": _reply_checker(replies_module(lm)), "loglikelihood": checked_likelihood}
     with contextlib.ExitStack() as stack:
         for name, check in checks.items():
             stack.enter_context(replaced(lm, name, _marking(getattr(lm, name), check, tasks, kept)))
@@ -61,27 +63,13 @@ def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]
 
 def replies_module(lm: Any) -> str:
     """Return the harness's module that gives a model's replies, such as ``chat.openai``."""
-    return str(type(lm).generate_until.__module__).removeprefix(_MODELS)
+    return str(type(lm).generate_until.__module__).removeprefix("lmms_eval.models.")
 
 
 def chat_completions(lm: Any) -> Any:
     """Return the object with the ``create`` that asks a server; None for a model without an openai client."""
     completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
     return completions if callable(getattr(completions, "create", None)) else None
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace an attribute of an object within the block."""
-    original = vars(owner).get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if original is None:
-            vars(owner).pop(name, None)
-        else:
-            setattr(owner, name, original)
 
 
 # ---- replies ----
@@ -99,9 +87,8 @@ def _marking(
         replies = list(original(remaining) if remaining else ())
         if len(replies) != len(remaining):
             # simple.claude adds one too many after an error, and every later reply belongs to another question.
-            replies = [failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")] * len(
-                remaining
-            )
+            surplus = failed_reply(f"the model gave {len(replies)} replies to {len(remaining)} requests")
+            replies = [surplus] * len(remaining)
         new = iter(replies)
         return [
             reply if reply is not None else checked(next(new), request)
@@ -110,8 +97,14 @@ def _marking(
 
     def checked(reply: Any, request: Instance) -> Any:
         if request.task_name not in tasks:
-            return _with_text(reply, _without_marks)
+            return _with_text(reply, without_marks)
         return check(_cut_at_limit(reply, request))
+
+    def without_marks(text: Any) -> Any:  # of ours, for tasks of others
+        if not isinstance(text, str):
+            return text
+        unmarked = without_reasoning(without_cut_mark(text)[0])[0]
+        return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
     return call
 
@@ -139,11 +132,6 @@ def _cut_at_limit(reply: Any, request: Instance) -> Any:
     return _with_text(reply, mark)
 
 
-def _checked_likelihood(result: Any) -> Any:
-    with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
-    return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
-
-
 def _reply_checker(module: str) -> Callable[[Any], Any]:
     pattern = ERROR_TEXTS.get(module)
 
@@ -157,14 +145,6 @@ def _reply_checker(module: str) -> Callable[[Any], Any]:
         return failed_reply(text) if pattern and pattern.match(text.strip()) else text
 
     return lambda reply: _with_text(reply, mark)
-
-
-def _without_marks(text: Any) -> Any:
-    """Return a text without our marks, for tasks of others."""
-    if not isinstance(text, str):
-        return text
-    unmarked = without_reasoning(without_cut_mark(text)[0])[0]
-    return "" if isinstance(unmarked, str) and unmarked.startswith(failed_reply("")) else unmarked
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
@@ -196,25 +176,23 @@ def _annotated(completion: Any, uses_tools: bool) -> Any:
     Without a single choice the harness tries again. Replies of a model that may call tools are parts of a conversation
     and stay as they are.
     """
-    message = _only_choice(completion).message
-    content = message.content
+    cause = failure_of(completion)
+    choice = completion.choices[0]
+    message, content = choice.message, choice.message.content
     if uses_tools:
         message.content = "" if content is None else content
-    elif cause := failure_of(completion):
+        return completion
+    if cause:
         message.content = failed_reply(cause)
-    elif completion.choices[0].finish_reason == "length":
-        message.content = cut_reply(_with_reasoning(message, content if isinstance(content, str) else ""))
-    elif isinstance(content, str) and content:
-        message.content = _with_reasoning(message, content)
+        return completion
+    is_cut = choice.finish_reason == "length"
+    if is_cut or (isinstance(content, str) and content):
+        texts = (getattr(message, name, None) for name in ("reasoning", "reasoning_content"))
+        reasoning = next((text for text in texts if isinstance(text, str) and text), None)
+        reply = content if isinstance(content, str) else ""
+        reply = reply if reasoning is None else reasoned_reply(reasoning, reply)
+        message.content = cut_reply(reply) if is_cut else reply
     return completion
-
-
-def _with_reasoning(message: Any, content: str) -> str:
-    for name in ("reasoning", "reasoning_content"):
-        reasoning = getattr(message, name, None)
-        if isinstance(reasoning, str) and reasoning:
-            return reasoned_reply(reasoning, content)
-    return content
 
 
 def failure_of(completion: Any) -> str:
@@ -222,19 +200,14 @@ def failure_of(completion: Any) -> str:
 
     Raises ValueError without a single choice.
     """
-    choice = _only_choice(completion)
-    end = choice.finish_reason
-    if end == "content_filter":
-        return "the server's content filter stopped the reply"
-    if end in _BROKEN_OFF:
-        return f"the server broke the reply off (finish_reason: {end})"
-    if end != "length" and choice.message.content is None:
-        return f"the server's answer has no content (finish_reason: {end})"
-    return ""
-
-
-def _only_choice(completion: Any) -> Any:
     choices: Sequence[Any] = getattr(completion, "choices", None) or ()
     if len(choices) != 1:
         raise ValueError(f"the server's answer holds {len(choices)} choices instead of one")
-    return choices[0]
+    end = choices[0].finish_reason
+    if end == "content_filter":
+        return "the server's content filter stopped the reply"
+    if end in ("abort", "error"):  # of vLLM and others, for a failure of the server
+        return f"the server broke the reply off (finish_reason: {end})"
+    if end != "length" and choices[0].message.content is None:
+        return f"the server's answer has no content (finish_reason: {end})"
+    return ""

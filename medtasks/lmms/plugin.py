@@ -16,11 +16,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.lmms import AUTOLOAD_VARIABLE
-from medtasks.lmms.wrapped_functions import AnyFunction, or_warn, wrap_once
+from medtasks.lmms import AUTOLOAD_VARIABLE, AnyFunction, or_warn, wrap_once
 
 _TASKS_MODULE = "lmms_eval.tasks"
-_EVALUATOR = "lmms_eval.evaluator"
 _MODELS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
     "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
@@ -118,20 +116,14 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
 
 
 def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
-    """Return the harness's index with few-shot twins and variants of our tasks and those in the user's folders.
-
-    Without them, and with a warning, if that fails.
-    """
-    if not isinstance(index, dict):
-        return index
-    entries = {}
+    """Add few-shot twins and variants of our tasks and those in the user's folders, or warn that this failed."""
     variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated, _think)"
     with or_warn(f"add {variants} to", "all other tasks are there"):
         from medtasks.tasks.task_files import include, index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
-        entries = index_entries(index, sanity=sanity)
-    return {**index, **entries} if entries else index
+        index.update(index_entries(index, sanity=sanity))
+    return index
 
 
 def _matching_without_variants(match: AnyFunction) -> AnyFunction:
@@ -174,7 +166,7 @@ def _checking_documents(download: AnyFunction) -> AnyFunction:
 
 def _guard_evaluation() -> None:
     """Wrap the evaluation of our tasks; by now the evaluator, if there is one, has been imported completely."""
-    module = sys.modules.get(_EVALUATOR)
+    module = sys.modules.get("lmms_eval.evaluator")
     if module is None:
         return
     with or_warn(

@@ -1,19 +1,35 @@
-"""Models that may see credentialed data: those known to answer on this machine, or the one that the user named.
+"""Guards of credentialed data: models that may see them, and what is withheld while these are asked.
 
-All others are refused, servers elsewhere as well as unknown model classes.
+Models known to answer on this machine may see them, or the one that the user named. All others are refused, servers
+elsewhere as well as unknown model classes. The models of lmms-eval log or print prompts, replies and error bodies of
+servers, so only medtasks' output is shown while a model is asked.
 """
 
 import contextlib
+import functools
+import importlib
+import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loguru import logger
+from tqdm.std import tqdm
 
 from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
-from medtasks.errors import ModelRefused
+from medtasks.data.privacy import is_private
+from medtasks.errors import MedTasksError, ModelRefused, warn_once
+from medtasks.lmms import replaced
 from medtasks.net import endpoints
+
+if TYPE_CHECKING:
+    from loguru import Record
 
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 """Environment variable that names the server, or the model class, that may see credentialed text."""
@@ -33,10 +49,12 @@ CLIENT_MODELS = frozenset({"openai", "async_openai"})
 """Files of lmms-eval's models that send questions only with the openai client in their attribute ``client``."""
 
 _OURS = "medtasks."
-_HOME = "https://api.openai.com/v1"  # of the openai client
 _FORM = "http(s)://host[:port]/path, without user, query and percent sign"
 _CLASS = "class:"  # before the dotted name of a model class that the user trusts
-_KINDS = re.compile(r"lmms_eval\.models\.(?:chat|simple)\.(\w+)")
+_FOLLOWING = (  # classes whose ``send`` follows redirects unless an argument forbids it; newer openai uses httpx2
+    *((name, client, "follow_redirects") for name in ("httpx", "httpx2") for client in ("Client", "AsyncClient")),
+    ("requests", "Session", "allow_redirects"),
+)
 
 
 @dataclass(frozen=True)
@@ -50,14 +68,12 @@ class Destination:
 
 
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
-    """Refuse to ask a model about credentialed datasets if it may send the questions to another machine.
+    """Refuse to ask a built model about credentialed datasets if it may send the questions to another machine.
 
-    The model is built: its client knows its address better than the command line. ``MEDTASKS_LOG_TEXT`` makes no
-    difference. Errors are those of :func:`check_model`.
+    Its client knows its address better than the command line. Errors are those of :func:`check_model`.
     """
-    private = credentialed(datasets)
-    if private:
-        check_model(class_name(type(lm)), live_destinations(lm), private)
+    if private := credentialed(datasets):
+        check_model(f"{type(lm).__module__}.{type(lm).__qualname__}", live_destinations(lm), private)
 
 
 def credentialed(datasets: Iterable[str]) -> list[str]:
@@ -114,22 +130,27 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
     to = f"to {origin}{f' ({destination.source})' if destination.source else ''}"
     is_local = endpoints.is_loopback(host)
     try:
-        is_open = is_local or trusted_model(environment) == origin
+        if not is_local and trusted_model(environment) != origin:
+            fix += f", or, if your data use agreement allows it, set {TRUSTED}={origin}"
+            return f"{to}, which is not this machine; {fix}"
     except ModelRefused as error:
         return f"{to}, which is not this machine; {error}"
-    if not is_open:
-        terms = f"if your data use agreement allows it, set {TRUSTED}={origin}"
-        return f"{to}, which is not this machine; {fix}, or, {terms}"
-    proxy = _proxy(destination.url, environment) if destination.obeys_proxies else ""
-    if proxy and (is_local or destination.url.startswith("http:")):
-        return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
-    return ""
+    scheme = destination.url.partition(":")[0]
+    if not destination.obeys_proxies or not (is_local or scheme == "http"):
+        return ""
+    # Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
+    exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
+    proxies = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
+    proxy = next((name for name in proxies if environment.get(name, "").strip()), "")
+    if not proxy or {host, "*"} & {entry.strip() for entry in exempt}:
+        return ""
+    return f"{to} by way of the proxy that {proxy} names; add {host} to NO_PROXY, or unset {proxy}"
 
 
 def planned_destinations(
     class_path: str, arguments: Mapping[str, object], environment: Mapping[str, str]
 ) -> list[Destination]:
-    """Return the destinations of a model before it is built, as far as ``--model_args`` and variables name them.
+    """Return a model's destinations as far as ``--model_args`` and variables name them, before it is built.
 
     Others, such as Azure's own addresses, are left to :func:`live_destinations`.
     """
@@ -141,7 +162,8 @@ def planned_destinations(
         addresses = {"base_url": arguments.get("base_url"), **sources}
         source = next((name for name, address in addresses.items() if address), "")
         obeys_proxies = str(arguments.get("httpx_trust_env", True)).lower() not in ("false", "0")
-        return _named(addresses[source] if source else _HOME, source, obeys_proxies=obeys_proxies) or [Destination("")]
+        address = addresses[source] if source else "https://api.openai.com/v1"  # the client's default
+        return _named(address, source, obeys_proxies=obeys_proxies) or [Destination("")]
     return [] if file_of(module) in LOCAL_MODELS else [Destination("")]
 
 
@@ -180,25 +202,95 @@ def class_path_of(model: str, *, force_simple: bool = False) -> str:
     return ""
 
 
-def class_name(kind: type) -> str:
-    """Return the dotted name of a model's class."""
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
 def file_of(module: str) -> str:
     """Return the file name of one of lmms-eval's models; empty for other modules."""
-    match = _KINDS.fullmatch(module)
+    match = re.fullmatch(r"lmms_eval\.models\.(?:chat|simple)\.(\w+)", module)
     return match[1] if match else ""
 
 
-def _proxy(url: str, environment: Mapping[str, str]) -> str:
-    """Return the variable that names a proxy for an address; empty if there is none.
+# ---- while a model is asked ----
 
-    Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
-    """
-    exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
-    if {endpoints.host(url), "*"} & {entry.strip() for entry in exempt}:
-        return ""
-    scheme = url.partition(":")[0]
-    names = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
-    return next((name for name in names if environment.get(name, "").strip()), "")
+
+@contextlib.contextmanager
+def private_calls(lm: Any, datasets: Iterable[str]) -> Iterator[None]:
+    """Guard an evaluation if a dataset is credentialed; ``MEDTASKS_LOG_TEXT`` lets text be shown, not redirected."""
+    guarded = credentialed(datasets)
+    silent = any(map(is_private, guarded))
+
+    def withheld(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def guarded_call(requests: Any) -> Any:
+            with _without_redirects(), _silence() if silent else contextlib.nullcontext():
+                return call(requests)
+
+        return guarded_call
+
+    with contextlib.ExitStack() as stack:
+        for name in ("generate_until", "loglikelihood", "generate_until_multi_round") if guarded else ():
+            if callable(call := getattr(lm, name, None)):
+                stack.enter_context(replaced(lm, name, withheld(call)))
+        try:
+            yield
+        except BaseException as error:
+            if not silent:
+                raise
+            raise _without_text(error) from None  # a traceback would show the text that led to the error
+
+
+@contextlib.contextmanager
+def _without_redirects() -> Iterator[None]:
+    """Make a redirect an error of the client: it would carry the request to an unchecked address."""
+
+    def not_following(send: Callable[..., Any], argument: str) -> Callable[..., Any]:
+        def send_directly(self: Any, request: Any, **options: Any) -> Any:
+            return send(self, request, **{**options, argument: False})
+
+        return functools.wraps(send)(send_directly)
+
+    with contextlib.ExitStack() as stack:
+        for package, client, argument in _FOLLOWING:
+            with contextlib.suppress(ImportError):
+                owner = getattr(importlib.import_module(package), client)
+                stack.enter_context(replaced(owner, "send", not_following(owner.send, argument)))
+        yield
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Show only progress bars and our own log within the block."""
+
+    def redact(record: "Record") -> None:
+        if not (record["name"] or "").startswith(_OURS):
+            record["message"], record["exception"], record["extra"] = "message withheld", None, {}
+
+    warn_once("what the model prints and logs is withheld: it may repeat credentialed text", "INFO")
+    disabled = logging.root.manager.disable
+    bars = functools.partialmethod(tqdm.__init__, file=sys.stderr)
+    try:
+        logger.configure(patcher=redact)
+        logging.disable(sys.maxsize)
+        with (
+            replaced(tqdm, "__init__", bars),
+            open(os.devnull, "w") as sink,
+            contextlib.redirect_stdout(sink),
+            contextlib.redirect_stderr(sink),
+        ):
+            yield
+    finally:
+        logging.disable(disabled)
+        logger.configure(patcher=lambda record: None)
+
+
+def _without_text(error: BaseException) -> BaseException:
+    """Return an error of the same meaning without its text: type and location."""
+    if isinstance(error, MedTasksError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if isinstance(error, SystemExit):
+        return SystemExit(1 if isinstance(error.code, str) else error.code)
+    location = traceback.extract_tb(error.__traceback__)[-1]
+    cause = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
+    return RuntimeError(
+        f"{type(error).__name__}{cause} at {Path(location.filename).name}:{location.lineno} in {location.name}; its "
+        f"message is withheld, as it may repeat credentialed text"
+    ).with_traceback(error.__traceback__)

@@ -20,7 +20,8 @@ from pydantic import BaseModel
 
 from medtasks import __version__
 from medtasks.errors import MedTasksError
-from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, chat_completions, failure_of, replaced, replies_module
+from medtasks.lmms import replaced
+from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, chat_completions, failure_of, replies_module
 from medtasks.lmms.remote_models import class_path_of, client_address, file_of
 from medtasks.net.endpoints import origin
 from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
@@ -35,8 +36,6 @@ CHAT_CLIENTS = frozenset({"async_openai", "gpt4o_audio", "gpt4v", "litellm", "op
 """Files of lmms-eval's models that ask by ``chat.completions.create`` of an openai client in their ``client``."""
 
 _OURS = "medtasks."
-_TRANSPORT = ("timeout", "extra_headers")  # arguments that change no answer
-_PATIENCE = 10  # seconds to wait for the server's description of its model
 _SUPPORTED = f"the harness's models that ask a server by an OpenAI client ({', '.join(sorted(CHAT_CLIENTS))})"
 
 
@@ -98,7 +97,7 @@ def _served(client: Any, name: str) -> tuple[list[Any], str | None]:
         return [], None
     if isinstance(client, openai.AsyncOpenAI):  # its connections would belong to a loop
         client = openai.OpenAI(api_key=client.api_key, base_url=client.base_url)
-    client = client.with_options(timeout=_PATIENCE)
+    client = client.with_options(timeout=10)  # seconds
     try:
         models = [model for model in client.models.list().data if model.id == name]
         facts = [(model.owned_by, getattr(model, "root", ""), getattr(model, "parent", "")) for model in models]
@@ -120,11 +119,9 @@ def _served(client: Any, name: str) -> tuple[list[Any], str | None]:
 
 @dataclass
 class _Request:
-    """A request with its key, its answer, and whether the answer is in the journal or about to be."""
-
     key: str
     answer: Any
-    is_kept: bool
+    is_kept: bool  # whether the answer is in the journal or about to be
 
 
 class ServerAnswers:
@@ -163,7 +160,8 @@ class ServerAnswers:
     def _request(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[_Request]:
         from openai.types.chat import ChatCompletion
 
-        digest = digest_of(args, {name: value for name, value in kwargs.items() if name not in _TRANSPORT})
+        changing_nothing = ("timeout", "extra_headers")
+        digest = digest_of(args, {name: value for name, value in kwargs.items() if name not in changing_nothing})
         with self._lock:
             taken = self._taken[digest]
             number = next(number for number in itertools.count() if number not in taken)

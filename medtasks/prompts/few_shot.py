@@ -21,13 +21,11 @@ from medtasks.prompts import images as document_images
 from medtasks.prompts import template as zero_shot
 from medtasks.prompts.template import Message, Settings
 
-_EXAMPLE = "{{ question }}\n{{ answer }}\n\n"
-
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
-    template, texts = str(settings.get("example", _EXAMPLE)), []
+    template, texts = str(settings.get("example", "{{ question }}\n{{ answer }}\n\n")), []
     for example in demonstrations(doc["dataset"]):
         answer = zero_shot.example_answer(example, settings)
         values = {"question": zero_shot.prompt(example, settings), "answer": answer}

@@ -13,16 +13,13 @@ from medtasks.data.dataset_manifest import manifest_of
 from medtasks.data.document_store import embedded_path
 from medtasks.data.images.decoding import LINEAR, NEARLY_FLAT, Decoding, decoded
 from medtasks.data.images.strict_pillow import UnclearRange
-from medtasks.data.images.volume_files import blank_image, blank_volume
+from medtasks.data.images.volume_files import blank_image
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import DEMONSTRATIONS_FOLDER
-from medtasks.data.variants import BLANK, BLIND, COLUMN
+from medtasks.data.variants import BLANK, COLUMN
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.families.templates import filled
-
-_MARK = "<image>"
-
 
 Key = tuple[Path, Decoding]
 
@@ -52,10 +49,8 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     """
     settings = lmms_eval_specific_kwargs or {}
     decoding = image_decoding(doc, settings)
-    shots = [
-        prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in settings.get("demonstrations") or ()
-    ]
-    files = Sample(doc).images
+    demonstrations, files = settings.get("demonstrations") or (), Sample(doc).images
+    shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS_FOLDER / shot for shot in demonstrations]
     paths = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
     opened = [_open(path, doc, decoding) for path in (*shots, *paths)]
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
@@ -105,20 +100,19 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
 
 
 def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image:
+    private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
+    sample = f"sample {hidden_id('doc', doc.get('doc_id')) if private else doc.get('doc_id', '?')}"
     try:
         seen = decoded(path, decoding)
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
         what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
         fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
-        if doc.get("dataset") is not None and is_private(str(doc["dataset"])):
-            # Without the cause, which names the file: the caller may log both.
-            raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None
-        raise SourceError(f"image {path} of sample {doc.get('doc_id', '?')} {what}{fix}") from error
+        if private:  # without the cause, which names the file: the caller may log both
+            raise SourceError(f"an image of {sample} cannot be read{fix}") from None
+        raise SourceError(f"image {path} of {sample} {what}{fix}") from error
     if (path, decoding) not in OPENED:
-        private = doc.get("dataset") is not None and is_private(str(doc["dataset"]))
-        sample = hidden_id("doc", doc.get("doc_id")) if private else doc.get("doc_id", "?")
-        name = f"sample {sample}" if private else f"{path} of sample {sample}"
+        name = sample if private else f"{path} of {sample}"
         OPENED[path, decoding] = OpenedImage(name, seen.conversions)
         for done in seen.conversions:
             if done not in _LOGGED:
@@ -180,19 +174,9 @@ def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[in
 # ---- sanity variants ----
 
 
-def is_blind(doc: Mapping[str, Any]) -> bool:
-    """Return whether a document's own images are left out."""
-    return doc.get(COLUMN) == BLIND
-
-
 def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.Image]:
     """Return a document's images as its variant shows them."""
     return list(map(blank_image, opened)) if doc.get(COLUMN) == BLANK else list(opened)
-
-
-def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:
-    """Return the file of a document's volume as its variant shows it; OSError if it cannot be read or written."""
-    return blank_volume(path) if doc.get(COLUMN) == BLANK else path
 
 
 def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
@@ -204,6 +188,6 @@ def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
         >>> own_marks_removed("Two?", {})
         'Two?'
     """
-    parts = template.split(_MARK)
+    parts = template.split("<image>")
     marks = len(settings.get("demonstrations") or ()) + 1
-    return _MARK.join(parts[:marks]) + "".join(parts[marks:])
+    return "<image>".join(parts[:marks]) + "".join(parts[marks:])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from medtasks.judges.judge_client import judge_for, judge_if_there
-from medtasks.prompts import lettered, template
+from medtasks.prompts import template
 from medtasks.prompts.template import Settings
 
 Document = Mapping[str, Any]
@@ -32,7 +32,7 @@ def _after(
     return checked
 
 
-paired_prompt = _after(judge_for, lettered.prompt, "paired_prompt")
+paired_prompt = _after(judge_for, template.lettered_prompt, "paired_prompt")
 prompt = _after(judge_for, template.prompt, "prompt")
 messages = _after(judge_for, template.messages, "messages")
 prompt_with_judge_or_without = _after(judge_if_there, template.prompt, "prompt_with_judge_or_without")

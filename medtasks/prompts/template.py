@@ -9,8 +9,7 @@ setting                meaning
 ``template``           the prompt. It may name the document's columns, of which ``question``, ``context``, ``details``
                        and ``indication`` may be absent, and ``image`` (the place of one image), ``images`` (one place
                        per image), ``hint`` (a line of its own, if any), ``options`` (all, as the next settings say; a
-                       loop takes one by one), ``option_a`` ..., ``option_lines`` (a list: the document's column, or the
-                       options as the next setting says) and ``closed_prefix``
+                       loop takes one by one), ``option_a`` ..., ``option_lines`` (a list) and ``closed_prefix``
 ``closed_prefix``      text under that name where the published answer is exactly ``yes`` or ``no``, elsewhere empty
 ``option``             form of one option, see :func:`medtasks.families.templates.written_options`
 ``options_joined_by``  text between two options, by default a new line
@@ -18,13 +17,16 @@ setting                meaning
 ``image_mark``         mark of an image's place for a simple model; without it, images come first in its prompt
 ``shown_images``       number of images that are shown, the first ones; by default all
 ``image_name``         name of an image in texts of the document, by its ``number``, such as ``<image {{ number }}>``;
-                       it is shown where question or ``option_lines`` first name it, in this order, so that a template
-                       has the question first; ``images`` are the others' places
+                       it is shown where question or ``option_lines`` first name it, in this order
 ``image_token``        text that replaces each ``image_name``; the images so named, and no others, are then shown at
                        ``images``, in the order of their names
 ``example_answer``     answer in a demonstration, see :func:`example_answer`
 any other text         a name for templates, in place of the document's column of this name if there is one
 =====================  ==============================================================================================
+
+Questions with lettered options list them as ``A: text`` lines, and a template that marks images itself may have any
+number of marks. Closed questions, yes/no and options mixed, have two templates: ``yes_no_template`` and
+``options_template``, which may name ``question`` and ``choices``, the options as published.
 """
 
 import uuid
@@ -32,15 +34,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import letter
+from medtasks.data.variants import BLIND, COLUMN
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, filled, written_options
-from medtasks.prompts.images import image_order, images, is_blind, named_images, own_marks_removed
+from medtasks.prompts.images import image_order, images, named_images, own_marks_removed
 
 Settings = Mapping[str, Any]
 Message = dict[str, Any]
 _PLACE = f"<image {uuid.uuid4()}>"  # in no document
 _CUT = f"<cut {uuid.uuid4()}>"
-_TEMPLATE = "template"
 _MAY_LACK = ("question", "context", "details", "indication")
 _FIELDS = (*_MAY_LACK, "hint", "options", "closed_prefix", IMAGE, "images")
 
@@ -82,25 +84,38 @@ def user_turn(parts: Sequence[str], opened: Sequence[Any]) -> Message:
     return {"role": "user", "content": content}
 
 
-def target(doc: Mapping[str, Any]) -> str:
-    """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report.
+def lettered_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+    """Fill the model family's template with lettered options; errors are those of :func:`filled_parts`.
 
-    An answer that is none of its options is as published in ``gold``.
+    Example:
+        >>> document = {"question": "Where?", "options": ["Here", "There"]}
+        >>> lettered_prompt(document, {"template": "Q: {{ question }} A: {{ option_a }}"})
+        'Q: Where? A: Here'
     """
-    if "report" in doc:
-        return str(doc["report"])
-    if "answers" in doc:
-        return ",".join(doc["answers"])
-    if doc.get("answer") is None and doc.get("gold") is not None:
-        return str(doc["gold"])
-    return str(doc["answer"]) if "answer" in doc else _named_answer(doc)
+    template = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
+    form = {"option": "{{ letter }}: {{ text }}", "options_joined_by": "\n"}
+    settings = {"template": template, **(lmms_eval_specific_kwargs or {}), **form}
+    fields = ["question", "options", *(f"option_{name.lower()}" for name in letters(doc))]
+    return marked(filled_parts(doc, settings, fields), settings)
+
+
+def closed_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+    """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
+
+    Example:
+        >>> templates = {"yes_no_template": "{{ question }} Yes or no?", "options_template": "{{ choices }}"}
+        >>> closed_prompt({"kind": "binary", "question": "Is it?", "choices": ""}, templates)
+        'Is it? Yes or no?'
+    """
+    settings = lmms_eval_specific_kwargs or {}
+    name = "yes_no_template" if doc["kind"] == "binary" else "options_template"
+    return marked(filled_parts(doc, settings, ("question", "choices"), name), settings)
 
 
 def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
-    """Fill the template and cut it at the places of images; errors are those of :func:`prompt`.
+    """Fill the template and cut it at the places of images, into a single part if it has none or no image is shown.
 
-    There is one part more than images; a single part if the template has no place for images, or the document's images
-    are left out.
+    Errors are those of :func:`prompt`.
     """
     parts, count = filled_parts(doc, settings, _FIELDS), len(image_order(doc, settings))
     if len(parts) > 1 and len(parts) - 1 != count:
@@ -121,7 +136,7 @@ class _Options(list[str]):
 
 
 def filled_parts(
-    doc: Mapping[str, Any], settings: Settings, fields: Collection[str], name: str = _TEMPLATE
+    doc: Mapping[str, Any], settings: Settings, fields: Collection[str], name: str = "template"
 ) -> list[str]:
     """Fill the template that the settings have under a name, and cut it at its places for images.
 
@@ -130,11 +145,17 @@ def filled_parts(
     """
     if name not in settings:
         raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
-    template, blind = str(settings[name]), is_blind(doc)
+    template, blind = str(settings[name]), doc.get(COLUMN) == BLIND
     texts = list(doc.get("options") or ())
     options, written = _Options(texts), written_options(settings.get("option"), texts)
     options.listed = str(settings.get("options_joined_by", "\n")).join(written)
-    question, lines, unnamed = _with_places(doc, settings, list(doc.get("option_lines") or written))
+    # Question and option lines have places where they first name images; ``images`` has those of the others.
+    named, order, token = named_images(doc, settings), image_order(doc, settings), settings.get("image_token")
+    text = _CUT.join([str(doc.get("question") or ""), *(doc.get("option_lines") or written)])
+    for index in order:
+        text = text.replace(named[index], token or _PLACE, 1) if index in named else text
+    question, *lines = text.split(_CUT)
+    unnamed = len(order) if token else sum(index not in named for index in order)
     places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
     values = {
         **{column: "" if value is None else value for column, value in doc.items()},
@@ -149,22 +170,10 @@ def filled_parts(
         IMAGE: _PLACE,
         "images": _PLACE if blind else places,
     }
-    complaint = f"{'' if name == _TEMPLATE else f'{name} '}{template!r} cannot be filled in"
-    first, *others = filled(
-        own_marks_removed(template, settings) if blind else template, values, fields, complaint
-    ).split(_PLACE)
+    complaint = f"{'' if name == 'template' else f'{name} '}{template!r} cannot be filled in"
+    template = own_marks_removed(template, settings) if blind else template
+    first, *others = filled(template, values, fields, complaint).split(_PLACE)
     return ["".join([first, *(part.removeprefix(" ") for part in others)])] if blind else [first, *others]
-
-
-def _with_places(doc: Mapping[str, Any], settings: Settings, lines: Sequence[str]) -> tuple[str, Sequence[str], int]:
-    """Return question and option lines with places where they first name images, and the number of other images."""
-    named, order = named_images(doc, settings), image_order(doc, settings)
-    token = settings.get("image_token")
-    text = _CUT.join([str(doc.get("question") or ""), *lines])
-    for index in order:
-        text = text.replace(named[index], token or _PLACE, 1) if index in named else text
-    question, *lines = text.split(_CUT)
-    return question, lines, len(order) if token else sum(index not in named for index in order)
 
 
 def marked(parts: Sequence[str], settings: Settings) -> str:
@@ -198,6 +207,23 @@ def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
     return filled(template, values, values, f"{template!r} cannot be filled in")
 
 
+# ---- targets and options ----
+
+
+def target(doc: Mapping[str, Any]) -> str:
+    """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report.
+
+    An answer that is none of its options is as published in ``gold``.
+    """
+    if "report" in doc:
+        return str(doc["report"])
+    if "answers" in doc:
+        return ",".join(doc["answers"])
+    if doc.get("answer") is None and doc.get("gold") is not None:
+        return str(doc["gold"])
+    return str(doc["answer"]) if "answer" in doc else _named_answer(doc)
+
+
 def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> str:
     if "labels" in doc:
         findings = sorted(name for name, present in zip(doc["options"], doc["labels"], strict=True) if present)
@@ -208,3 +234,35 @@ def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> s
     if "options" in doc:
         return str(doc["options"][[letter(index) for index in range(len(doc["options"]))].index(doc["answer"])])
     return str(doc["answer"])
+
+
+def lettered_target(doc: Mapping[str, Any]) -> str:
+    """Return the right option's letter."""
+    return str(doc["answer"])
+
+
+def letters(doc: Mapping[str, Any]) -> list[str]:
+    """Return the options' letters, for tasks that compare the likelihood of letters.
+
+    A question without options gets two, though no score: the harness needs some, and the likelihood of a single one
+    looks like a text in its samples files.
+    """
+    return [letter(index) for index in range(len(doc["options"]) or 2)]
+
+
+def option_texts(doc: Mapping[str, Any]) -> list[str]:
+    """Return the options' texts, for tasks that compare the likelihood of whole options."""
+    return list(doc["options"])
+
+
+def closed_target(doc: Mapping[str, Any]) -> str:
+    """Return the answer as published."""
+    return str(doc["gold"])
+
+
+def closed_option_texts(doc: Mapping[str, Any]) -> list[str]:
+    """Return the options whose likelihoods are compared: Yes and No, or the texts without their labels.
+
+    A question without known options has no score; its published text is returned because the harness needs one.
+    """
+    return list(doc["options"]) or [str(doc["choices"])]

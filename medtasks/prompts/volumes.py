@@ -10,20 +10,16 @@ setting     meaning
 ==========  =========================================================================================================
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from PIL import Image
-
 from medtasks.data.dataset_lookup import prepared_folder
-from medtasks.data.images.volume_files import axial_slices
+from medtasks.data.images.volume_files import axial_slices, blank_volume
+from medtasks.data.variants import BLANK, COLUMN
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts import template as image_prompts
-from medtasks.prompts.images import shown, shown_volume
+from medtasks.prompts.images import shown
 from medtasks.prompts.template import Message, Settings
-
-_SLICES = 8
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
@@ -38,8 +34,22 @@ def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None =
     Raises SourceError for a volume that is missing or damaged.
     """
     count = _count(lmms_eval_specific_kwargs or {})
-    folder = prepared_folder(doc["dataset"])
-    return [part for file in doc["image_files"] for part in _parts(folder / file, count, doc)]
+    parts: list[Any] = []
+    for path in (prepared_folder(doc["dataset"]) / file for file in doc["image_files"]):
+        try:
+            if count:
+                parts += shown(doc, axial_slices(path, count))
+            elif not path.is_file():
+                raise FileNotFoundError(path)
+            else:
+                parts.append(str(blank_volume(path) if doc.get(COLUMN) == BLANK else path))
+        except OSError as error:
+            what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
+            raise SourceError(
+                f"the volume of sample {doc['doc_id']} {what}; put {path.resolve()} back, or run 'medtasks data "
+                f"prepare {doc['dataset']}' again"
+            ) from error
+    return parts
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
@@ -54,24 +64,9 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
     return [image_prompts.user_turn(parts, volumes(doc, settings))]
 
 
-def _parts(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Image.Image]:
-    try:
-        if count:
-            return shown(doc, axial_slices(path, count))
-        if not path.is_file():
-            raise FileNotFoundError(path)
-        return [str(shown_volume(doc, path))]
-    except OSError as error:
-        what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
-        raise SourceError(
-            f"the volume of sample {doc['doc_id']} {what}; put {path.resolve()} back, or run 'medtasks data prepare "
-            f"{doc['dataset']}' again"
-        ) from error
-
-
 def _with_slices(doc: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
     return {**doc, "image_files": list(doc["image_files"]) * (_count(settings) or 1)}
 
 
 def _count(settings: Settings) -> int:
-    return int(settings.get("slices", _SLICES))
+    return int(settings.get("slices", 8))

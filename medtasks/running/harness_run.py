@@ -1,7 +1,13 @@
-"""Running the harness so that a failing task does not affect the others."""
+"""Running the harness so that a failing task does not affect the others, and repeats with other seeds.
+
+The harness's own repeats (``--num_samples``) ask one model with one seed: servers with a seed would answer alike, and
+the samples file keeps all replies to one question as one. With ``medtasks run --repeats`` each repeat is a run of its
+own, with its own manifest, samples and failures, in the folder ``repeat_<number>``.
+"""
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,21 +21,20 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, listed
 from medtasks.lmms.harness_process import ERROR_VARIABLE
-from medtasks.runs.harness_options import read_options
+from medtasks.lmms.remote_models import class_path_of
+from medtasks.net.journal import journal_folder
+from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
 from medtasks.runs.process import RunProcess, descendants, is_running, send
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess
-from medtasks.tasks.task_files import tasks_of
+from medtasks.runs.run_manifest import HarnessProcess, Notice, refuse
+from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 
-_HARNESS = "medtasks.lmms.harness_process"
-_ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; the harness's default is Singapore's
 _PATIENCE = 10
 _STEP = 0.05
-_BY_SIGNAL = 128
 
 
 @dataclass
@@ -71,8 +76,9 @@ def run_tasks(
     """
     outcome = Outcome()
     tasks = wanted_tasks(names)
-    zone = [] if read_options(arguments).text("timezone") else _ZONE
-    command = [*(launcher or [sys.executable]), "-m", _HARNESS, *arguments, *zone]
+    # For the names of its files, as in ours; the harness's default is Singapore's.
+    zone = [] if read_options(arguments).text("timezone") else ["--timezone", "UTC"]
+    command = [*(launcher or [sys.executable]), "-m", "medtasks.lmms.harness_process", *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(tasks) > 1:
         for task in [task for task in tasks if task not in (*outcome.done, *outcome.failed)]:
@@ -90,7 +96,7 @@ def stopping_by_signal() -> Iterator[None]:
     """Turn SIGTERM, and SIGHUP unless ignored, into ``SystemExit`` with 128 + the signal's number."""
 
     def stop(number: int, _: FrameType | None) -> None:
-        raise SystemExit(_BY_SIGNAL + number)
+        raise SystemExit(128 + number)
 
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     for number in numbers:
@@ -122,7 +128,12 @@ def _run(
     with tempfile.TemporaryDirectory() as temporary:
         error = Path(temporary, "error")
         arguments = [*command, "--tasks", tasks, "--output_path", folder]
-        process = _start(arguments, {**variables, ERROR_VARIABLE: str(error)})
+        try:
+            process = subprocess.Popen(arguments, env={**os.environ, **variables, ERROR_VARIABLE: str(error)})
+        except OSError as failure:
+            raise MedTasksError(
+                f"cannot start '{command[0]}' ({failure.strerror or failure}); correct --launcher, or leave it out"
+            ) from failure
         try:
             # Wait without taking the exit code, which a Ctrl-C at that moment would lose.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -145,15 +156,6 @@ def _run(
         outcome.failed += failed
         outcome.reasons |= dict.fromkeys(failed, reason)
         watch(outcome)
-
-
-def _start(command: Sequence[str], variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    try:
-        return subprocess.Popen(command, env={**os.environ, **variables})
-    except OSError as error:
-        raise MedTasksError(
-            f"cannot start '{command[0]}' ({error.strerror or error}); correct --launcher, or leave it out"
-        ) from error
 
 
 def _end(process: "subprocess.Popen[bytes]", *, is_notified: bool) -> None:
@@ -237,3 +239,81 @@ def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
             facts = path.stat()
             states[path] = (facts.st_mtime_ns, facts.st_size)
     return states
+
+
+# ---- repeats with other seeds ----
+
+
+def repeat_seed(arguments: Sequence[str], number: int) -> int:
+    """Return PyTorch's seed in a repeat, counted from 1: that of ``--seed`` in the first, then one more each time."""
+    return (seeds(read_options(arguments))[2] or 0) + number - 1
+
+
+def seeded(arguments: Sequence[str], number: int) -> list[str]:
+    """Return the arguments of the harness for a repeat, counted from 1; the first has the original seeds.
+
+    Seeds go up by one: those of Python, NumPy and PyTorch, ``seed`` in ``--model_args`` for our models, and ``seed`` in
+    ``--gen_kwargs`` for the harness's models that send it to a server. Few-shot examples stay the same.
+    """
+    options, added = read_options(arguments), number - 1
+    *others, examples = seeds(options)
+    raised = [str((seed or 0) + added) for seed in others]
+    changed = [*arguments, "--seed", ",".join([*raised, str(examples)])]
+    module = class_path_of(options.text("model"), force_simple=options.flag("force_simple")).rpartition(".")[0]
+    if module.startswith("medtasks."):
+        option, pairs, default = "--model_args", options.written_model_arguments(), 0
+    elif module in ("lmms_eval.models.chat.openai", "lmms_eval.models.simple.vllm"):  # with a seed per request
+        option, pairs, default = "--gen_kwargs", options.pairs("gen_kwargs"), others[2] or 0
+    else:
+        return changed
+    try:
+        seed = int(pairs.get("seed", default)) + added
+    except ValueError as error:
+        raise MedTasksError(f"seed={pairs['seed']} is no whole number; give one, or leave it out") from error
+    return [*changed, option, _joined({**pairs, "seed": str(seed)})]
+
+
+def _joined(pairs: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def repeat_notices(names: Sequence[str], options: HarnessOptions, repeats: int) -> Iterator[Notice]:
+    """Yield the problems of repeats of tasks, groups and tags before they begin."""
+    if (options.number("repeats") or 1) > 1:
+        yield refuse(
+            "--num_samples asks the harness for repeats, of which our tasks read the first alone; give --repeats "
+            "N to 'medtasks run' in its place, on its command line"
+        )
+    if repeats < 2:
+        return
+    if options.text("use_cache"):
+        yield refuse("--use_cache may answer every repeat with the replies of the first; leave it out")
+    alike = [task for task in wanted_tasks(names) if tasks_of(task) and not _is_sampled(task, options)]
+    if alike:
+        sampling = _joined({**options.pairs("gen_kwargs"), "temperature": "0.6", "do_sample": "true"})
+        yield refuse(
+            f"--repeats {repeats} would get the same answers {repeats} times from {listed(alike)}, decoded at "
+            f"temperature 0 or compared by likelihood; sample them with --gen_kwargs {shlex.quote(sampling)}, or leave "
+            f"--repeats out"
+        )
+
+
+def _is_sampled(name: str, options: HarnessOptions) -> bool:
+    if task_file(name).compares_likelihoods:
+        return False
+    settings = {**mapping_in(task_config(name), "generation_kwargs"), **options.pairs("gen_kwargs")}
+    try:
+        is_warm = float(settings.get("temperature", 0)) > 0
+    except (TypeError, ValueError):
+        is_warm = False
+    return is_warm and str(settings.get("do_sample", True)).lower() not in ("false", "0", "none")
+
+
+def repeat_variables(variables: Mapping[str, str], arguments: Sequence[str], number: int) -> dict[str, str]:
+    """Return the harness's environment variables for a repeat, with a journal of its own."""
+    if not variables:
+        return {}
+    from medtasks.lmms.server_journal import JOURNAL_VARIABLE  # with the harness, which other runs do not need
+
+    folder = journal_folder(variables[JOURNAL_VARIABLE], f"seed_{repeat_seed(arguments, number)}")
+    return {**variables, JOURNAL_VARIABLE: str(folder)}

@@ -7,9 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -36,53 +34,41 @@ from medtasks.tasks.task_files import (
 )
 from medtasks.tasks.task_index import DottedName, TaskIndex, harness_folder, index_tasks, mapping_in
 
-_PLUGINS = "LMMS_EVAL_PLUGINS"
 _OURS = "medtasks."
 _OFF = ("", "0", "false", "none")
 _PREPARED = "medtasks.data.path_of."
-_WILDCARDS = re.compile(r"[*?\[\]]+")
 
 
-@dataclass(frozen=True)
 class PlannedRun:
-    """A run before it starts: names of tasks, groups and tags, with the harness's options."""
+    """A run before it starts, with its tasks looked up.
 
-    names: Sequence[str]
-    options: HarnessOptions
-    shard: Shard | None = None  # the part of the rows to ask; None for all
+    Attributes:
+        options: The harness's options.
+        shard: The part of the rows to ask; None for all.
+        ours: Names of our tasks, including those of the user's own datasets and of ``--include_path``.
+        foreign: Names that are not ours: of the harness's tasks, or of task files.
+        configs: Contents of the user's task files, by task: ``--include_path``, named files, own datasets.
+        datasets: Dataset by task, where its files name one.
+    """
 
-    @cached_property
-    def ours(self) -> list[str]:
-        """Names of our tasks, including those of the user's own datasets and of ``--include_path``."""
-        return list(dict.fromkeys(task for name in self.names for task in tasks_of(name)))
-
-    @cached_property
-    def foreign(self) -> list[str]:
-        """Names that are not ours: of the harness's tasks, or of task files."""
-        return [name for name in self.names if not tasks_of(name)]
-
-    @cached_property
-    def configs(self) -> dict[str, Mapping[str, Any]]:
-        """Contents of the user's task files, by task: ``--include_path``, named files, own datasets."""
-        files = [path for path in map(Path, self.foreign) if path.is_file()]
-        named = {task: config for path in files for task, config in index_tasks([path]).configs.items()}
-        return {**{name: task_config(name) for name in self.ours if not task_file(name).is_shipped}, **named}
-
-    @cached_property
-    def datasets(self) -> dict[str, str]:
-        """Dataset by task, where its files name one."""
-        paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
-        named = {
-            task: path.removeprefix(_PREPARED)
-            for task, path in paths.items()
-            if isinstance(path, DottedName) and path.startswith(_PREPARED)
-        }
-        return {**named, **{name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}}
+    def __init__(self, names: Sequence[str], options: HarnessOptions, shard: Shard | None) -> None:
+        self.options, self.shard = options, shard
+        self.ours = list(dict.fromkeys(task for name in names for task in tasks_of(name)))
+        self.foreign = [name for name in names if not tasks_of(name)]
+        self.configs = {name: task_config(name) for name in self.ours if not task_file(name).is_shipped}
+        self.datasets: dict[str, str] = {}
+        for path in (path for path in map(Path, self.foreign) if path.is_file()):
+            self.configs |= {task: dict(config) for task, config in index_tasks([path]).configs.items()}
+        for task, config in self.configs.items():
+            place = config.get("dataset_path")
+            if isinstance(place, DottedName) and place.startswith(_PREPARED):
+                self.datasets[task] = place.removeprefix(_PREPARED)
+        self.datasets |= {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
 
     def count(self) -> int:
         """Return the number of tasks that the harness will run, including members of its own groups and tags."""
         names = [name for name in self.foreign if not Path(name).is_file()]
-        pieces = [max(_WILDCARDS.split(name), key=len) for name in names]
+        pieces = [max(re.split(r"[*?\[\]]+", name), key=len) for name in names]
         folder = harness_folder() if names else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
         return len({*self.ours, *self.configs}.union(*(index.tasks_of(name) or [name] for name in names)))
@@ -166,15 +152,13 @@ def _task_files(run: PlannedRun) -> Iterator[Notice]:
 
 
 def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
-    """Return whether the harness ends a task's replies at the first blank line, because its file sets no ``until``.
-
-    A task may have settings for a single model. Tasks with hooks of others are left as they are.
-    """
-    if not str(config.get("process_results", _OURS)).startswith(_OURS):
-        return False
-    if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
-        return False
-    if config.get("fewshot_delimiter", "\n\n") != "\n\n":
+    """Return whether the harness ends replies of a task of ours at a blank line, because its file sets no ``until``."""
+    if (
+        not str(config.get("process_results", _OURS)).startswith(_OURS)
+        or "class" in config
+        or "generate_until" not in str(config.get("output_type", "generate_until"))
+        or config.get("fewshot_delimiter", "\n\n") != "\n\n"
+    ):
         return False
     by_model = mapping_in(config, "model_specific_generation_kwargs")
     of_model = mapping_in(by_model, model if model in by_model else "default")
@@ -184,14 +168,21 @@ def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
 def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
     """Look up tasks and model: the harness takes half a minute to refuse a name."""
     names = [name for name in run.foreign if not os.path.exists(name)]
-    unmerged = [*names, *(name for name in run.ours if task_file(name).only_harness)] if run.shard else []
-    if foreign := [name for name in unmerged if "*" not in name]:
+    unmerged = [*names, *(name for name in run.ours if task_file(name).only_harness)]
+    if run.shard and (foreign := [name for name in unmerged if "*" not in name]):
         yield warn(
             f"'medtasks merge' cannot join shards of {listed(foreign)}, which 'medtasks score' does not score either; "
             f"run such tasks without --shard"
         )
-    index = _harness_index() if names else TaskIndex()
-    tasks = {*our_names(), *index.configs, *index.members} if names else set()
+    tasks: set[str] = set()
+    if names:
+        folders = [folder] if (folder := harness_folder()) else []
+        for plugin in filter(None, os.environ.get("LMMS_EVAL_PLUGINS", "").split(",")):
+            with contextlib.suppress(ImportError, ValueError):  # the harness reports these
+                spec = importlib.util.find_spec(f"{plugin}.tasks")
+                folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
+        index = index_tasks(folders)
+        tasks = {*our_names(), *index.configs, *index.members}
     folder_hint = "" if run.options.folders() else f"; a task from a folder of your own needs {INCLUDE} FOLDER"
     for name in names:
         if name not in tasks and not any(fnmatchcase(task, name) for task in tasks):
@@ -209,16 +200,6 @@ def _unknown_names(run: PlannedRun) -> Iterator[Notice]:
     elif name not in models:
         hint = near_match(name, models) or "; no other name is like it"
         yield refuse(f"there is no model '{name}', neither here nor in lmms-eval ('lmms-eval models' lists all){hint}")
-
-
-def _harness_index() -> TaskIndex:
-    """Return the tasks of the harness itself and of plug-ins named in ``LMMS_EVAL_PLUGINS``."""
-    folders = [folder] if (folder := harness_folder()) else []
-    for plugin in filter(None, os.environ.get(_PLUGINS, "").split(",")):
-        with contextlib.suppress(ImportError, ValueError):  # the harness reports these
-            spec = importlib.util.find_spec(f"{plugin}.tasks")
-            folders += [Path(root) for root in (spec and spec.submodule_search_locations) or ()]
-    return index_tasks(folders)
 
 
 def our_names() -> Iterator[str]:
@@ -302,71 +283,63 @@ def _rows(run: PlannedRun) -> Iterator[Notice]:
         yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
     setting = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
     for task, dataset in run.datasets.items() if setting and offset >= 0 and not is_empty else ():
-        rows, start = rows_of(task, dataset), int(offset)  # counted as the harness counts them
-        stop = None if limit is None else math.ceil(rows.count * limit) if limit < 1 else int(limit)
-        if rows.count and start >= rows.count:
-            yield warn(f"--offset {start} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
-        elif rows.units and (units := cut_units(rows.units, start, stop)).cut:
+        units, start = units_of(task, dataset), int(offset)  # counted as the harness counts them
+        stop = None if limit is None else math.ceil(len(units) * limit) if limit < 1 else int(limit)
+        if units and start >= len(units):
+            yield warn(f"--offset {start} skips all {len(units)} rows of {task}, which then fails; give a smaller one")
+            continue
+        count, cut, better = cut_units(units, start, stop)
+        kind, loss, parts = ("pairs", "are then in no score of pairs", "each image of a pair is one")
+        if _is_rotated(task):
+            kind, loss = "questions", "have then no worst case and no flips"
+            parts = "each rotation of a question is one"
+        if cut:
             yield warn(
-                f"{setting} cuts {units.cut} of {units.units} {rows.kind} of {task}, which {rows.loss}: it counts "
-                f"consecutive rows of the data, {rows.parts}; give {' or '.join(units.better)}"
+                f"{setting} cuts {cut} of {count} {kind} of {task}, which {loss}: it counts consecutive rows of the "
+                f"data, {parts}; give {' or '.join(better)}"
             )
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a task as the harness counts them, with words for messages."""
-
-    count: int = 0  # 0 for a missing or damaged dataset, which is reported elsewhere
-    units: Sequence[str] = ()  # the pair or question of each row; empty where each row is a question of its own
-    kind: str = "pairs"
-    parts: str = "each image of a pair is one"
-    loss: str = "are then in no score of pairs"
+def _is_rotated(task: str) -> bool:
+    return tasks_of(task) == [task] and task_file(task).variant == ROTATED
 
 
-def rows_of(task: str, dataset: str) -> Rows:
-    """Return the rows of a task, ours or not, in the order of its prepared dataset."""
+def units_of(task: str, dataset: str) -> list[Any]:
+    """Return the pair or question of each row of a task, ours or not, in the order of its prepared dataset.
+
+    It is empty for a missing or damaged dataset, which is reported elsewhere.
+    """
     try:
         table = open_documents(dataset)[SPLIT]
     except MedTasksError:
-        return Rows()
-    if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
+        return []
+    if _is_rotated(task):
         questions = zip(table["doc_id"], table["options"], strict=True)
-        units = [question for question, options in questions for _ in options]
-        rotation, loss = "each rotation of a question is one", "have then no worst case and no flips"
-        return Rows(len(units), units, "questions", rotation, loss)
-    return Rows(len(table), list(table["pair_id"]) if "pair_id" in table.column_names else ())
+        return [question for question, options in questions for _ in options]
+    return list(table["pair_id"]) if "pair_id" in table.column_names else list(range(len(table)))
 
 
-@dataclass(frozen=True)
-class CutUnits:
-    """Effect of ``--offset`` and ``--limit`` on units, such as image pairs."""
-
-    units: int  # number of units with at least one asked row
-    cut: int  # number of these without all their rows
-    better: tuple[str, ...]  # nearest settings that cut none, such as ``--limit 4``; empty if none is cut
-
-
-def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
+def cut_units(units: Sequence[Any], offset: int, limit: int | None) -> tuple[int, int, list[str]]:
     """Count the units that are cut when ``limit`` rows from an offset on are asked, or all that follow.
+
+    Returns the number of units with an asked row, that of these without all their rows, and the nearest settings that
+    cut none.
 
     Example:
         >>> cut_units(["a", "a", "b", "b"], 0, 3)
-        CutUnits(units=2, cut=1, better=('--limit 2', '--limit 4'))
+        (2, 1, ['--limit 2', '--limit 4'])
     """
     stop = len(units) if limit is None else min(len(units), offset + limit)
     selected, whole = Counter(units[offset:stop]), Counter(units)
     cut = sum(count < whole[unit] for unit, count in selected.items())
     if not cut:
-        return CutUnits(len(selected), 0, ())
+        return len(selected), 0, []
     ends = cut_places(units)
     start = max(end for end in ends if end <= offset)
     if limit is None:
         following = min(end for end in ends if end >= offset)
-        better = [f"--offset {end}" for end in (start, following) if end < len(units)]
-    else:
-        below = [end for end in ends if start < end <= stop][-1:]
-        above = [end for end in ends if end >= stop][:1]
-        moved = "" if start == offset else f"--offset {start} "
-        better = [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]
-    return CutUnits(len(selected), cut, tuple(better))
+        return len(selected), cut, [f"--offset {end}" for end in (start, following) if end < len(units)]
+    below = [end for end in ends if start < end <= stop][-1:]
+    above = [end for end in ends if end >= stop][:1]
+    moved = "" if start == offset else f"--offset {start} "
+    return len(selected), cut, [f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above])]

@@ -25,10 +25,6 @@ Backend = Literal["hf", "server"]
 SERVER_MODEL = "vlm_server"
 _HF_VLM = "hf_vlm"
 _KEY = "recipe"
-_EXTENDS = "extends"
-_WEIGHTS_FACTS = ("hub id", "revision", "parameters", "licence", "gated")
-_JOINED = ("traps", "unknown", "scores")
-_PER_REQUEST = ("system_prompt", "chat_template_kwargs")  # arguments sent to a server per request, not at its start
 
 
 class _Data(BaseModel):
@@ -115,7 +111,8 @@ class Recipe(_Data):
             if "pretrained" in given:  # other weights have other revisions
                 arguments.pop("revision", None)
         elif given.get("base_url"):
-            per_request = {name: value for name, value in self.hf.args.items() if name in _PER_REQUEST}
+            names = ("system_prompt", "chat_template_kwargs")  # sent to a server per request, not at its start
+            per_request = {name: value for name, value in self.hf.args.items() if name in names}
             model, arguments = SERVER_MODEL, {**per_request, **way.args}
         else:
             raise MedTasksError(
@@ -172,12 +169,9 @@ def recipes(folders: Sequence[Path] = ()) -> Mapping[str, Recipe]:
 
     Raises MedTasksError for a damaged or malformed file.
     """
-    by_name: dict[str, Recipe] = {}
-    for folder in [_ours(), *reversed(folders)]:
-        for path in sorted(folder.rglob("*.yaml")):
-            if (made := _recipe(path)) is not None:
-                by_name[made.recipe] = made
-    return {name: by_name[name] for name in sorted(by_name)}
+    paths = [path for folder in [_ours(), *reversed(folders)] for path in sorted(folder.rglob("*.yaml"))]
+    made = {recipe.recipe: recipe for path in paths if (recipe := _recipe(path)) is not None}
+    return dict(sorted(made.items()))
 
 
 def recipe(name: str, folders: Sequence[Path] = ()) -> Recipe:
@@ -211,22 +205,23 @@ def _recipe(path: Path) -> Recipe | None:
 
 def _extended(path: Path, content: Mapping[str, Any], above: Sequence[Path]) -> dict[str, Any]:
     keys = dict(content)
-    name = keys.pop(_EXTENDS, None)
+    name = keys.pop("extends", None)
     if name is None:
         return keys
     candidates = [path.parent / str(name), _ours() / str(name)]
     # A user's recipe may have the name of ours that it extends.
     base = next((file for file in candidates if file.is_file() and file not in (path, *above)), None)
     if base is None:
-        raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct '{_EXTENDS}'")
+        raise MedTasksError(f"the recipe {path} extends {name}, which is not there or extends it; correct 'extends'")
     below = _extended(base, _read(base), (*above, path))
     if _KEY in below:  # a recipe for other weights: they are run in the same way, but have other facts
-        facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in _WEIGHTS_FACTS}
+        of_weights = ("hub id", "revision", "parameters", "licence", "gated")
+        facts = {name: fact for name, fact in (below.get("facts") or {}).items() if name not in of_weights}
         below = {"facts": facts, **{key: below[key] for key in ("hf", "server", "traps") if key in below}}
     merged = {**below, **keys}
     if isinstance(facts := keys.get("facts") or {}, dict):  # validation reports anything else
         merged["facts"] = {**(below.get("facts") or {}), **facts}
-    for key in _JOINED:
+    for key in ("traps", "unknown", "scores"):
         if isinstance(more := keys.get(key) or [], list):
             merged[key] = [*(below.get(key) or ()), *more]
     return merged

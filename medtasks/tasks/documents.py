@@ -1,5 +1,10 @@
-"""Documents of a task, prepared, a user's own, or those of variants, with their provenance and privacy."""
+"""Documents of a task, prepared, a user's own, or those of variants, with their provenance and privacy.
 
+A task of the user's own is checked before a run: keys, hooks, filters, metrics, and the prompt of its first sample. Its
+hooks are imported; neither the harness nor a model is started.
+"""
+
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +19,42 @@ from medtasks.data.privacy import is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images
-from medtasks.errors import MedTasksError
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, near_match, one_line
+from medtasks.extract.extractor_registry import AnswerKind, extractors
+from medtasks.families.templates import names_in_template
 from medtasks.home import dataset_holding
+from medtasks.metrics.metric import STDERR
 from medtasks.prompts.images import images
-from medtasks.tasks.own_documents import completed, location_of, own_documents
-from medtasks.tasks.task_check import check_task
-from medtasks.tasks.task_file import TaskFile
+from medtasks.tasks.own_documents import completed, is_our_hook, location_of, own_documents, own_table
+from medtasks.tasks.published_names import published_names
+from medtasks.tasks.task_file import TaskFile, names_in_templates
 from medtasks.tasks.task_files import members_of, task_config, task_file, variant_of
-from medtasks.tasks.task_index import SETTINGS, mapping_in, resolved
+from medtasks.tasks.task_index import LOCAL_LOADERS, SETTINGS, DottedName, mapping_in, resolved
 from medtasks.tasks.task_variants import MESSAGES_OF, TEXT_OF, THINKING, thinking_messages, thinking_text
 
 Document = Mapping[str, Any]
-WITHHELD = "withheld"
-OPENING = "medtasks.hooks.images.images"
-_DIGITS = 12
-_OF_IMAGES = ("dataset", "patient_id", "pair_id", "position", "image_id", "image_file", "image_files", "image_sha256")
-_LISTS = ("image_files", "image_sha256")
+KEYS = frozenset(
+    (  # noqa: SIM905 - a list would take a line for each
+        "include task task_alias tag group group_alias class dataset_path dataset_name dataset_kwargs training_split "
+        "validation_split test_split fewshot_split full_docs process_results_use_image process_docs doc_to_visual "
+        "doc_to_text doc_to_target doc_to_choice doc_to_messages process_results use_prompt description "
+        "target_delimiter fewshot_delimiter fewshot_config num_fewshot metric_list output_type generation_kwargs "
+        "repeats filter_list should_decontaminate doc_to_decontamination_query cluster_key score_key metadata "
+        "lmms_eval_specific_kwargs model_specific_generation_kwargs model_specific_target_kwargs reasoning_tags "
+        "auto_strip_thinking"
+    ).split()
+)
+"""Keys of a task file, those of lmms-eval 0.7.3."""
+_PROMPT_SETTINGS = (  # noqa: SIM905 - as above
+    "template yes_no_template options_template example example_answer closed_prefix option options_joined_by "
+    "images_joined_by findings_joined_by image_mark shown_images image_name image_root image_rule image_range "
+    "demonstrations slices no_finding"
+).split()
+_TEXTS = ("doc_to_text", "doc_to_target")
+_OPENING = ("doc_to_visual", "doc_to_messages")  # hooks that open images
+_PROMPT = (*_TEXTS, "doc_to_choice", *_OPENING)
+_IMAGES = ("image_file", "image_files", "image_sha256")
+_FUNCTIONS = (*_PROMPT, "process_docs", "process_results")
 
 
 def task_documents(task: TaskFile) -> list[dict[str, Any]]:
@@ -44,17 +69,20 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
 def check_possible(task: TaskFile) -> None:
     """Check before a run that a task of the user's own is sound, and that the documents of a task or variant exist.
 
-    Errors: :func:`~medtasks.tasks.task_check.task_problems` and :func:`task_documents`.
+    Raises MedTasksError for the first of :func:`task_problems`, and the errors of :func:`task_documents`.
     """
     if not task.is_shipped:
-        check_task(task)
+        config = task_config(task.base or task.name)
+        if any(is_our_hook(config.get(key)) for key in _FUNCTIONS) and (problem := next(task_problems(task), "")):
+            raise MedTasksError(problem)
     if task.dataset is None:
         if task.variant == SWAPPED:
             swapped_images(_base_documents(task))
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
-        swapped_images(table.select_columns([name for name in _OF_IMAGES if name in table.column_names]).to_list())
+        names = ("dataset", "patient_id", "pair_id", "position", "image_id", *_IMAGES)
+        swapped_images(table.select_columns([name for name in names if name in table.column_names]).to_list())
 
 
 def check_loadable(name: str, path: object) -> None:
@@ -81,15 +109,12 @@ def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
         process = config.get("process_docs")
         table = completed(process(table) if process else table, config, apart=True)
     rows = _changed(task, table.to_list())
-    lists = datasets.List(datasets.Value("string"))
-    features = {
-        name: lists
-        if name in _LISTS and isinstance(value, list)
-        else table.features[name]
-        if name in table.features
-        else datasets.Value(NEW_COLUMNS[name])
-        for name, value in rows[0].items()
-    }
+    features = {}
+    for name, value in rows[0].items():
+        if name in _IMAGES and isinstance(value, list):
+            features[name] = datasets.List(datasets.Value("string"))
+        else:
+            features[name] = table.features[name] if name in table.features else datasets.Value(NEW_COLUMNS[name])
     return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
 
@@ -171,8 +196,8 @@ def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, 
         return provenance(task.dataset)
     private = is_private_task(task, documents)
     return {
-        "fingerprint": text_fingerprint(documents)[:_DIGITS],
-        "source": WITHHELD if private else location_of(task_config(task.base or task.name)),
+        "fingerprint": text_fingerprint(documents)[:12],
+        "source": "withheld" if private else location_of(task_config(task.base or task.name)),
         "prepared": False,
         "sample": False,
         "complete": True,
@@ -198,7 +223,7 @@ def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
 
 def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator[str]:
     """Open the images of a user's own documents, and yield one sentence for each document whose images fail."""
-    if task_config(task.name).get("doc_to_visual") != OPENING:
+    if task_config(task.name).get("doc_to_visual") != "medtasks.hooks.images.images":
         return
     settings, seen = image_settings(task), set()
     for document in documents:
@@ -220,3 +245,131 @@ def image_settings(task: TaskFile) -> Mapping[str, Any]:
 def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
     names = {str(document["dataset"]) for document in documents if document.get("dataset") is not None}
     return names | ({task.guarded_as} if task.guarded_as is not None else set())
+
+
+# ---- checks of a task of the user's own ----
+
+
+def task_problems(task: TaskFile, *, download: bool = False) -> Iterator[str]:
+    """Yield the problems that would stop a run of a task, one sentence each; later checks need earlier ones to pass.
+
+    The first sample of a dataset that is not on this machine is checked only if it may be downloaded. Raises
+    MedTasksError where documents cannot be loaded or lack columns that hooks need.
+    """
+    task = task if task.base is None else task_file(task.base)
+    written = task_config(task.name)
+    misspelt = [(key, near_match(str(key), KEYS)) for key in written if key not in KEYS]
+    problems = [f"no key is called '{key}'{hint}" for key, hint in misspelt if hint]
+    config: dict[str, Any] = {}
+    for key in written.keys() - {"dataset_path"}:
+        try:
+            config[key] = resolved(written[key], _imported)
+        except MedTasksError as error:
+            problems.append(f"{key}: {error}")
+            continue
+        if key in _FUNCTIONS and isinstance(written[key], DottedName) and not callable(config[key]):
+            problems.append(f"{key}: '{written[key]}' is no function; name one")
+    problems = problems or list(_scoring_problems(task, config))
+    document: Mapping[str, Any] | None = None  # the first sample as the harness hands it to hooks
+    if not problems and task.dataset is not None:
+        document = dict(open_documents(task.dataset)[SPLIT][0])
+    elif not problems and (download or written.get("dataset_path") in LOCAL_LOADERS):
+        document = dict(completed(own_table(task.name, written), written)[0])
+    if document is not None:
+        names = (task.guarded_as, document.get("dataset"))
+        private = any(is_private(str(name)) for name in names if name is not None)
+        problems = list(_prompt_problems(config, document, private=private))
+    yield from (f"the task file {task.path}: {problem}" for problem in dict.fromkeys(problems))
+
+
+def unknown_keys(task: TaskFile) -> list[str]:
+    """Return the keys of a task's file that are unknown and like no other; a newer harness may know them."""
+    return [str(key) for key in task_config(task.name) if key not in KEYS and not near_match(str(key), KEYS)]
+
+
+def _imported(name: DottedName) -> Any:
+    """Import the object that a dotted name means; raise MedTasksError, with the nearest name, if it does not exist."""
+    module, _, attribute = name.rpartition(".")
+    names: list[str] = []
+    try:
+        loaded = name.module()
+        names = [f"{module}.{each}" for each in vars(loaded)]
+        return getattr(loaded, attribute)
+    except MedTasksError:
+        raise
+    except (Exception, SystemExit) as error:  # the module may be the user's own
+        is_missing = (isinstance(error, AttributeError) and names) or (
+            isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        )
+        if not is_missing:
+            raise MedTasksError(f"'{name}' cannot be imported ({one_line(error)}); correct {module}") from error
+        hint = near_match(name, [*names, *published_names()]) or f"; {module}.py next to the task's file can define it"
+        raise MedTasksError(f"'{name}' does not exist{hint}") from error
+
+
+def _scoring_problems(task: TaskFile, config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield problems of filters, rules and metrics."""
+    steps = [(pipeline["name"], step) for pipeline in config.get("filter_list") or () for step in pipeline["filter"]]
+    failed = [f"filter_list, '{name}': {problem}" for name, step in steps if (problem := _filter_problem(**step))]
+    yield from failed
+    if not task.has_family:
+        return
+    if not isinstance(config.get("metadata") or {}, Mapping):
+        yield "'metadata' is a list; write it as a mapping, such as metadata: {version: 1}"
+    family, listed, blocks = task.family, config.get("metric_list"), "copy it from a block of docs/own_tasks.md"
+    rules = extractors(AnswerKind.LIKELIHOODS if task.compares_likelihoods else family.kind)
+    for name, row in {} if failed else task.rows.items():
+        if row.extractor and row.extractor not in rules:
+            yield f"filter_list, '{name}': no rule '{row.extractor}' reads replies for '{family.name}'; {blocks}"
+    if not isinstance(listed, list):
+        yield f"'metric_list' has to name the metrics of '{family.name}'; {blocks}"
+        return
+    names = [metric.name for metric in family.metrics]
+    if unknown := {str(entry["metric"]).removesuffix(STDERR) for entry in listed} - {*names}:
+        hint = near_match(min(unknown), names) or f"; it has {', '.join(names)}"
+        more = f" (and {len(unknown) - 1} more)" if unknown - {min(unknown)} else ""
+        yield f"metric_list: '{family.name}' has no metric '{min(unknown)}'{more}{hint}"
+
+
+def _filter_problem(function: Any, **arguments: Any) -> str:
+    if isinstance(function, str):  # a filter of lmms-eval
+        return ""
+    try:
+        function(**arguments)
+    except MedTasksError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a filter may be the user's own
+        parameters = inspect.signature(function).parameters
+        hints = (near_match(name, parameters) for name in arguments if name not in parameters)
+        return f"the filter cannot be made ({one_line(error)}){next(filter(None, hints), '; correct its arguments')}"
+    return ""
+
+
+def _prompt_problems(config: Mapping[str, Any], document: Mapping[str, Any], *, private: bool) -> Iterator[str]:
+    """Yield why the prompt of a sample cannot be made, with the settings of each model family."""
+    settings = config.get(SETTINGS)
+    by_model: list[Any] = [each for each in mapping_in(config, SETTINGS).values() if isinstance(each, Mapping)]
+    if is_our_hook(config.get("doc_to_text")):
+        valid = {*_PROMPT_SETTINGS, *names_in_templates(mapping_in(config, SETTINGS))}
+        unknown = {str(key) for each in by_model or [settings or {}] for key in each} - valid
+        hints = {key: near_match(key, _PROMPT_SETTINGS) for key in sorted(unknown)}
+        yield from (f"{SETTINGS}: no setting is called '{key}'{hint}" for key, hint in hints.items() if hint)
+    for key in _PROMPT:
+        hook = config.get(key)
+        if key in _TEXTS and isinstance(hook, str) and hook not in document:  # lmms-eval's own kind, or a column's name
+            names = names_in_template(hook) if "{" in hook else {hook} if near_match(hook, document) else ()
+            for name in sorted(set(names) - set(document)):
+                hint = near_match(name, document) or f"; there are {', '.join(document)}"
+                yield f"{key}: there is no column '{name}'{hint}"
+        if callable(hook) and not (key in _OPENING and is_our_hook(hook)):  # ours open images, which others check
+            for each in by_model or [settings]:
+                takes_settings = key == "doc_to_text" or len(inspect.signature(hook).parameters) > 1
+                try:  # as the harness asks it
+                    hook(document, each) if each is not None and takes_settings else hook(document)
+                except (JudgeNotConfigured, JudgeRefused):
+                    pass  # no fault of the task
+                except MedTasksError as error:
+                    yield f"{key}: {error}"
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - the hook may be the user's own
+                    cause = type(error).__name__ if private else one_line(error)
+                    yield f"{key}: the hook fails on the first sample ({cause}); correct it, or the file's columns"

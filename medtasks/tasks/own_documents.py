@@ -2,27 +2,13 @@
 
 Published files rarely have the names and shapes that hooks need. ``metadata: {columns: {answer: answer_label,
 image_files: images}}`` in a task's file says which of the file's columns hooks find under a name of theirs; a list of
-columns gives a list of their values, without empty ones at its end.
+columns gives a list of their values, without empty ones at its end. Options as a mapping from letters or as JSON text
+become a list of texts, and images in the table files (:mod:`medtasks.data.document_store`).
 
-==================================  ==================================================================================
-a file's                            becomes
-==================================  ==================================================================================
-options as a mapping from letters   a list of texts in the order of the letters
-options as JSON text                the list, or the mapping, in the text
-images in the table itself          files, see :mod:`medtasks.data.document_store`
-==================================  ==================================================================================
-
-Columns that follow from others need not be written:
-
-==============  ======================================================================================================
-column          where it is missing
-==============  ======================================================================================================
-``doc_id``      the row's number, counted from 0; of pairs ``<pair_id>/<position>``
-``image_id``    the image's file, so that questions on one file are one cluster of errors
-``categories``  of pairs: none
-``kind`` ...    of yes/no questions: ``answer`` is yes or no then, and becomes ``kind``, ``choices``, ``options``,
-                ``gold`` and the letter in ``answer``, see ``CLOSED_QUESTION`` in :mod:`medtasks.data.schema`
-==============  ======================================================================================================
+Columns that follow from others need not be written: ``doc_id`` (the row's number from 0, of pairs
+``<pair_id>/<position>``), ``image_id`` (the image's file, so that questions on one file are one cluster of errors), of
+pairs ``categories``, and of questions with an ``answer`` of yes or no the others of ``CLOSED_QUESTION`` in
+:mod:`medtasks.data.schema`.
 
 In a task's configuration hooks are functions, or their dotted names.
 """
@@ -46,23 +32,17 @@ from medtasks.tasks.task_index import COLUMNS, SETTINGS, mapping_in, resolved, w
 
 Columns = Mapping[str, Sequence[Any]]
 
-_ONLY_HARNESS = ("From_YouTube", "video", "builder_script")  # arguments for documents that only the harness can load
-_NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 _IMAGES = ("image_file", "image_files")
-_OPTIONS = "options"
-_ENCODED = ("binary", "large_binary", "PIL.Image.Image")  # types of columns of images
 _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
-    "medtasks.prompts.lettered.prompt": _LETTERED,
+    "medtasks.prompts.template.lettered_prompt": _LETTERED,
     "medtasks.prompts.judged.paired_prompt": _LETTERED,
-    "medtasks.prompts.lettered.closed_prompt": {"question": Column.TEXT},
-    "medtasks.prompts.lettered.letters": {"options": Column.OPTIONS},
-    "medtasks.prompts.lettered.option_texts": {"options": Column.OPTIONS},
+    "medtasks.prompts.template.closed_prompt": {"question": Column.TEXT},
+    "medtasks.prompts.template.letters": {"options": Column.OPTIONS},
+    "medtasks.prompts.template.option_texts": {"options": Column.OPTIONS},
 }
-_WITH_TEMPLATE = ("medtasks.prompts.template.", "medtasks.prompts.judged.", "medtasks.prompts.volumes.")
 _IMAGE_HOOK = "medtasks.prompts.images.images"
 _FIELDS = _LETTERED | dict.fromkeys(("context", "details", "indication", "hint"), Column.ANYTHING)
-_LONGEST_VALUE = 24  # characters of a value in a message
 
 
 def complete_documents(task: Any) -> None:
@@ -90,10 +70,10 @@ def complete_documents(task: Any) -> None:
 
 
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the documents of a task that were not prepared by us, in order, without images in their columns.
+    """Return the documents of a task that were not prepared by us, in order, with the columns that follow from others.
 
-    They have the columns that follow from others. The configuration is that of the task's file, with unresolved dotted
-    names. Raises MedTasksError as the next two.
+    Columns of images are left out; dotted names in the configuration are unresolved. Raises MedTasksError as
+    :func:`completed` and :func:`own_table`.
     """
     rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()
     return rows
@@ -106,7 +86,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     Raises MedTasksError where a column is missing, or a row holds something else than the task's hooks need.
     """
     location = location_of(config)
-    table, renamed = under_our_names(table, config, location)
+    table, renamed = _under_our_names(table, config, location)
     names = [*dict.fromkeys([*table.column_names, *renamed])]
     required = {name for _, columns in needed_columns(config, names) for name in columns}
     used = required | {"doc_id", "pair_id", "position", "dataset", "options", *_IMAGES}
@@ -124,36 +104,34 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
     """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
+    import datasets
+
     split, location = split_of(config), location_of(config)
+    arguments = dict(config.get("dataset_kwargs") or {})
     try:
         with without_progress_bars():
-            table = _loaded(task, config)[split]
+            path = resolved(config.get("dataset_path"))
+            if path is None or any(name in arguments for name in ("From_YouTube", "video", "builder_script")):
+                raise MedTasksError(
+                    f"only the harness can load the documents of '{task}', so they are not checked here"
+                )
+            if arguments.get("load_from_disk"):
+                table = datasets.load_from_disk(path)[split]
+            else:
+                not_passed_on = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
+                passed_on = {name: value for name, value in arguments.items() if name not in not_passed_on}
+                table = datasets.load_dataset(path, config.get("dataset_name"), **passed_on)[split]
             table = resolved(config["process_docs"])(table) if config.get("process_docs") else table
     except MedTasksError:
         raise
     except Exception as error:
         root = error.__cause__ or error
-        message = str(root).strip().splitlines()[:1] or ["no reason given"]
-        cause = (
-            f"there is no split '{split}'" if isinstance(error, KeyError) else f"{type(root).__name__}: {message[0]}"
-        )
+        message = [*str(root).strip().splitlines(), "no reason given"][0]
+        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else f"{type(root).__name__}: {message}"
         raise MedTasksError(f"the documents of '{task}' ({location}) cannot be loaded: {cause}") from error
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({location}) are none: the file is empty")
     return table
-
-
-def _loaded(task: str, config: Mapping[str, Any]) -> Any:
-    import datasets
-
-    arguments = dict(config.get("dataset_kwargs") or {})
-    path = resolved(config.get("dataset_path"))
-    if path is None or any(name in arguments for name in _ONLY_HARNESS):
-        raise MedTasksError(f"only the harness can load the documents of '{task}', so they are not checked here")
-    if arguments.get("load_from_disk"):
-        return datasets.load_from_disk(path)
-    passed_on = {name: value for name, value in arguments.items() if name not in _NOT_PASSED_ON}
-    return datasets.load_dataset(path, config.get("dataset_name"), **passed_on)
 
 
 def _without_media(table: Any) -> Any:
@@ -161,8 +139,8 @@ def _without_media(table: Any) -> Any:
     import datasets
 
     media = (datasets.Image, datasets.Audio)
-    features = table.features.items()
-    return table.remove_columns([name for name, each in features if isinstance(getattr(each, "feature", each), media)])
+    held = {name: getattr(feature, "feature", feature) for name, feature in table.features.items()}
+    return table.remove_columns([name for name, feature in held.items() if isinstance(feature, media)])
 
 
 def split_of(config: Mapping[str, Any]) -> str:
@@ -183,16 +161,35 @@ def location_of(config: Mapping[str, Any]) -> str:
 # ---- columns under other names and in other shapes ----
 
 
-def under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tuple[Any, dict[str, list[Any]]]:
+def _under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tuple[Any, dict[str, list[Any]]]:
     """Return a table of the ``datasets`` library with files for images, and by our name its columns with other names.
 
     The columns have the names and shapes that hooks need, each of shape (documents,); their values are not checked.
     Raises MedTasksError where the task's ``columns`` name none of the table, SourceError where an image is missing.
     """
-    sources = dict(_sources(config, table.column_names, location))
+    mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
+    if not isinstance(mapping, Mapping):
+        raise MedTasksError(
+            f"'columns' in the metadata of a task is {mapping!r}; it must say by our names of columns which of "
+            f"{location} to take, such as {{answer: answer_label}}"
+        )
+    sources = {name: source if isinstance(source, list) else [source] for name, source in mapping.items()}
+    for name, holder in ((name, holder) for name, holders in sources.items() for holder in holders):
+        if holder not in table.column_names:
+            raise MedTasksError(
+                f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
+                f"it has {', '.join(table.column_names)}"
+            )
+
+    def holds_images(holder: str) -> bool:
+        feature = table.features[holder]
+        inner = getattr(feature, "feature", feature)
+        encoded = getattr(inner, "dtype", "") in ("binary", "large_binary", "PIL.Image.Image")
+        return encoded or (isinstance(inner, Mapping) and "bytes" in inner)
+
     for name in _IMAGES:
         holders = sources.pop(name, [name] if name in table.column_names else [])
-        if any(_holds_images(table.features[holder]) for holder in holders):
+        if any(map(holds_images, holders)):
             table = with_image_files(table, name, holders, location)
         elif holders != [name] and holders:
             sources[name] = holders
@@ -201,34 +198,11 @@ def under_our_names(table: Any, config: Mapping[str, Any], location: str) -> tup
         values = table.select_columns(holders).to_dict()
         rows = zip(*(values[holder] for holder in holders), strict=True)
         columns[name] = list(values[holders[0]]) if len(holders) == 1 else list(map(_without_empty_end, rows))
-    if _OPTIONS in columns or _OPTIONS in table.column_names:
-        options = columns.get(_OPTIONS) or table.select_columns([_OPTIONS]).to_dict()[_OPTIONS]
+    if "options" in columns or "options" in table.column_names:
+        options = columns.get("options") or table.select_columns(["options"]).to_dict()["options"]
         if not all(isinstance(each, list) for each in options):
-            columns[_OPTIONS] = list(map(_listed, options))
+            columns["options"] = list(map(_listed, options))
     return table, columns
-
-
-def _sources(config: Mapping[str, Any], names: Sequence[str], location: str) -> Iterator[tuple[str, list[str]]]:
-    mapping = mapping_in(config, "metadata").get(COLUMNS) or {}
-    if not isinstance(mapping, Mapping):
-        raise MedTasksError(
-            f"'columns' in the metadata of a task is {mapping!r}; it must say by our names of columns which of "
-            f"{location} to take, such as {{answer: answer_label}}"
-        )
-    for name, source in mapping.items():
-        holders = source if isinstance(source, list) else [source]
-        for holder in holders:
-            if holder not in names:
-                raise MedTasksError(
-                    f"{location} has no column '{holder}', which 'columns' in the task's metadata names for '{name}'; "
-                    f"it has {', '.join(names)}"
-                )
-        yield name, holders
-
-
-def _holds_images(feature: Any) -> bool:
-    inner = getattr(feature, "feature", feature)
-    return "bytes" in (inner if isinstance(inner, Mapping) else ()) or getattr(inner, "dtype", "") in _ENCODED
 
 
 def _without_empty_end(values: Sequence[Any]) -> list[Any]:
@@ -265,7 +239,7 @@ def needed_columns(config: Mapping[str, Any], names: Sequence[str]) -> Iterator[
         hook = hook_name(config.get(key))
         if hook in _PROMPTS:
             yield who or hook, _PROMPTS[hook]
-        elif hook.startswith(_WITH_TEMPLATE):
+        elif hook.startswith(tuple(f"medtasks.prompts.{module}." for module in ("template", "judged", "volumes"))):
             fields = names_in_templates(mapping_in(config, SETTINGS))
             yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
     if hook_name(config.get("doc_to_visual")) == _IMAGE_HOOK:
@@ -288,8 +262,7 @@ def is_our_hook(hook: object) -> bool:
 def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], location: str) -> None:
     """Check that documents hold the values that hooks of their task need; MedTasksError names the first that do not.
 
-    ``columns`` has values by column, each of shape (documents,), at least of the needed ones that exist; ``names`` are
-    those of all columns.
+    ``columns`` has values by column, each of shape (documents,), of the needed ones; ``names`` are those of all.
     """
     for who, required in needed_columns(config, names):
         for name in required:
@@ -298,8 +271,15 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
                     f"{location} has no column '{name}', which {who} needs (it needs {', '.join(required)}); add it to "
                     f"{', '.join(names)}, or say which of these it is: metadata: {{columns: {{{name}: ...}}}}"
                 )
+        options, datasets = columns.get("options"), columns.get("dataset")
         for name, kind in required.items():
-            _check_rows(columns, name, kind, who, location)
+            for row, value in enumerate(columns[name]):
+                if not _HOLDS[kind](value, options[row] if options is not None else ()):
+                    dataset = None if datasets is None else datasets[row]
+                    content = "something else" if dataset is not None and is_private(str(dataset)) else _shown(value)
+                    raise MedTasksError(
+                        f"{location}, row {row + 1}: '{name}' is {content}, and {who} needs {kind.value}"
+                    )
     family = family_of(hook_name(config.get("process_results")))
     keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     first_rows: dict[tuple[Any, ...], int] = {}
@@ -312,22 +292,13 @@ def check(config: Mapping[str, Any], columns: Columns, names: Sequence[str], loc
             )
 
 
-def _check_rows(columns: Columns, name: str, kind: Column, who: str, location: str) -> None:
-    options, datasets = columns.get("options"), columns.get("dataset")
-    for row, value in enumerate(columns[name]):
-        if not _HOLDS[kind](value, options[row] if options is not None else ()):
-            dataset = None if datasets is None else datasets[row]
-            content = "something else" if dataset is not None and is_private(str(dataset)) else _shown(value)
-            raise MedTasksError(f"{location}, row {row + 1}: '{name}' is {content}, and {who} needs {kind.value}")
-
-
 def _shown(value: object) -> str:
     if value is None:
         return "empty"
-    text = repr(value)
+    text, longest = repr(value), 24
     if isinstance(value, list):
-        return f"a list of {len(value)}" + (f" ({text})" if len(text) <= _LONGEST_VALUE else "")
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+        return f"a list of {len(value)}" + (f" ({text})" if len(text) <= longest else "")
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def _texts(value: Any, _: Any) -> bool:
@@ -363,10 +334,7 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
 
 
 def following(process_results: object, columns: Columns, names: Sequence[str], count: int) -> dict[str, list[Any]]:
-    """Return the columns that follow from others, see the table above: new ones, and those that replace others.
-
-    ``columns`` has values by column, each of shape (documents,); ``names`` are those of all columns.
-    """
+    """Return the columns that follow from others, see above; arguments as for :func:`check`."""
     family = family_of(hook_name(process_results))
     paired = family is not None and family.paired
     added: dict[str, list[Any]] = {}

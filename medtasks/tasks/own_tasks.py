@@ -34,8 +34,6 @@ _COMMAND = "medtasks data prepare --from-folder"
 _PART_COMMAND = "medtasks data select"
 _MODELS = {QA: "multimedeval_medqa", VQA: "multimedeval_vqa_rad"}
 _PROMPTS = {QA: "multimedeval_own_qa", VQA: "multimedeval_own_vqa"}
-_READ_WITH = "medtasks.hooks.filters.ReadWith"
-_USUAL_SPLIT = {"gmai_mmbench": "gmai_mmbench_val"}
 
 
 def prepare_own(
@@ -69,7 +67,19 @@ def prepare_own(
         )
     info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
     manifest = prepare_recipe(info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete))
-    write_task_file(chosen, _task_config(chosen, questions), _COMMAND)
+    config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
+    names = own_keys(chosen, chosen, TAG)
+    description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
+    changed = {
+        **names,
+        SETTINGS: prompt_settings(_PROMPTS[questions.kind]),
+        "metadata": own_metadata(with_images["metadata"], chosen, description=description, prompt="head"),
+    }
+    if questions.kind == QA:
+        rules = {"reference": "multimedeval_option_head", "robust": "robust_choice"}
+        step = {"function": DottedName("medtasks.hooks.filters.ReadWith")}
+        changed["filter_list"] = [{"name": row, "filter": [{**step, "rule": rule}]} for row, rule in rules.items()]
+    write_task_file(chosen, {**names, **config, **changed}, _COMMAND)
     return manifest
 
 
@@ -86,27 +96,9 @@ def own_name(text: str) -> str:
     return _PREFIX + slug
 
 
-def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
-    def read_with(row: str, rule: str) -> dict[str, Any]:
-        return {"name": row, "filter": [{"function": DottedName(_READ_WITH), "rule": rule}]}
-
-    config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
-    names = own_keys(name, name, TAG)
-    description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
-    metadata = own_metadata(with_images["metadata"], name, description=description, prompt="head")
-    rules = [read_with("reference", "multimedeval_option_head"), read_with("robust", "robust_choice")]
-    changed = {
-        **names,
-        SETTINGS: prompt_settings(_PROMPTS[questions.kind]),
-        "filter_list": rules if questions.kind == QA else config["filter_list"],
-        "metadata": metadata,
-    }
-    return {**names, **config, **changed}
-
-
 def whole_dataset(name: str) -> str:
     """Return the prepared dataset a user means; raise MedTasksError if it is not prepared, or a part itself."""
-    dataset = _USUAL_SPLIT.get(name, name)
+    dataset = "gmai_mmbench_val" if name == "gmai_mmbench" else name
     prepared_folder(dataset)
     whole = Manifest.read(dataset_folder(dataset)).selected_from
     if whole is not None:
@@ -142,8 +134,8 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
 
 def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
     """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
-    models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
-    return {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
+    models = [each.name for each in task_files().values() if each.kind == "task" and each.dataset == dataset]
+    return {model: name + model.removeprefix(dataset) for model in models if model.startswith(dataset)}
 
 
 def task_copy(model: str, name: str, dataset: str, description: str) -> dict[str, Any]:

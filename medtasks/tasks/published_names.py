@@ -12,36 +12,36 @@ import copy
 import importlib
 from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from medtasks.families.family_registry import HOOKS, NAMED, families, modules
 from medtasks.families.templates import names_in_template
 from medtasks.tasks.task_index import read_config, tasks_folder
 
-MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "few_shot": "medtasks.prompts.few_shot",
-        "filters": "medtasks.lmms.filters",
-        "groups": "medtasks.lmms.metric_hooks",
-        "images": "medtasks.prompts.images",
-        "lm_eval_task": "medtasks.lmms.lm_eval_task",
-        "multimedeval_prompts": "medtasks.prompts.template",
-        "optional_judge": "medtasks.prompts.judged",
-        "prompts": "medtasks.prompts.lettered",
-        "volumes": "medtasks.prompts.volumes",
-    }
-)
+MODULES: Mapping[str, str] = {
+    "few_shot": "medtasks.prompts.few_shot",
+    "filters": "medtasks.lmms.filters",
+    "groups": "medtasks.hooks",
+    "images": "medtasks.prompts.images",
+    "lm_eval_task": "medtasks.lmms.lm_eval_task",
+    "multimedeval_prompts": "medtasks.prompts.template",
+    "optional_judge": "medtasks.prompts.judged",
+    "volumes": "medtasks.prompts.volumes",
+}
 """Modules whose names are the same in the code."""
 _RENAMED: Mapping[str, str] = {
-    "closed_prompts.prompt": "medtasks.prompts.lettered.closed_prompt",
-    "closed_prompts.target": "medtasks.prompts.lettered.closed_target",
-    "closed_prompts.option_texts": "medtasks.prompts.lettered.closed_option_texts",
+    "closed_prompts.prompt": "medtasks.prompts.template.closed_prompt",
+    "closed_prompts.target": "medtasks.prompts.template.closed_target",
+    "closed_prompts.option_texts": "medtasks.prompts.template.closed_option_texts",
     "free_form.prompt": "medtasks.prompts.judged.paired_prompt",
     "judged_choice.prompt": "medtasks.prompts.judged.prompt",
     "judged_choice.messages": "medtasks.prompts.judged.messages",
     "optional_judge.prompt": "medtasks.prompts.judged.prompt_with_judge_or_without",
     "optional_judge.messages": "medtasks.prompts.judged.messages_with_judge_or_without",
+    "prompts.letters": "medtasks.prompts.template.letters",
+    "prompts.option_texts": "medtasks.prompts.template.option_texts",
+    "prompts.prompt": "medtasks.prompts.template.lettered_prompt",
+    "prompts.target": "medtasks.prompts.template.lettered_target",
 }
 METRIC_LISTS: Mapping[str, str] = {
     "closed_questions.YES_NO_METRIC_LIST": "medtasks.families.closed_questions:YES_NO_METRICS",
@@ -67,22 +67,17 @@ def hook_place(hook: str) -> str:
 def published_names() -> list[str]:
     """Return the names that task files may use, to suggest the nearest one."""
     hooks = families()
-    lists = [
-        f"{hook.partition('.')[0]}.{name}"
-        for hook, family in hooks.items()
-        for name in (METRIC_LIST, *(metric.name for metric in family.metrics))
-    ]
-    code = [
-        f"{module}.{name}"
-        for module, home in MODULES.items()
-        for name, value in vars(importlib.import_module(home)).items()
-        if getattr(value, "__module__", None) == home and not name.startswith("_")
-    ]
-    return [f"{HOOKS}{name}" for name in (*hooks, *lists, *code, *_RENAMED, *METRIC_LISTS)]
+    names = [*hooks, *_RENAMED, *METRIC_LISTS]
+    for hook, family in hooks.items():
+        metrics = (metric.name for metric in family.metrics)
+        names += [f"{hook.partition('.')[0]}.{name}" for name in (METRIC_LIST, *metrics)]
+    for module, home in MODULES.items():
+        public = {name: value for name, value in vars(importlib.import_module(home)).items() if name[0] != "_"}
+        names += [f"{module}.{name}" for name, value in public.items() if getattr(value, "__module__", None) == home]
+    return [f"{HOOKS}{name}" for name in names]
 
 
 SETTINGS_OF = "settings_of"
-_FILES = "*/prompts.yml"
 # Simple models that find an image's position by a mark; all others put images first.
 _MARKS = {
     family: {"image_mark": "<image>"}
@@ -98,12 +93,13 @@ def prompt_settings(name: str) -> dict[str, dict[str, Any]]:
     blocks = {families: default.pop(families) for families, block in [*default.items()] if isinstance(block, Mapping)}
     by_family = {family: block for families, block in blocks.items() for family in families.split()}
     marks = _MARKS if names_in_template(str(default.get("template"))) & {"image", "images"} else {}
-    return {
-        "default": default,
-        **{family: default | marks.get(family, {}) | by_family.get(family, {}) for family in {**marks, **by_family}},
-    }
+    names = {**marks, **by_family}
+    made = {family: default | marks.get(family, {}) | by_family.get(family, {}) for family in names}
+    return {"default": default, **made}
 
 
 @cache
 def _named() -> Mapping[str, dict[str, Any]]:
-    return {name: settings for path in tasks_folder().glob(_FILES) for name, settings in read_config(path).items()}
+    return {
+        name: settings for path in tasks_folder().glob("*/prompts.yml") for name, settings in read_config(path).items()
+    }

@@ -21,8 +21,6 @@ from medtasks.tasks.task_variants import thinking_of, twin_changes, variant_chan
 
 _PREPARED = "medtasks.data.path_of."
 _IMAGES = "medtasks.hooks.images.images"
-_LETTERED_PROMPT = "medtasks.hooks.prompts.prompt"
-_MANIFEST = "manifest.json"
 _UNNAMED, _TAKE_FIRST = "none", "take_first"  # the harness's one filter where a file names none
 _LIKELIHOODS = "multiple_choice"
 
@@ -143,11 +141,6 @@ class TaskFile:
         return replace(task, variants=(), thinking=(), variant=variant, base=self.name)
 
 
-def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[str, ...]) -> TaskFile:
-    """Return a group from what its file says."""
-    return TaskFile(name, "group", path, _described(mapping_in(config, "metadata")), members=members)
-
-
 def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
     metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
@@ -158,9 +151,9 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         name=name,
         kind="task",
         path=path,
-        description=_described(metadata),
+        description=description_in(config),
         dataset=dataset,
-        guarded_as=dataset or _text(metadata.get("dataset")),
+        guarded_as=dataset or (named if isinstance(named := metadata.get("dataset"), str) else None),
         output_type=str(config.get("output_type", "generate_until")),
         rows=rows,
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
@@ -172,12 +165,10 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     )
 
 
-def _described(metadata: Mapping[str, Any]) -> str:
-    return _text(metadata.get("description")) or "your own"
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def description_in(config: Mapping[str, Any]) -> str:
+    """Return the description that a file's metadata give."""
+    text = mapping_in(config, "metadata").get("description")
+    return text if text and isinstance(text, str) else "your own"
 
 
 def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
@@ -197,17 +188,16 @@ def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tupl
 
 
 def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily | None) -> tuple[str, ...]:
-    """Return the names of a task's variants, in their order.
+    """Return a task's variants: none without images, ``rotated`` only where the prompt shows the options.
 
-    None for a task whose dataset holds no image; ``rotated`` only where the prompt shows the options. Of documents of
-    the user's own, only our hooks know what a variant shows.
+    Of documents of the user's own, only our hooks know what a variant shows.
     """
     messages = config.get("doc_to_messages")
     opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
     if not (opened_by_us if dataset is None else has_images(dataset)):
         return ()
     hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
-    shows_options = hook == _LETTERED_PROMPT  # its own prompt does
+    shows_options = hook == "medtasks.hooks.prompts.prompt"  # its own prompt does
     if templates_in(settings):
         names = names_in_templates(settings) & {"options", "option_a", "option_lines"}
         shows_options = hook.startswith(HOOKS) and bool(names)
@@ -220,7 +210,7 @@ def has_images(dataset: str) -> bool:
         return CATALOGUE[dataset].images != 0
     try:
         # The manifest's own class takes longer to import than everything else at start-up.
-        return bool(json.loads((dataset_folder(dataset) / _MANIFEST).read_text(encoding="utf-8"))["images"] != 0)
+        return bool(json.loads((dataset_folder(dataset) / "manifest.json").read_text(encoding="utf-8"))["images"] != 0)
     except (OSError, ValueError, KeyError, TypeError):
         return True
 

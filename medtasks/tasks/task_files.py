@@ -19,7 +19,7 @@ from typing import Any
 
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.home import own_tasks_folders
-from medtasks.tasks.task_file import TaskFile, group_file, task_file_of
+from medtasks.tasks.task_file import TaskFile, description_in, task_file_of
 from medtasks.tasks.task_index import (
     SETTINGS,
     TaskIndex,
@@ -131,7 +131,7 @@ def _shipped_paths() -> Mapping[str, Path]:
 def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
     """Yield the tasks and groups of an index; tasks that are Python classes only the harness knows."""
     for name, config in index.groups.items():
-        yield group_file(name, config, index.paths[name], index.members[name])
+        yield TaskFile(name, "group", index.paths[name], description_in(config), members=index.members[name])
     for name, config in index.configs.items():
         if "class" not in config:
             task = task_file_of(name, config, index.paths[name])
@@ -161,10 +161,7 @@ def scored_task(name: str) -> TaskFile:
 
 
 def task_config(name: str) -> dict[str, Any]:
-    """Return the configuration in a task's file and the files it includes, with unresolved dotted names.
-
-    For a task without a file it is that of its origin with the differences. Errors: :func:`task_file`.
-    """
+    """Return a task's whole configuration, with unresolved dotted names. Errors: :func:`task_file`."""
     return _config_of(task_file(name))
 
 
@@ -253,8 +250,8 @@ def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> lis
 def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
     """Return entries of the harness's task index for tasks without files, and for the tags of their variants.
 
-    They are made for those of our tasks that no file of the harness or the user has replaced, and only under names that
-    are free; sanity and thinking variants are left out without ``sanity``.
+    They have free names only, and belong to tasks of ours that no file of the harness or the user has replaced; sanity
+    and thinking variants are left out without ``sanity``.
     """
     entries: dict[str, dict[str, Any]] = {}
     for task in task_files().values():
@@ -275,7 +272,6 @@ def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True
 
 
 def _written(task: TaskFile) -> str:
-    """Write a task without a file to one, and return its path."""
     config = read_config(task.path)
     placed = with_image_roots(config, task.path.parent)
     moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}

@@ -24,12 +24,7 @@ from medtasks.errors import MedTasksError
 SETTINGS = "lmms_eval_specific_kwargs"
 COLUMNS = "columns"
 """In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.tasks.own_documents`."""
-_IMAGE_ROOT = "image_root"
-_MAPPINGS = (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata")
-_ENTRIES = {"filter_list": ("name", "filter"), "metric_list": ("metric",)}  # lists of mappings with at least these keys
 LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
-_NOT_WALKED = ("__pycache__", ".ipynb_checkpoints")
-_OURS = "medtasks."
 
 
 class DottedName(str):
@@ -46,7 +41,7 @@ class DottedName(str):
     @property
     def is_ours(self) -> bool:
         """Whether it names something of this package."""
-        return self.startswith(_OURS) and self._own_file() is None
+        return self.startswith("medtasks.") and self._own_file() is None
 
     def resolve(self) -> Any:
         """Import what it names, from the file next to the task's if there is one."""
@@ -64,9 +59,8 @@ class DottedName(str):
         spec.loader.exec_module(made)
         return made
 
-    @property
     def from_anywhere(self) -> str:
-        """The name for a file in any folder: the harness joins it to the folder, which an absolute path replaces."""
+        """Return the name for a file in any folder, which the harness joins to it unless the path is absolute."""
         file = self._own_file()
         return str(self) if file is None else f"{file.with_suffix('')}.{self.rpartition('.')[2]}"
 
@@ -97,12 +91,10 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 class TaskIndex:
     """Tasks, groups and tags of the task files in folders."""
 
-    # content of a task's file and the files it includes, by task name
-    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by task, with the files it includes
     groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the same of groups
     paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
-    # tasks and groups in a group or under a tag, by its name
-    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of groups and tags, by name
 
     def tasks_of(self, name: str) -> list[str]:
         """Return the tasks of a task, group, tag or pattern; none for a name that is not in the folders."""
@@ -151,7 +143,15 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
     paths: dict[str, Path] = {}
     members: dict[str, list[str]] = {}
     names = [name.encode() for name in naming]
-    for path in (path for folder in folders for path in _yaml_files(folder)):
+
+    def yaml_files(folder: Path) -> Iterator[Path]:
+        if not folder.is_dir():
+            yield folder
+        for root, below, files in os.walk(folder):
+            below[:] = sorted(name for name in below if name not in ("__pycache__", ".ipynb_checkpoints"))
+            yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
+
+    for path in (path for folder in folders for path in yaml_files(folder)):
         config = _read(path, names, strict=strict)
         task = config.get("task")
         if isinstance(task, list) and "class" not in config:
@@ -186,7 +186,16 @@ def with_included(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         file = Path(name) if Path(name).is_file() else path.parent / name
         merged |= with_included(file, parsed(file))
-    return _with_data_files({**merged, **config}, path.parent)
+    merged |= config
+    arguments = mapping_in(merged, "dataset_kwargs")
+    if merged.get("dataset_path") in LOCAL_LOADERS and "data_files" in arguments:
+
+        def next_to_file(name: Any) -> Any:  # others stay relative to the working folder
+            is_next = isinstance(name, str) and (path.parent / name).is_file()
+            return str(path.parent.absolute() / name) if is_next else name
+
+        merged["dataset_kwargs"] = {**arguments, "data_files": _changed(arguments["data_files"], next_to_file)}
+    return merged
 
 
 def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -196,10 +205,10 @@ def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
 
     def with_root(settings: Any) -> Any:
-        root = settings.get(_IMAGE_ROOT) if isinstance(settings, Mapping) else None
+        root = settings.get("image_root") if isinstance(settings, Mapping) else None
         if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)) or not (folder / root).is_dir():
             return settings
-        return {**settings, _IMAGE_ROOT: str(folder.absolute() / root)}
+        return {**settings, "image_root": str(folder.absolute() / root)}
 
     if not isinstance(config.get(SETTINGS), Mapping):
         return dict(config)
@@ -223,7 +232,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", name.from_anywhere))
+_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", name.from_anywhere()))
 
 
 def dumped(config: Mapping[str, Any]) -> str:
@@ -238,37 +247,12 @@ def parsed(path: Path) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=512)  # many tasks include one file
 def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
-    content = parse_yaml(path.read_text(encoding="utf-8"), _Loader)
+    content, folder = parse_yaml(path.read_text(encoding="utf-8"), _Loader), path.parent.absolute()
     if content is None:
         raise ValueError("it is empty")
     if not isinstance(content, dict):  # no task; the harness skips it, too
         return {}
-    folder = path.parent.absolute()
-    named: Mapping[str, Any] = _changed(
-        content, lambda leaf: DottedName(leaf, folder) if isinstance(leaf, DottedName) else leaf
-    )
-    return named
-
-
-def _with_data_files(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Resolve relative ``data_files`` next to the task file; others stay relative to the working folder."""
-    arguments = mapping_in(config, "dataset_kwargs")
-    if config.get("dataset_path") not in LOCAL_LOADERS or "data_files" not in arguments:
-        return config
-
-    def resolve(file: Any) -> Any:
-        return str(folder.absolute() / file) if isinstance(file, str) and (folder / file).is_file() else file
-
-    return {**config, "dataset_kwargs": {**arguments, "data_files": _changed(arguments["data_files"], resolve)}}
-
-
-def _yaml_files(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        yield folder
-        return
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _NOT_WALKED)
-        yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
+    return dict(resolved(content, lambda name: DottedName(name, folder)))
 
 
 def _read(path: Path, names: Iterable[bytes], *, strict: bool) -> dict[str, Any]:
@@ -294,13 +278,13 @@ def _read(path: Path, names: Iterable[bytes], *, strict: bool) -> dict[str, Any]
 
 def _malformed(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each value whose shape the harness cannot use, with the right way to write it."""
-    for key in _MAPPINGS:
+    for key in (SETTINGS, "dataset_kwargs", "generation_kwargs", "model_specific_generation_kwargs", "metadata"):
         value = config.get(key)
         # lmms-eval's own tasks have lists of mappings as metadata
         if not isinstance(value, Mapping | DottedName | None) and not (key == "metadata" and isinstance(value, list)):
             yield f"'{key}' is {_shape(value)} and has to be a mapping; write {key}: {{name: value}}"
-    for key, required in _ENTRIES.items():
-        yield from _malformed_entries(config.get(key), key, required)
+    yield from _malformed_entries(config.get("filter_list"), "filter_list", ("name", "filter"))
+    yield from _malformed_entries(config.get("metric_list"), "metric_list", ("metric",))
 
 
 def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> Iterator[str]:
@@ -318,7 +302,7 @@ def _malformed_entries(entries: object, key: str, required: Sequence[str]) -> It
 
 
 def _shape(value: object) -> str:
-    return f"a {'list' if isinstance(value, list) else 'mapping'}" if isinstance(value, list | dict) else repr(value)
+    return {list: "a list", dict: "a mapping"}.get(type(value), repr(value))
 
 
 def names_in(value: object) -> list[str]:

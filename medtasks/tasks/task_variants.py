@@ -1,22 +1,19 @@
 r"""Tasks without files of their own: each follows from another one's, by the keys in which it differs.
 
-================  =====================================================================================================
-ending            difference
-================  =====================================================================================================
-in variants.yml   the file next to the task's names ending, included file, description and protocol of such tasks
-``_5shot``        five solved examples first, for tasks whose metadata have ``few_shot``. A model that looks at the
-                  images loses with the first three the images' content; what it keeps, it has read from the question
-``_blind``        the question's image is not shown. Images of solved examples in the prompt remain, and Med-Flamingo's
-                  text looks at the last one of them
-``_blank``        a uniform grey image of the same size replaces each image of the question; models that keep images'
-                  proportions still see these
-``_swapped``      the question comes with another image: the other one of its pair, else that of another patient or case
-``_rotated``      every question is asked once for each rotation of its options (:mod:`medtasks.families.rotations`)
-``_think``        MedVLThinker's instruction, letter by letter, and a blank line come before the prompt: thoughts in
-                  ``<think>``, the answer in ``<answer>``
-``_think_boxed``  the last line of the prompt is MedEvalKit's for reasoning: the answer in a ``\boxed{}``. It replaces a
-                  line that asks for the bare answer
-================  =====================================================================================================
+===============  ======================================================================================================
+ending           difference
+===============  ======================================================================================================
+(any)            in ``variants.yml`` next to the task's file: ending, included file, description, protocol
+``_5shot``       five solved examples first, for tasks whose metadata have ``few_shot``
+``_blind``       the question's image is not shown. Images of solved examples in the prompt remain
+``_blank``       a uniform grey image of the same size replaces each image of the question
+``_swapped``     the question comes with another image: the other one of its pair, else that of another patient or case
+``_rotated``     every question is asked once for each rotation of its options (:mod:`medtasks.families.rotations`)
+``_think``       MedVLThinker's instruction and a blank line come before the prompt: thoughts in ``<think>``, the answer
+                 in ``<answer>``
+``_think_boxed`` the last line of the prompt is MedEvalKit's for reasoning: the answer in a ``\boxed{}``. It replaces a
+                 line that asks for the bare answer
+===============  ======================================================================================================
 
 Of thinking variants the first has the short name because it alone asks to reason: a model without a switch does so by
 the prompt alone. Both have room for 4,096 new tokens, as MedVLThinker has, decode as their task does, and read the
@@ -46,8 +43,6 @@ TEXT_OF, MESSAGES_OF = "text_of_", "messages_of_"
 
 _VARIANT_HOOKS = f"{HOOKS}variants."
 _LABEL = "medtasks.data.label_of."
-_LISTED = "variants.yml"
-_CHECKED_TWINS = "https://github.com/corentin-ryr/MultiMedEval at d9ac283"  # the source of their few-shot prompts
 _MEANING = {
     "blind": "without the image",
     "blank": "grey images in place of the images",
@@ -56,13 +51,8 @@ _MEANING = {
     TAGS: "reasoning in <think>, the answer in <answer>",
     BOXED: "reasoning first, the answer in a box",
 }
-_REFERENCE = "reference"
-_REASONING = "reasoning"
-_READ_WITH = f"{HOOKS}filters.ReadWith"
-_BINARY = "binary"
 _KIT = ("medevalkit_question", "medevalkit_slake", "medevalkit_mmmu")  # prompts with every last line of the kit
 _OF_LETTERS = ("mmmu_pro_standard", "mmmu_pro_vision")  # other prompts whose last line asks for the bare letter
-_NO_LINES = ("template", "shown_images")
 _ROOM = "max_new_tokens"
 
 Config = Mapping[str, Any]
@@ -71,7 +61,7 @@ Message = dict[str, Any]
 
 def listed_variants(folder: Path) -> Iterator[tuple[str, str, Config]]:
     """Yield name, origin and rule of each task that ``variants.yml`` in a folder of task files makes of others."""
-    rules = folder / _LISTED
+    rules = folder / "variants.yml"
     for rule in parsed(rules).values() if rules.is_file() else ():
         yield from ((f"{base}_{rule['ending']}", base, rule) for base in rule["of"])
 
@@ -105,7 +95,7 @@ def twin_changes(name: str, config: Config) -> dict[str, Any]:
         "description": f"{metadata['description']}, after five solved examples",
         "protocol": "5-shot",
         "num_fewshot": 5,
-        "checked_against": _CHECKED_TWINS,
+        "checked_against": "https://github.com/corentin-ryr/MultiMedEval at d9ac283",  # source of few-shot prompts
     }
     return {
         **_named(f"{name}{TWIN_ENDING}", is_prepared=True),
@@ -146,7 +136,7 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ro
     The tuple is empty where the answer is no letter, word or phrase, is compared by likelihood, where a judge is given
     whole replies, where the prompt is no function, or where the task's own protocol asks to reason already.
     """
-    if _REASONING in str(mapping_in(config, "metadata").get("protocol")):
+    if "reasoning" in str(mapping_in(config, "metadata").get("protocol")):
         return ()
     readable = family is not None and family.asked_for is not None and any(map(_is_careful, rows))
     hooks = (config.get("doc_to_text"), config.get("doc_to_messages") or DottedName(""))
@@ -155,15 +145,15 @@ def thinking_of(config: Config, family: TaskFamily | None, rows: Mapping[str, Ro
 
 
 def _is_careful(row: str) -> bool:
-    return not row.startswith(_REFERENCE)
+    return not row.startswith("reference")
 
 
 def _thinking_changes(name: str, rows: Mapping[str, Row], config: Config) -> dict[str, Any]:
-    """Return the differences of a thinking variant in prompt, room for tokens and filters."""
 
     def step(row: Row) -> dict[str, Any]:
         options = {"rule": row.extractor, "option": row.option_form, "fenced": row.fenced or None, "reasoned": True}
-        return {"function": DottedName(_READ_WITH)} | {k: value for k, value in options.items() if value is not None}
+        step = {"function": DottedName(f"{HOOKS}filters.ReadWith"), **options}
+        return {key: value for key, value in step.items() if value is not None}
 
     settings = mapping_in(config, "generation_kwargs")
     room = max(MAX_NEW_TOKENS, int(settings.get(_ROOM) or 0))
@@ -222,8 +212,7 @@ def thinking_messages(
 
 
 @cache
-def _instruction() -> str:
-    """Return MedVLThinker's, with the blank line after it."""
+def _instruction() -> str:  # MedVLThinker's, with the blank line after it
     before, line, _ = str(prompt_settings("medvlthinker")["default"]["template"]).partition("\n\n")
     return f"{before}{line}"
 
@@ -235,7 +224,12 @@ def _line(prompt: str, key: str = "instruction") -> str:
 @cache
 def _last_lines() -> Mapping[str, str]:
     """Return MedEvalKit's last lines for reasoning by those for the bare answer."""
-    keys = [(name, key) for name in _KIT for key in prompt_settings(name)["default"] if key not in _NO_LINES]
+    keys = [
+        (name, key)
+        for name in _KIT
+        for key in prompt_settings(name)["default"]
+        if key not in ("template", "shown_images")
+    ]
     lines = {_line(name, key): _line(f"{name}_reasoning", key) for name, key in keys}
     return lines | dict.fromkeys(map(_line, _OF_LETTERS), lines[_line("medevalkit_mmmu")])
 
@@ -247,7 +241,7 @@ def _boxed(text: str, doc: Mapping[str, Any], family: TaskFamily) -> str:
     if bare is not None:
         return f"{text.removesuffix(bare)}{lines[bare]}"
     mixed = family.asked_for is AskedFor.LETTER_OR_YES_NO
-    if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != _BINARY):
+    if family.asked_for is AskedFor.LETTER or (mixed and doc.get("kind") != "binary"):
         bare = _line("medevalkit_mmmu")
     else:
         closed = mixed or str(doc.get("answer")).strip().lower() in ("yes", "no", "是", "否")

@@ -156,7 +156,8 @@ runpy.run_module("lmms_eval", run_name="__main__", alter_sys=True)
 
 def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_path, monkeypatch):
     """The journal answers what was asked before, and the folder holds what both runs left."""
-    home = shutil.copytree(sample_home, tmp_path / "home")
+    without = shutil.ignore_patterns("journal")  # that other tests of this process have left there
+    home = shutil.copytree(sample_home, tmp_path / "home", ignore=without)
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     shutil.rmtree(shards[1])
     (tmp_path / "killing.py").write_text(KILLING)

@@ -15,7 +15,7 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.families.family import Reply
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
-from medtasks.running.repeated_runs import repeat_notices, repeat_variables, seeded
+from medtasks.running.harness_run import repeat_notices, repeat_variables, seeded
 from medtasks.runs.harness_options import HarnessOptions, read_options
 from medtasks.runs.result_files import repeat_folder, repeat_folders
 from medtasks.runs.run import read_run

@@ -6,7 +6,7 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.hooks import choice
 from medtasks.prompts import images
-from medtasks.prompts import lettered as prompts
+from medtasks.prompts.template import lettered_prompt
 from medtasks.tasks.own_documents import check, completed, following
 
 from ..tables import each_row
@@ -51,7 +51,7 @@ def test_nothing_is_wrong():
 def test_a_missing_column(column, who, live):
     functions = {
         "process_results": choice.process_results,
-        "doc_to_text": prompts.prompt,
+        "doc_to_text": lettered_prompt,
         "doc_to_visual": images.images,
     }
     with pytest.raises(MedTasksError, match=f"rows.jsonl has no column '{column}', which {who} needs"):

@@ -16,17 +16,18 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file
 
 from ..nifti_files import nifti, put_nifti, scan
+from ..tables import each_row
 
 TURNED = ((0, -1, 0), (1, 0, 0), (0, 0, 2))
 
 
-@pytest.mark.parametrize("mode", ["L", "RGB", "P", "RGBA"])
+@each_row("mode", ["L", "RGB", "P", "RGBA"])
 def test_pictures(mode):
     grey = blank_picture(Image.new(mode, (7, 5)))
     assert (grey.mode, grey.size, grey.getcolors()) == ("RGB", (7, 5), [(35, (128, 128, 128))])
 
 
-@pytest.mark.parametrize("directions", [((1, 0, 0), (0, 1, 0), (0, 0, 1)), TURNED])
+@each_row("directions", [((1, 0, 0), (0, 1, 0), (0, 0, 1)), TURNED])
 def test_a_volume_of_the_same_size_and_orientation(tmp_path, directions):
     path = tmp_path / "patient_5.nii.gz"
     path.write_bytes(gzip.compress(nifti(scan(1), directions)))

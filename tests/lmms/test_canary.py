@@ -9,6 +9,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
 from PIL import Image
 
 from medtasks.audit.report.collecting import collect_run
@@ -106,14 +107,18 @@ def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
     """Run tasks with the model ``echo``, or one of this package, with everything it writes below this test's folder."""
 
     def run(
-        *options: str, model: str = "echo", tasks: Sequence[str] = tuple(TASKS), ranks: int = 0, **variables: str
+        *options: str,
+        model: str = "echo",
+        tasks: Sequence[str] = tuple(TASKS),
+        ranks: int = 0,
+        fresh: bool = False,
+        **variables: str,
     ) -> CompletedProcess[str]:
         several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), "-m", "lmms_eval"]
         line = [sys.executable, *several] if ranks else [*MEDTASKS, "run"]
         line += ["--model", model, "--tasks", ",".join(tasks), "--output_path", "out", "--log_samples"]
-        return execute(
-            [*line, "--batch_size", "1", *options], planted_home, tmp_path, fresh=model == "echo", **variables
-        )
+        line += ["--batch_size", "1", *options]
+        return execute(line, planted_home, tmp_path, fresh=fresh or ranks > 0, **variables)
 
     return run
 
@@ -131,7 +136,15 @@ def execute(
         "TMPDIR": str(folder),
         "ACCELERATE_USE_CPU": "true",
     }
-    return (run_fresh if fresh else run_here)(line, folder, **places | variables)
+    if fresh:
+        return run_fresh(line, folder, **places | variables)
+    with pytest.MonkeyPatch.context() as patch:  # the model is known without its entry point
+        patch.syspath_prepend(planted_home / "package")
+        patch.delitem(sys.modules, "echo_model", raising=False)
+        for table in ("_manifests", "_alias_to_model_id"):
+            patch.setattr(MODEL_REGISTRY_V2, table, dict(getattr(MODEL_REGISTRY_V2, table)))
+        MODEL_REGISTRY_V2.register_manifest(ModelManifest(model_id="echo", simple_class_path="echo_model.Echo"))
+        return run_here(line, folder, **places | variables)
 
 
 def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:
@@ -164,7 +177,7 @@ def test_nothing_of_a_record_is_in_a_run_or_its_report(
 ) -> None:
     """Nor in those of its variants, with and without images, rotated, and reasoned about."""
     tasks = [*TASKS, *VARIED, *REASONED, "canary_open_blind", "canary_likelihood_swapped"]
-    ran = evaluate("--verbosity", "DEBUG", tasks=tasks)
+    ran = evaluate("--verbosity", "DEBUG", tasks=tasks, fresh=True)
     assert ran.returncode == 0, ran.stderr[-4000:]
     written = samples(tmp_path / "out")
     assert set(written) == set(tasks), ran.stderr[-4000:]

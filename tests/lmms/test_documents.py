@@ -11,6 +11,8 @@ from medtasks.errors import MedTasksError
 from medtasks.tasks.documents import changed_table, task_documents, variant_hook
 from medtasks.tasks.task_files import task_file, task_files, variants_of
 
+from ..tables import each_row
+
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
 ONE_PER_DATASET = {task_file(name).dataset: name for name in reversed(IMAGE_TASKS)}.values()
 KEPT = ("doc_id", "image_id", "patient_id", "pair_id", "position", "question", "options", "answer", "answers", "label")
@@ -24,7 +26,7 @@ def keyed(document):
     return any(document.get(name) is not None for name in ("answer", "answers", "label"))
 
 
-@pytest.mark.parametrize("name", ONE_PER_DATASET)
+@each_row("name", ONE_PER_DATASET)
 def test_every_dataset_in_every_variant(prepared, name):
     task = task_file(name)
     before = load_documents(task.dataset)
@@ -50,7 +52,7 @@ def test_every_dataset_in_every_variant(prepared, name):
                 assert new.keys() == {*old, "variant"}
 
 
-@pytest.mark.parametrize("name", ONE_PER_DATASET)
+@each_row("name", ONE_PER_DATASET)
 def test_the_harness_gets_the_same_documents(prepared, name):
     splits = open_documents(task_file(name).dataset)
     for variant in variants_of(task_file(name)):
@@ -60,14 +62,6 @@ def test_the_harness_gets_the_same_documents(prepared, name):
         assert {column: table.features[column] for column in kept} == {
             column: splits["test"].features[column] for column in kept
         }
-
-
-def test_demonstrations_are_not_touched(prepared):
-    task = task_file("multimedeval_pathmnist_rotated")
-    before = load_documents(task.dataset, "demonstrations")
-    assert before
-    task_documents(task)
-    assert load_documents(task.dataset, "demonstrations") == before
 
 
 def test_a_task_without_variant_and_a_group(prepared):
@@ -116,16 +110,6 @@ def test_rotations_keep_every_option_and_the_right_ones(key):
         assert {published_position(place, number, len(options)) for number in range(len(options))} == set(
             range(len(options))
         )
-
-
-@given(KEYS)
-def test_as_many_single_steps_as_options_lead_back(key):
-    document = question(*key)
-    turned = document
-    for _ in document["options"]:
-        *_, turned = rotated([{**turned, "options": turned["options"][:]}])[1:2] or [turned]
-        turned = {name: turned[name] for name in document} | {"doc_id": document["doc_id"]}
-    assert turned == document
 
 
 def test_clusters_of_rotations(prepared):

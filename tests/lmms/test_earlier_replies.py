@@ -16,6 +16,8 @@ from medtasks.lmms.earlier_replies import KEPT_VARIABLE, KeptReplies, earlier_ru
 from medtasks.runs.run_manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.tasks.documents import Selection
 
+from ..tables import each_row
+
 ARGUMENTS = [
     "--model",
     "async_openai",
@@ -134,7 +136,7 @@ def test_the_newest_run_of_the_same(out):
     assert isinstance(found, RunManifest)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changed", ["timeout=60,max_retries=9", "concurrency=8,attempts=2,timeout=9,journal=false,token_counts=false"]
 )
 def test_how_requests_are_sent_may_differ(out, changed):
@@ -144,7 +146,7 @@ def test_how_requests_are_sent_may_differ(out, changed):
     assert earlier_run(out, current, arguments).path.name == "20260101_000001_000000_run.json"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         [*ARGUMENTS[:3], "base_url=http://127.0.0.1:1/v1,model=another,timeout=1"],

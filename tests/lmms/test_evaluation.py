@@ -4,6 +4,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from datasets import Dataset
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
@@ -15,6 +16,8 @@ from medtasks.lmms.evaluation import guard_evaluation
 from medtasks.lmms.server_journal import JOURNAL_VARIABLE
 from medtasks.prompts.images import OPENED, OpenedImage
 from medtasks.runs.logged_samples import without_scoring
+
+from ..tables import each_row
 
 
 class Model:
@@ -72,9 +75,7 @@ def test_images_that_a_run_did_not_open_are_counted_as_such():
     assert results["configs"]["mediconfusion"]["metadata"]["data"]["image_conversions"] == counts
 
 
-@pytest.mark.parametrize(
-    ("dataset", "allowed"), [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)]
-)
+@each_row(("dataset", "allowed"), [(None, True), ("mediconfusion", True), ("multimedeval_mimic_cxr_report", False)])
 def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, dataset, allowed):
     lm = Model()
     lm.quote_errors = lambda *, allowed: setattr(lm, "quotes", allowed)
@@ -83,7 +84,7 @@ def test_a_server_is_quoted_unless_data_are_credentialed(evaluate, monkeypatch, 
     assert lm.quotes is allowed
 
 
-@pytest.mark.parametrize(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
+@each_row(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
 def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lost, words):
     said = []
     monkeypatch.setattr(evaluation, "say", said.append)
@@ -116,11 +117,13 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
     lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
     documents = [{"dataset": "multimedeval_vqa_rad"}, {"dataset": "multimedeval_mimic_cxr_report"}]
     assert len(evaluate(documents=documents[:1], lm=lm)[1]) == 1
-    with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
-        evaluate(documents=documents, lm=lm)
+    for read in (documents, Dataset.from_list(documents)):
+        with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
+            evaluate(documents=read, lm=lm)
+    assert len(evaluate(documents=Dataset.from_list([{"a": 1}]), lm=lm)[1]) == 2
 
 
-@pytest.mark.parametrize(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
+@each_row(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
 def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(monkeypatch, capfd, agent, end):
     module = ModuleType("evaluator")
 
@@ -136,7 +139,7 @@ def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(mo
     assert ("the other machine is gone" in capfd.readouterr().err) == agent
 
 
-@pytest.mark.parametrize(("listed", "hook"), [("bypass", without_scoring), ("confusion", None)])
+@each_row(("listed", "hook"), [("bypass", without_scoring), ("confusion", None)])
 def test_a_task_whose_replies_are_only_collected_withholds_text(listed, hook):
     module = ModuleType("evaluator")
     module.evaluate = lambda lm, task_dict: None

@@ -189,6 +189,8 @@ def test_no_failed_request_is_in_a_score_and_a_rerun_asks_for_those_alone(
     cut = sum(bool(one.get("cut")) for task in FAMILIES for _, one in _records(disturbed["samples"][task]))
     assert cut == sum(name == "cut" for name in asked)
 
+    if model != "async_openai":  # what a rerun asks is the same for all
+        return
     server.choose = lambda body: faults.steps["ok"]
     kept = _kept(disturbed)
     monkeypatch.setattr(KeptReplies, "from_environment", classmethod(lambda cls, tasks: kept))

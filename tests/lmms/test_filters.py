@@ -18,6 +18,8 @@ from medtasks.families.family import Reply, Row
 from medtasks.lmms.filters import ChooseWith, ReadWith
 from medtasks.runs.reply_envelope import opened, opened_all
 
+from ..tables import each_row
+
 DOC = {"options": ["Aortic arch", "Kidneys"]}
 TAGS = [["<think>", "</think>"], ["<analysis>", "</analysis>"]]
 CHARACTERS = st.sampled_from(
@@ -55,7 +57,7 @@ def test_reply_comes_through_the_harness_as_it_was(reply):
     assert read_reply(through_the_harness(result)) == ("robust_choice", reply)
 
 
-@pytest.mark.parametrize("reply", [None, 3, ["A"], {}])
+@each_row("reply", [None, 3, ["A"], {}])
 def test_reply_that_is_no_text_is_a_failed_sample(reply):
     [result] = filtered(ReadWith, "robust_choice", [reply])
     assert read_reply(through_the_harness(result)) == ("robust_choice", NO_TEXT)
@@ -77,7 +79,7 @@ def test_reply_that_was_cut_is_read_without_its_mark():
     assert opened(cut_reply("B"))[0].text == "B"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "expected"),
     [
         *((reason, "truncated") for reason in ("empty", "no_match", "ambiguous", "truncated")),
@@ -104,14 +106,14 @@ def test_first_of_repeated_replies_is_read_and_order_is_kept():
     assert answers == ["B", "A", None]
 
 
-@pytest.mark.parametrize(("rule", "value"), [("mediconfusion_reference", None), ("robust_choice", "A")])
+@each_row(("rule", "value"), [("mediconfusion_reference", None), ("robust_choice", "A")])
 def test_named_rule_reads(rule, value):
     [result] = filtered(ReadWith, rule, ["(A)"])
     answer, used = read_answer([result])
     assert (answer.value, used) == (value, rule)
 
 
-@pytest.mark.parametrize(("rule", "value"), [("greedy_reference", "A"), ("prefix_reference", "B"), ("untied", None)])
+@each_row(("rule", "value"), [("greedy_reference", "A"), ("prefix_reference", "B"), ("untied", None)])
 def test_named_likelihood_rule_reads(rule, value):
     results = filtered(ChooseWith, rule, ["(1.5, False)"], [(1.5, True)])
     answer, used = read_answer(results)
@@ -129,7 +131,7 @@ def test_without_a_filter_the_careful_rules_read():
     assert read_answer([(1.0, False), (1.0, True)]) == (Answer.invalid(Reason.AMBIGUOUS), "untied")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply",
     ['{"answer": "B"}', '"B"', "[1, 2]", "null", "3", "NaN", "{", "[" * 100_000, '{"rule": ', '{"rule": "x"}'],
 )
@@ -137,7 +139,7 @@ def test_json_of_the_model_is_a_reply(reply):
     assert read_reply(reply) == (None, reply)
 
 
-@pytest.mark.parametrize("result", [None, 3, ["A"], {}])
+@each_row("result", [None, 3, ["A"], {}])
 def test_what_is_no_text_is_no_reply(result):
     assert read_reply(result) == (None, NO_TEXT)
 
@@ -155,7 +157,7 @@ def test_filters_of_the_tag_are_plain_text_for_the_log():
     assert "<" not in result
 
 
-@pytest.mark.parametrize("filter_class", [ReadWith, ChooseWith])
+@each_row("filter_class", [ReadWith, ChooseWith])
 def test_unknown_rule_is_refused_before_the_run(filter_class):
     with pytest.raises(UnknownName):
         filter_class("no_such_rule")

@@ -2,13 +2,14 @@
 
 import math
 
-import pytest
 from lmms_eval.api.metrics import pooled_sample_stderr
 
-from medtasks.lmms.metric_hooks import best_highest, best_lowest
+from medtasks.hooks import best_highest, best_lowest
+
+from ..tables import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "highest", "lowest"),
     [
         ([0.25, 0.5, 0.125], 0.5, 0.125),
@@ -23,12 +24,12 @@ def test_best(values, highest, lowest):
     assert best_lowest(values, [352] * len(values), True) == lowest
 
 
-@pytest.mark.parametrize("best", [best_highest, best_lowest])
+@each_row("best", [best_highest, best_lowest])
 def test_best_of_nothing_known_is_nan(best):
     assert math.isnan(best([math.nan, math.nan], [352, 352], True))
 
 
-@pytest.mark.parametrize("best", [best_highest, best_lowest])
+@each_row("best", [best_highest, best_lowest])
 def test_harness_can_compute_no_pooled_error_afterwards(best):
     stderrs, sizes = [0.01, 0.02, 0.03], [352, 352, 352]
     assert not math.isnan(pooled_sample_stderr(stderrs, sizes))

@@ -1,11 +1,11 @@
 """What the harness does where a task file leaves something open."""
 
-import pytest
-
 from medtasks.running.preflight import is_cut_at_blank_lines
 
+from ..tables import each_row
 
-@pytest.mark.parametrize(
+
+@each_row(
     ("config", "cut"),
     [
         ({}, True),

@@ -11,12 +11,13 @@ from medtasks.data.document_store import load_documents
 from medtasks.errors import ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply
-from medtasks.lmms.remote_models import TRUSTED, class_name
+from medtasks.lmms.remote_models import TRUSTED
 from medtasks.runs.replies import read_replies
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import lm_eval_tasks_folder, resolved
 
 from ..processes import run_here
+from ..tables import each_row
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
@@ -48,7 +49,7 @@ def evaluated(multimedeval_home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(multimedeval_home))
         model = Parrot()
-        patch.setenv(TRUSTED, f"class:{class_name(Parrot)}")
+        patch.setenv(TRUSTED, f"class:{Parrot.__module__}.{Parrot.__qualname__}")
         manager = TaskManager(include_path=str(lm_eval_tasks_folder()), include_defaults=False)
         ran = simple_evaluate(model=model, tasks=NAMES, task_manager=manager, bootstrap_iters=0)
         yield ran["results"], model.asked
@@ -63,7 +64,7 @@ def test_which_tasks_there_are():
     assert [f"multimedeval_{name}" for name in ("medmcqa", "mednli", "medqa", "mmlu", "pubmedqa")] == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, monkeypatch, name):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     results, asked = evaluated

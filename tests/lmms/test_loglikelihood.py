@@ -3,13 +3,14 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lmms_eval.api.instance import unwrap_generation_output
 
 from medtasks.lmms.filters import ChooseWith
 from medtasks.runs.reply_envelope import FAILED, parse_loglikelihood
+
+from ..tables import each_row
 
 
 def same(result, expected):
@@ -18,7 +19,7 @@ def same(result, expected):
     assert (type(loss), greedy) == (float, expected_greedy)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("result", "expected"),
     [
         ((1.5, False), (1.5, False)),
@@ -55,7 +56,7 @@ def test_pairs(result, expected):
     same(parse_loglikelihood(result), expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "result",
     [
         *(None, "", "A", "1.5", "(1.5)", "(1.5,)", "(1.5, False, 3)", "1.5, False", "(1.5 False)", "(1.5, maybe)"),
@@ -82,16 +83,7 @@ def test_text_of_a_pair_is_the_pair(loss, greedy):
 PAIRS = [(1.5, False), [1.5, False], (np.float32(1.5), np.False_)]
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-def test_harness_still_turns_likelihoods_into_text(pair):
-    kept, _ = unwrap_generation_output(pair)
-    assert isinstance(kept, str), (
-        "the harness keeps log-likelihoods as pairs now; once our lowest supported version does, ChooseWith need not "
-        "repair them and medtasks/harness/loglikelihood.py can go"
-    )
-
-
-@pytest.mark.parametrize("pair", PAIRS)
+@each_row("pair", PAIRS)
 def test_filter_works_for_this_harness_and_a_repaired_one(pair):
     kept, _ = unwrap_generation_output(pair)
     expected = {"rule": "untied", "loss": 1.5, "is_greedy": False}

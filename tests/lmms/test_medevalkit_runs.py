@@ -14,6 +14,7 @@ from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_file, task_files
 
 from ..processes import run_here
+from ..tables import each_row
 from .conftest import put_drop_in
 from .whole_runs import answering, evaluate, values
 
@@ -55,7 +56,7 @@ def test_every_task_runs_in_one_command_beside_a_general_one(results):
         assert {row for _, row in values(results, task)} == set(task_file(task).rows)
 
 
-@pytest.mark.parametrize("name", SCORED)
+@each_row("name", SCORED)
 def test_recorded_replies_score_as_the_harness_scored_them(finished, results, name):
     task = task_file(name)
     documents = task_documents(task)

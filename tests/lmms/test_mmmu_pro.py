@@ -26,6 +26,7 @@ from medtasks.tasks.task_index import resolved
 from .. import tiny_mmmu_pro
 from ..damages import lost, row
 from ..processes import run_here
+from ..tables import each_row
 from .whole_runs import answering, evaluate, values
 
 STANDARD, VISION = "mmmu_pro_med_standard_10", "mmmu_pro_med_vision"
@@ -66,7 +67,7 @@ def test_documents(prepared):
         assert {bool(one["question"]) for one in documents} == {name != VISION}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("damage", "sentence"),
     [
         (lost("standard (10 options)"), r"holds no standard \(10 options\)/test-\*\.parquet"),

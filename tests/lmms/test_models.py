@@ -18,6 +18,7 @@ from medtasks.lmms.earlier_replies import KeptReplies
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.runs.reply_envelope import parse_loglikelihood
 
+from ..tables import each_row
 from .model_sources import model_sources
 
 KINDS = ("chat", "simple")
@@ -154,7 +155,7 @@ def replies_of(model, requests=None, kept=None, call="generate_until"):
     return [unwrap_generation_output(one)[0] if call == "generate_until" else one for one in found]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         None,
@@ -190,7 +191,7 @@ def test_counts_of_tokens_stay():
         assert model.generate_until([request()]) == [GenerationResult("B", counts)]
 
 
-@pytest.mark.parametrize("place", [1, 2])  # of the settings, in requests to simple and to chat models
+@each_row("place", [1, 2])  # of the settings, in requests to simple and to chat models
 def test_reasoning_that_reached_the_limit_of_tokens_was_cut(place):
     asked = request("mediconfusion_think")
     asked.arguments = ("", *[len] * (place - 1), {"max_new_tokens": 8, "until": []})
@@ -219,9 +220,7 @@ def test_other_tasks_get_what_the_model_gave():
     assert replies_of(of_module("simple.llava")(""), [request("theirs")]) == [""]
 
 
-@pytest.mark.parametrize(
-    ("result", "finite"), [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)]
-)
+@each_row(("result", "finite"), [((1.5, False), True), ("nonsense", False), ((float("nan"), True), False)])
 def test_likelihoods_are_pairs_or_failed(result, finite):
     (found,) = replies_of(Model([result]), call="loglikelihood")
     assert (parse_loglikelihood(found)[0] == 1.5) is finite
@@ -268,8 +267,8 @@ class Served(Model):
         return [answer.choices[0].message.content]
 
 
-@pytest.mark.parametrize("later", [False, True])
-@pytest.mark.parametrize(
+@each_row("later", [False, True])
+@each_row(
     ("answer", "cause"),
     [
         (completion(None), "the server's answer has no content (finish_reason: stop)"),
@@ -282,7 +281,7 @@ def test_a_server_that_gives_no_reply(answer, cause, later):
     assert failure_cause(reply) == cause
 
 
-@pytest.mark.parametrize("choices", [0, 2])
+@each_row("choices", [0, 2])
 def test_a_server_that_gives_no_single_choice_is_asked_again(choices):
     with pytest.raises(ValueError, match=f"holds {choices} choices"):
         replies_of(Served(completion(choices=choices)))
@@ -295,7 +294,7 @@ def test_a_reply_cut_by_the_server_says_so_to_our_tasks_only():
     assert replies_of(Served(completion(None)), [request("theirs")]) == [""]
 
 
-@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@each_row("field", ["reasoning", "reasoning_content"])
 def test_what_the_servers_parser_took_for_reasoning_is_kept_for_our_tasks_only(field):
     def served(finish="stop", content="B"):
         message = ChatCompletionMessage.model_validate({"role": "assistant", "content": content, field: "A? <no>"})

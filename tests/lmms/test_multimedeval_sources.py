@@ -22,6 +22,7 @@ from medtasks.tasks.task_index import resolved
 
 from ..multimedeval_image_sources import WRITERS
 from ..processes import run_here
+from ..tables import each_row
 
 NAMES = [info.name for info in MULTIMEDEVAL]
 SIZES = {info.name: info.rows for info in MULTIMEDEVAL}
@@ -49,7 +50,7 @@ def prepared(tmp_path_factory):
     return home, expected, printed
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_prepares_and_verifies(prepared, monkeypatch, name):
     home, expected, printed = prepared
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
@@ -145,7 +146,7 @@ def rescored(task, results, samples, target):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", SCORED)
+@each_row("task", SCORED)
 def test_samples_score_to_the_same_numbers(group_run, tmp_path, monkeypatch, task):
     home, _, results, samples = group_run
     monkeypatch.setenv("MEDTASKS_HOME", str(home))

@@ -7,6 +7,8 @@ import pytest
 from medtasks.running.preflight import check, our_names
 from medtasks.runs.run_manifest import Severity
 
+from ..tables import each_row
+
 
 @pytest.fixture
 def refused():
@@ -43,7 +45,7 @@ def test_no_model_is_a_model_that_does_not_exist(refused):
     assert sentence == "no model is named, and the harness's default, 'hf', does not exist; give --model NAME"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "tasks",
     [
         *("mediconfusion", "mediconfusion_all", "multimedeval_vqa", "mediconfusion_blind", "mediconfusion_sanity"),

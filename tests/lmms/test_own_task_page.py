@@ -22,6 +22,7 @@ from medtasks.tasks.task_files import including, task_file
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED
 from ..processes import run_here
+from ..tables import each_row
 from .test_report_runs import WEIGHTS
 from .whole_runs import answering, evaluate
 
@@ -203,8 +204,8 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("wrong", [False, True])
+@each_row("name", RIGHT)
+@each_row("wrong", [False, True])
 def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
     metric, answer = RIGHT[name]
     lines = [json.loads(line) for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()]

@@ -15,9 +15,10 @@ from loguru import logger
 from tqdm import tqdm
 
 from medtasks.errors import MedTasksError
-from medtasks.lmms.private_calls import private_calls
+from medtasks.lmms.remote_models import private_calls
 
 from ..scripted_server import Endpoint, serving
+from ..tables import each_row
 
 TEXT = "zyzzyva"  # of a record
 PRIVATE, PUBLIC = ["multimedeval_mimic_cxr_report"], ["multimedeval_vqa_rad"]
@@ -85,7 +86,7 @@ def failing(error):
     return call
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "kind", "sentence"),
     [
         (TypeError(TEXT), RuntimeError, "TypeError at test_private_calls.py:"),
@@ -122,8 +123,8 @@ CLIENTS = {
 }
 
 
-@pytest.mark.parametrize("shown", ["", PRIVATE[0]])
-@pytest.mark.parametrize("client", CLIENTS)
+@each_row("shown", ["", PRIVATE[0]])
+@each_row("client", CLIENTS)
 def test_redirects(client, shown, monkeypatch):
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", shown)
     with serving(Endpoint()) as elsewhere, serving(Endpoint()) as server:

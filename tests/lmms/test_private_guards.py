@@ -10,6 +10,8 @@ from medtasks.net import endpoints
 from medtasks.running.preflight import check
 from medtasks.runs.run_manifest import Severity
 
+from ..tables import each_row
+
 ASYNC = "lmms_eval.models.chat.async_openai.AsyncOpenAIChat"
 PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
@@ -41,7 +43,7 @@ def test_a_server_elsewhere():
     assert refused(PRIVATE, "--model", "qwen2_5_vl") == refused(PRIVATE) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         ["--model=openai_compatible", f"--model_args=base_url={AWAY}"],

@@ -8,8 +8,8 @@ from PIL import Image
 from medtasks.data.images.volume_files import GREY
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
-from medtasks.prompts import lettered as prompts
 from medtasks.prompts import template as multimedeval_prompts
+from medtasks.prompts import template as prompts
 from medtasks.prompts.images import own_marks_removed
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import task_config, task_file, task_files
@@ -135,7 +135,10 @@ def test_marks_of_the_question_alone_are_removed():
 
 def test_a_question_that_holds_the_mark_keeps_it():
     document = {"question": "<image> <img>?", "options": ["<image>"], "image_files": [], "variant": "blind"}
-    assert prompts.prompt(document, {"template": "<image>{{ question }}|{{ option_a }}"}) == "<image> <img>?|<image>"
+    assert (
+        prompts.lettered_prompt(document, {"template": "<image>{{ question }}|{{ option_a }}"})
+        == "<image> <img>?|<image>"
+    )
     closed = {**document, "kind": "binary", "choices": ""}
     assert prompts.closed_prompt(closed, {"yes_no_template": "<image>{{ question }}"}) == "<image> <img>?"
     for template in ("{{ image }} {{ question }}", "{{ images }} {{ question }}", "{{ question }}"):

@@ -12,6 +12,8 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.running.recipes import Recipe, expansion, recipe, recipes
 from medtasks.runs.harness_options import read_options, written
 
+from ..tables import each_row
+
 OWN = """\
 recipe: mine
 title: My model
@@ -52,7 +54,7 @@ def test_each_model_has_its_rows_in_the_tables_that_it_names():
     assert {"mediconfusion_gd", "multimedeval_medqa"} <= modes
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "plain",
@@ -114,7 +116,7 @@ def test_arguments_of_a_file_are_written_as_on_a_command_line(tmp_path):
     assert found == {"pretrained": "x", "processor_kwargs": '{"a":1,"b":2}', "seed": "3"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "backend", "arguments", "message"),
     [
         ("lingshu7b", "", [], "unknown recipe 'lingshu7b'; did you mean 'lingshu-7b'"),
@@ -166,7 +168,7 @@ def test_a_recipe_of_ones_own(own):
         recipe("mine")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "message"),
     [
         (("title: My model\n", ""), "wrong at 'title': Field required; correct it"),

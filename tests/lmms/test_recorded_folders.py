@@ -11,6 +11,7 @@ from medtasks.runs.result_files import recorded_folders
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..made_up_runs import write_run
 from ..runs.test_run import manifest
+from ..tables import each_row
 
 EVIL = """task: {task}
 dataset_path: json
@@ -60,9 +61,9 @@ def commands(run: Path, task: str) -> list[list[Any]]:
     ]
 
 
-@pytest.mark.parametrize("recorded_in", ["_results.json", "_run.json"])
-@pytest.mark.parametrize("include", [".x", "{run}/.x"])
-@pytest.mark.parametrize("task", ["theirs", "mediconfusion"])
+@each_row("recorded_in", ["_results.json", "_run.json"])
+@each_row("include", [".x", "{run}/.x"])
+@each_row("task", ["theirs", "mediconfusion"])
 def test_code_of_a_recorded_folder_does_not_run(
     task: str,
     include: str,

@@ -27,6 +27,7 @@ from medtasks.lmms.remote_models import (
 from medtasks.net import endpoints
 
 from .. import tiny_multimedeval
+from ..tables import each_row
 from .model_sources import model_sources
 
 PRIVATE, GATED, PUBLIC = "multimedeval_mimic_cxr_report", "gmai_mmbench_val", "multimedeval_vqa_rad"
@@ -103,7 +104,7 @@ def test_models_that_are_said_to_answer_in_their_process_send_nothing():
     assert asking == {"OpenAI", "AzureOpenAI", "AsyncOpenAI"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "may"),
     [
         (LOCAL, True),
@@ -141,9 +142,7 @@ def test_one_model_may_be_trusted():
         assert refused("claude", {}, {"MEDTASKS_TRUSTED_MODEL": other})
 
 
-@pytest.mark.parametrize(
-    "trusted", ["api.vendor.invalid", "1", "true", PRIVATE, "*", "http://u:secret@api.vendor.invalid"]
-)
+@each_row("trusted", ["api.vendor.invalid", "1", "true", PRIVATE, "*", "http://u:secret@api.vendor.invalid"])
 def test_a_malformed_trust_opens_nothing(trusted):
     sentence = refused("openai", {"base_url": AWAY}, {"MEDTASKS_TRUSTED_MODEL": trusted})
     assert "MEDTASKS_TRUSTED_MODEL names no server" in sentence
@@ -151,7 +150,7 @@ def test_a_malformed_trust_opens_nothing(trusted):
     assert refused("openai", {"base_url": LOCAL}, {"MEDTASKS_TRUSTED_MODEL": trusted}) is None
 
 
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+@each_row("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
 def test_a_proxy_stands_between(name):
     """A library that obeys proxy variables sends to this machine by way of the proxy, in clear."""
     proxy = {name: "http://proxy.invalid:3128"}
@@ -195,7 +194,7 @@ def made(file, **attributes):
     return lm
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "attributes"),
     [
         ("openai", {"client": OpenAI(base_url=AWAY, api_key="x")}),
@@ -216,7 +215,7 @@ def test_a_built_model_that_sends_elsewhere_or_that_is_unknown(file, attributes)
         refuse_remote_model(made(file, **attributes), [PRIVATE])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "attributes"),
     [("qwen2_5_vl", {}), ("openai", {"client": OpenAI(base_url=LOCAL, api_key="x")}), ("vllm", {"client": object()})],
 )
@@ -294,7 +293,7 @@ def request_of(lm, is_chat):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "arguments", "variables"),
     [
         ("openai", "base_url=ADDRESS,max_retries=1", {}),
@@ -306,6 +305,7 @@ def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, va
     from lmms_eval.models import get_model
 
     address, received = outside
+    received.clear()
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("ADDRESS", address))
     lm = get_model(model).create_from_arg_string(arguments.replace("ADDRESS", address), {"device": "cpu"})
@@ -359,22 +359,7 @@ def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
     assert b"entailment" in prompts
 
 
-def test_a_dataset_that_only_a_later_row_names_counts():
-    from types import SimpleNamespace
-
-    from datasets import Dataset
-
-    from medtasks.lmms.evaluation import _named
-
-    rows = [{"dataset": PUBLIC}, {"dataset": None}, {"dataset": PRIVATE}]
-    config = SimpleNamespace(metadata={"dataset": GATED})
-    for documents in (rows, Dataset.from_list(rows)):
-        assert _named(SimpleNamespace(eval_docs_no_media=documents, config=config)) == {PUBLIC, None, PRIVATE, GATED}
-    without = SimpleNamespace(eval_docs_no_media=Dataset.from_list([{"a": 1}]), config=SimpleNamespace(metadata=None))
-    assert _named(without) == {None}
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("module", "destinations"),
     [
         ("lm_eval.models.huggingface", []),

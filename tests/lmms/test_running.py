@@ -307,6 +307,6 @@ def test_only_ctrl_c_shows_no_traceback(tmp_path, error, code, shown):
     (tmp_path / "lmms_eval" / "__init__.py").touch()
     harness = f"def cli_evaluate():\n    raise {error}\n\n\ncli_evaluate_single = None\n"
     (tmp_path / "lmms_eval" / "__main__.py").write_text(harness)
-    command = [sys.executable, "-m", harness_run._HARNESS]
+    command = [sys.executable, "-m", "medtasks.lmms.harness_process"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr[: len(shown) or None]) == (code, shown)

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 from lmms_eval import evaluator, tasks, utils
 from lmms_eval.api import instance, task
 from lmms_eval.api.filter import FilterEnsemble
 
 from medtasks.runs.harness_options import FLAGS, VALUED
-from medtasks.tasks.task_check import KEYS
+from medtasks.tasks.documents import KEYS
+
+from ..tables import each_row
 
 ROOM = Path(__file__).parents[2] / "medtasks"
 POINTS: dict[str, Callable[[], None]] = {}
@@ -234,7 +235,7 @@ def task_files(tmp_path: Path | None = None) -> None:
     assert all(word in loader for word in ('"include"', "import_function", "reverse()"))
 
 
-@pytest.mark.parametrize("sentence", POINTS)
+@each_row("sentence", POINTS)
 def test_what_we_rely_on(sentence: str) -> None:
     try:
         POINTS[sentence]()

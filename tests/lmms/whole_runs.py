@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from medtasks.home import own_tasks_folder
-from medtasks.lmms.remote_models import TRUSTED, class_name
+from medtasks.lmms.remote_models import TRUSTED
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved, tasks_folder
 
@@ -67,7 +67,7 @@ def evaluate(
     named = TINY if isinstance(model, str) else {}
     with pytest.MonkeyPatch.context() as patch:
         if not isinstance(model, str) and TRUSTED not in os.environ:  # unknown models get no credentialed data
-            patch.setenv(TRUSTED, f"class:{class_name(type(model))}")
+            patch.setenv(TRUSTED, f"class:{type(model).__module__}.{type(model).__qualname__}")
         found: dict[str, Any] = simple_evaluate(
             model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
         )

@@ -12,7 +12,7 @@ from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.med_flamingo.network import MediaView, text_time
 
 from medtasks.errors import MedTasksError
-from medtasks.prompts.lettered import prompt
+from medtasks.prompts.template import lettered_prompt as prompt
 from medtasks.tasks.published_names import prompt_settings
 
 from ..tables import each_row

@@ -44,20 +44,14 @@ def test_every_recorded_prompt(golden):
             assert prompt(doc, settings(name)) == case["prompt"], name
 
 
-MOST_IMAGES = 8
-
-
-@pytest.fixture
-def pictures(tmp_path):
-    files = [tmp_path / f"{number}.png" for number in range(MOST_IMAGES)]
-    for file in files:
-        Image.new("RGB", (4, 4)).save(file)
-    return list(map(str, files))
-
-
-def test_every_recorded_message_of_medvlthinker(golden, pictures):
+def test_every_recorded_message_of_medvlthinker(golden, tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "image.png")
     for case in recorded(golden, "medevalkit/medvlthinker_prompts", 1):
-        doc = {**case, "options": list(case["options"].values()), "image_files": pictures[: case["images"]]}
+        doc = {
+            **case,
+            "options": list(case["options"].values()),
+            "image_files": [str(tmp_path / "image.png")] * case["images"],
+        }
         doc["question"] += "\nAnswer Choices: (A) repeated"
         (turn,) = messages(doc, settings("medvlthinker"))
         kept = [{key: value for key, value in part.items() if key != "url"} for part in turn["content"]]

@@ -121,18 +121,17 @@ def test_prompts_are_the_references(own, config):
     assert prompt(pictured, settings["llava_hf"]) == "<image> <image> Which view? Frontal Lateral"
 
 
-@pytest.mark.parametrize(
-    ("reply", "reference"), [("aspirin", "B"), ("It is Aspirin.", "B"), ("Insulin", "A"), ("no idea", None)]
-)
-def test_options_are_read_as_the_reference_does(own, config, reply, reference):
+def test_options_are_read_as_the_reference_does(own, config):
     """The option with the highest BLEU-1, none if all are 0."""
     name = prepare_own(own("choices", "QA", QA)).name
     read = config(name)
     (pipeline,) = [pipeline for pipeline in read["filter_list"] if pipeline["name"] == "reference"]
     (step,) = [dict(step) for step in pipeline["filter"]]
-    (tagged,) = step.pop("function")(**step).apply([[reply]], None)
-    record = read["process_results"](load_documents(name)[0], [tagged])["accuracy"]
-    assert (record["value"], record["target"]) == (reference, "B")
+    replies = {"aspirin": "B", "It is Aspirin.": "B", "Insulin": "A", "no idea": None}
+    tagged = step.pop("function")(**step).apply([[reply] for reply in replies], None)
+    records = [read["process_results"](load_documents(name)[0], [one])["accuracy"] for one in tagged]
+    assert [record["value"] for record in records] == list(replies.values())
+    assert {record["target"] for record in records} == {"B"}
 
 
 def test_preparing_again_overwrites_its_own(own, config):
@@ -155,14 +154,14 @@ def test_incomplete_folders_are_refused(own):
     assert (manifest.rows, manifest.complete) == (3, False)
 
 
-@pytest.mark.parametrize("name", ["medqa", "multimedeval_vqa_rad", "vqa-rad 5shot", "own", "vqa", "pad_ufes_20"])
+@each_row("name", ["medqa", "multimedeval_vqa_rad", "vqa-rad 5shot", "own", "vqa", "pad_ufes_20"])
 def test_names_of_ours_are_taken(own, name):
     with pytest.raises(MedTasksError, match=f"there is a task or dataset '{own_name(name)}' already; .*--name"):
         prepare_own(own("scans", "VQA", VQA), name)
     assert not own_tasks_folder().exists()
 
 
-@pytest.mark.parametrize(("prefix", "name"), [("videomme_", "long"), ("mmlu_", "anatomy")])  # it quotes the second
+@each_row(("prefix", "name"), [("videomme_", "long"), ("mmlu_", "anatomy")])  # it quotes the second
 def test_names_of_the_harness_are_taken(own, monkeypatch, prefix, name):
     monkeypatch.setattr(own_tasks, "_PREFIX", prefix)  # it has no task with ours
     with pytest.raises(MedTasksError, match=f"there is a task or dataset '{prefix}{name}' already"):

@@ -75,7 +75,7 @@ def test_names_that_are_the_same_elsewhere():
     for module, place in MODULES.items():
         assert hook_place(f"{HOOKS}{module}.anything") == f"{place}.anything"
     prompts = importlib.import_module("medtasks.hooks.prompts")
-    assert prompts.prompt is importlib.import_module("medtasks.prompts.lettered").prompt
+    assert prompts.prompt is importlib.import_module("medtasks.prompts.template").lettered_prompt
     assert set(hook_modules()) >= {*MODULES, "choice", "reports", "free_form"}
     assert hook_place("my_package.prompt") == "my_package.prompt"
 

@@ -15,6 +15,8 @@ from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.tasks.own_tasks import select_as, whole_dataset
 from medtasks.tasks.task_files import task_file
 
+from ..tables import each_row
+
 
 @pytest.fixture
 def home(sample_home, tmp_path, monkeypatch):
@@ -76,7 +78,7 @@ def test_two_choices_live_side_by_side_and_can_be_made_again(home):
     assert {c for one in load_documents("mc_head") for c in one["categories"]} >= {"Cerebral", "Cardiac"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "message"),
     [
         ("mediconfusion", "there is a task or dataset 'mediconfusion' already; .*--as"),

@@ -89,20 +89,13 @@ def test_functions_exist(path):
     targets = re.findall(r"!function ([\w.]+)", text)
     assert len(targets) == text.count("!function")
     assert targets or text.startswith("group: ") or path not in TASKS
+    assert all(target.startswith("medtasks.") for target in targets)
     for target in targets:
         module, _, name = target.rpartition(".")
         found = getattr(importlib.import_module(module), name)
         # The path of a dataset that is not prepared refuses to be asked for.
         assert found is not None
         assert callable(found) or isinstance(found, str | list | dict | os.PathLike), target
-
-
-@each_row("path", FILES)
-def test_no_tab_and_known_hooks_only(path):
-    text = path.read_text(encoding="utf-8")
-    assert "\t" not in text
-    assert text.endswith("\n")
-    assert all(target.startswith("medtasks.") for target in re.findall(r"!function ([\w.]+)", text))
 
 
 @each_row("path", TASKS)
@@ -129,12 +122,6 @@ def test_every_task_says_what_it_is(path):
     info = CATALOGUE[metadata["dataset"]]
     assert metadata["checked_against"].split(" at ")[0] == info.source
     assert info.revision.startswith(metadata["checked_against"].split(" at ")[1])
-
-
-@each_row("path", TASKS)
-def test_includes_exist(path):
-    for name in names_in(read(path).get("include")):
-        assert (path.parent / name).is_file()
 
 
 @each_row("name", FOLLOWING)

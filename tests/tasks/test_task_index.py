@@ -9,6 +9,8 @@ from medtasks.tasks import own_documents
 from medtasks.tasks.task_files import include
 from medtasks.tasks.task_index import DottedName, harness_folder, index_tasks, read_config, resolved, with_image_roots
 
+from ..tables import each_row
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -77,7 +79,7 @@ def test_a_group_has_its_file(folder):
     assert index.paths["two"] == folder / "deep" / "two.yaml"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "complaint"),
     [
         ("task: [\n", r"broken.yaml is damaged in line 2, so the harness stops whatever task you choose"),
@@ -150,7 +152,7 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"

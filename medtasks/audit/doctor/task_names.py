@@ -8,8 +8,7 @@ from medtasks.audit.doctor.check_results import TASKS, CheckResult, Scope, State
 from medtasks.data.dataset_manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
 from medtasks.home import dataset_folder, own_tasks_folder
-from medtasks.tasks.documents import task_documents
-from medtasks.tasks.task_check import task_problems, unknown_keys
+from medtasks.tasks.documents import task_documents, task_problems, unknown_keys
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_files
 from medtasks.tasks.task_index import harness_folder, index_tasks, mapping_in, tasks_folder
