@@ -13,7 +13,7 @@ from typing import Any
 from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import ModelRefused
-from medtasks.net import endpoints
+from medtasks.net import servers
 
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 """Environment variable that names the server, or the model class, that may see credentialed text."""
@@ -93,10 +93,10 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
     text = environment.get(TRUSTED, "").strip()
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
         return text
-    if text and not ("://" in text and endpoints.readable(text)):
+    if text and not ("://" in text and servers.readable(text)):
         example = f"{TRUSTED}=https://api.openai.com"
         raise ModelRefused(f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}")
-    return endpoints.origin(endpoints.readable(text)) if text else None
+    return servers.origin(servers.readable(text)) if text else None
 
 
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
@@ -110,9 +110,9 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
         return f"because it is unknown where it sends questions; {fix}"
     if not destination.url:
         return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
-    origin, host = endpoints.origin(destination.url), endpoints.host(destination.url)
+    origin, host = servers.origin(destination.url), servers.host(destination.url)
     to = f"to {origin}{f' ({destination.source})' if destination.source else ''}"
-    is_local = endpoints.is_loopback(host)
+    is_local = servers.is_loopback(host)
     try:
         is_open = is_local or trusted_model(environment) == origin
     except ModelRefused as error:
@@ -168,7 +168,7 @@ def client_address(client: object) -> str:
 
 def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) -> list[Destination]:
     texts = [text.strip() for text in str(addresses or "").split(";") if text.strip()]
-    return [Destination(endpoints.readable(text), source, ("base_url",), obeys_proxies) for text in texts]
+    return [Destination(servers.readable(text), source, ("base_url",), obeys_proxies) for text in texts]
 
 
 def class_path_of(model: str, *, force_simple: bool = False) -> str:
@@ -197,7 +197,7 @@ def _proxy(url: str, environment: Mapping[str, str]) -> str:
     Libraries interpret NO_PROXY differently; an entry counts here if all of them would apply it.
     """
     exempt = environment.get("no_proxy", environment.get("NO_PROXY", "")).lower().split(",")
-    if {endpoints.host(url), "*"} & {entry.strip() for entry in exempt}:
+    if {servers.host(url), "*"} & {entry.strip() for entry in exempt}:
         return ""
     scheme = url.partition(":")[0]
     names = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]

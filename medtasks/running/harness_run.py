@@ -18,10 +18,9 @@ from typing import Any
 from medtasks.errors import MedTasksError
 from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.runs.harness_options import read_options
-from medtasks.runs.process import RunProcess, descendants, is_running, send
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess
+from medtasks.runs.run_manifest import HarnessProcess, RunProcess, descendants, is_running, send
 from medtasks.tasks.task_files import tasks_of
 from medtasks.tasks.task_index import mapping_in
 

@@ -14,12 +14,12 @@ from medtasks.errors import JudgeRefused
 from medtasks.judges.judge_client import (
     BAD_FORMAT,
     CORRECTION,
+    JudgeSettings,
     VerdictCache,
     default_cache_folder,
     judge_for,
     verdict_key,
 )
-from medtasks.judges.settings import JudgeSettings
 from medtasks.net import chat_client
 from medtasks.net.chat_client import background_loop
 from medtasks.net.servers import retry_after_s

@@ -1,7 +1,8 @@
 import pytest
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, UnknownName
-from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
+from medtasks.judges.judge_client import JudgeSettings, check_access, settings_from_environment
+from medtasks.net.servers import origin
 
 from ..tables import each_row, tables_of
 
@@ -120,7 +121,7 @@ def test_credentialed_text_goes_nowhere_else(url, trusted):
         check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
     message = str(caught.value)
     assert "MEDTASKS_JUDGE_ALLOW_REMOTE=mimic" in message
-    assert f"MEDTASKS_TRUSTED_JUDGE={settings_at(url).origin}" in message
+    assert f"MEDTASKS_TRUSTED_JUDGE={origin(url)}" in message
     assert "\n" not in message
 
 

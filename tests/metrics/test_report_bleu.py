@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nltk.translate import bleu_score as nltk_bleu
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.bleu import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
+from medtasks.metrics.ngram_metrics import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
 from medtasks.metrics.overlaps import NgramOverlap, overlaps, word_tokens
 from medtasks.metrics.report_metrics import report_metric
 

@@ -11,9 +11,8 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import RobertaConfig, RobertaModel
 
 from medtasks.errors import UnknownName
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info, report_metric
-from medtasks.metrics.weight_files import WEIGHTS
 
 from ..tables import each_row
 from ..tiny_chexbert import write_chexbert

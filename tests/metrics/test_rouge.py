@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import overlaps, rouge
+from medtasks.metrics import ngram_metrics, overlaps
+from medtasks.metrics.ngram_metrics import rouge_scores
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.rouge import rouge_scores
 
 from ..tables import each_row
 from .test_report_bleu import PAIRS
@@ -58,7 +58,7 @@ def test_texts_without_words_score_nothing(text):
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.stem.porter", None)
     overlaps.porter_stemmer.cache_clear()
-    rouge._scorer.cache_clear()
+    ngram_metrics._rouge_scorer.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         rouge_scores("effusions", "effusion", stemmed=True)
     assert rouge_scores("effusion", "effusion", stemmed=False)["rouge1"].fmeasure == 1

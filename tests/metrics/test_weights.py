@@ -6,8 +6,7 @@ import huggingface_hub
 import pytest
 
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_folder, weights_path
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_folder, weights_path
 
 from ..tables import each_row
 
@@ -55,13 +54,6 @@ def test_half_a_download_does_not_count(gone):
     put(weights_folder("distilroberta-base"), *(name for name in ROBERTA if name != gone))
     with pytest.raises(WeightsMissing, match="incomplete"):
         weights_path("distilroberta-base")
-
-
-def test_a_conversion_goes_before_the_published_file():
-    folder = put(weights_folder("chexbert"), "chexbert.pth", "chexbert.safetensors")
-    assert weights_path("chexbert") == folder / "chexbert.safetensors"
-    (folder / "chexbert.safetensors").unlink()
-    assert weights_path("chexbert") == folder / "chexbert.pth"
 
 
 def test_a_shared_folder_goes_before_the_own(shared):

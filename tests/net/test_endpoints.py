@@ -1,6 +1,6 @@
 """Addresses: which are this machine, which are the same server, and which no two libraries need read alike."""
 
-from medtasks.net.endpoints import host, is_loopback, origin, readable
+from medtasks.net.servers import host, is_loopback, origin, readable
 
 from ..tables import each_row
 

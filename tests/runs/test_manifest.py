@@ -8,19 +8,21 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.runs import process as run_process
-from medtasks.runs.process import RunProcess, is_running, this_process
+from medtasks.runs import run_manifest as process_records
 from medtasks.runs.run_manifest import (
     Hardware,
     ModelFacts,
     RunManifest,
+    RunProcess,
     RunState,
     Seeds,
     TaskOutcome,
     TaskRecord,
+    is_running,
     manifest_files,
     manifest_path,
     read_manifests,
+    this_process,
 )
 
 from ..tables import each_row
@@ -31,7 +33,7 @@ NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 @pytest.fixture
 def sleeper():
     """Another process and what it says of itself."""
-    code = "from medtasks.runs.process import this_process as t; print(t().model_dump_json(), flush=True); input()"
+    code = "from medtasks.runs.run_manifest import this_process as t; print(t().model_dump_json(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process, RunProcess.model_validate_json(process.stdout.readline())
         process.kill()
@@ -129,7 +131,7 @@ def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
         process = here.model_copy(update=elsewhere)
         assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
     (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(run_process, "_START_OF_MACHINE", tmp_path / "boot_id")
+    monkeypatch.setattr(process_records, "_START_OF_MACHINE", tmp_path / "boot_id")
     assert is_running(here) is None
 
 
@@ -141,5 +143,5 @@ def test_a_process_that_is_kept_out_of_sight(monkeypatch):
 
     hidden = RunProcess(pid=2**30, began=1, place=this_process().place)
     assert is_running(hidden) is False
-    monkeypatch.setattr(run_process.os, "kill", refuse)
+    monkeypatch.setattr(process_records.os, "kill", refuse)
     assert is_running(hidden) is None

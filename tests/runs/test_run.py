@@ -7,9 +7,8 @@ import pytest
 from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.process import RunProcess
 from medtasks.runs.run import read_run
-from medtasks.runs.run_manifest import RunManifest
+from medtasks.runs.run_manifest import RunManifest, RunProcess
 
 from ..tables import each_row
 

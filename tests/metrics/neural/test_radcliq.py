@@ -55,7 +55,7 @@ def test_published_rows_of_rexrank(means, v0, v1):
 def test_golden_radcliq(golden):
     lines = (golden / "metrics" / "radcliq.jsonl").read_text().splitlines()
     cases = [json.loads(line) for line in lines]
-    assert len(cases) == 41
+    assert cases
     for case in cases:
         inputs = RadCliQInputs(*(case[name] for name in ("radgraph_combined", "bertscore", "semb", "bleu2")))
         assert RADCLIQ_V0.score(inputs) == pytest.approx(case["v0"], abs=1e-9)
@@ -129,9 +129,8 @@ def test_inputs_stand_where_the_model_wants_them(recorded, name, used, expected)
     assert scores.totals == {name: pytest.approx(sum(expected) / 2, abs=1e-8)}
     assert scores.settings["orientation"] == "lower is better"
     assert scores.settings["similarity.dtype"] == "bfloat16"
-    assert {scores.settings[field] for field in RadCliQInputs._fields} == {
-        source.key for source in (CXR_REPORT_METRIC if "bertscore" in used else radcliq.MULTIMEDEVAL)
-    }
+    sources = CXR_REPORT_METRIC if "bertscore" in used else radcliq.MULTIMEDEVAL
+    assert [scores.settings[field] for field in RadCliQInputs._fields] == list(sources.values())
 
 
 def test_only_bertscore_sees_single_spaces_and_keeps_line_ends(recorded):
@@ -186,10 +185,8 @@ def test_golden_radcliq_end_to_end(golden, tiny):
         scores = report_metric(name, tiny)(**texts)
         single = {side: [re.sub(" +", " ", text) for text in given] for side, given in texts.items()}
         columns = [
-            report_metric(source.metric, tiny)(**(single if source.metric == "bertscore" else texts)).samples[
-                source.key
-            ]
-            for source in sources
+            report_metric(metric, tiny)(**(single if metric == "bertscore" else texts)).samples[key]
+            for metric, key in sources.items()
         ]
         model = RADCLIQ_V0 if name == "radcliq_v0" else RADCLIQ_V1
         expected = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
@@ -202,11 +199,10 @@ def test_golden_radcliq_end_to_end(golden, tiny):
 def test_golden_radcliq_of_multimedeval_rests_on_the_whole_set(tiny):
     """With idf over a single hypothesis no token weighs anything, and an exact match scores 9.37: never slice."""
     text = ["No pleural effusion."]
-    source = radcliq.MULTIMEDEVAL[RadCliQInputs._fields.index("bertscore")]
-    bertscore = report_metric(source.metric, tiny)
-    alone = bertscore(references=text, hypotheses=text).samples[source.key]
+    bertscore, key = report_metric("bertscore_multimedeval", tiny), "rescaled_idf_bertscore_f1"
+    alone = bertscore(references=text, hypotheses=text).samples[key]
     assert alone[0] == pytest.approx(-5.550157, abs=1e-6)
     score = report_metric("radcliq_v1_multimedeval", tiny)(references=text, hypotheses=text)
     assert score.samples["radcliq_v1_multimedeval"][0] > 9
-    whole = bertscore(references=[*text, "Heart is large."], hypotheses=[*text, "No edema."]).samples[source.key]
+    whole = bertscore(references=[*text, "Heart is large."], hypotheses=[*text, "No edema."]).samples[key]
     assert whole[0] == pytest.approx(1, abs=1e-4)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import Chexbert
-from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files, read_state
 from medtasks.metrics.neural.chexbert_network import load_network, read_config
+from medtasks.metrics.neural.metric_checkpoints import find_chexbert, read_chexbert
 
 from .... import tiny_chexbert
 from ....tables import each_row
@@ -46,7 +45,7 @@ def saved(folder, change, zipped=True):
 @each_row("zipped", [False, True])
 def test_both_formats_of_torch_give_the_networks_tensors(tmp_path, zipped):
     path = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped) / "chexbert.pth"
-    state = read_state(path)
+    state = read_chexbert(path)
     wanted = tiny_chexbert.checkpoint()["model_state_dict"]
     assert state.keys() == {key.removeprefix("module.") for key in wanted}
     assert all(torch.equal(state[key.removeprefix("module.")], tensor) for key, tensor in wanted.items())
@@ -62,49 +61,15 @@ def test_the_zip_format_is_mapped_and_the_old_one_is_not(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "load", load)
     for zipped in (False, True):
-        read_state(tiny_chexbert.write_chexbert(tmp_path / str(zipped), zipped=zipped) / "chexbert.pth")
+        read_chexbert(tiny_chexbert.write_chexbert(tmp_path / str(zipped), zipped=zipped) / "chexbert.pth")
     assert mapped == [(False, True), (True, True)]
-
-
-def test_conversion_reads_the_same_and_is_found_from_then_on(own):
-    before = classes(settings(own))
-    (own / "chexbert.pth").chmod(0o640)
-    converted = convert(own / "chexbert.pth")
-    assert converted.stat().st_mode & 0o777 == 0o640
-    assert converted == own / "chexbert.safetensors"
-    assert converted.stat().st_size < (own / "chexbert.pth").stat().st_size
-    state, again = read_state(own / "chexbert.pth"), load_file(converted)
-    assert state.keys() == again.keys()
-    assert all(torch.equal(again[key], tensor) and again[key].dtype is tensor.dtype for key, tensor in state.items())
-    (own / "chexbert.pth").unlink()
-    assert find_files(settings(own)).weights == converted
-    assert classes(settings(own)) == before
-    assert classes(settings(converted)) == before
-    assert list(own.glob("*.part")) == []
-
-
-def test_conversion_replaces_what_was_there(own, tmp_path):
-    target = tmp_path / "deeper" / "any.safetensors"
-    convert(own / "chexbert.pth", target)
-    first = target.read_bytes()
-    target.write_bytes(b"old")
-    assert convert(own / "chexbert.pth", target) == target
-    assert target.read_bytes() == first
-
-
-def test_conversion_that_cannot_be_written(own, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MedTasksError, match="cannot be written"):
-        convert(own / "chexbert.pth", tmp_path / "file" / "any.safetensors")
-    with pytest.raises(MedTasksError, match="must end in"):
-        convert(own / "chexbert.pth", tmp_path / "chexbert.bin")
 
 
 def test_fetched_weights_are_found(tmp_path, monkeypatch, tiny):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     for message in ("medtasks weights fetch chexbert'", "medtasks weights fetch bert-base-uncased'"):
         with pytest.raises(WeightsMissing, match=message):
-            find_files(settings())
+            find_chexbert(settings())
         if "uncased" not in message:
             (tmp_path / "weights" / "chexbert").mkdir(parents=True)
             shutil.copy(tiny / "chexbert.pth", tmp_path / "weights" / "chexbert")
@@ -117,12 +82,12 @@ def test_configuration_and_vocabulary_come_from_beside_the_weights_or_by_name(ti
     alone.mkdir(parents=True)
     weights = Path(shutil.copy(tiny / "chexbert.pth", alone))
     with pytest.raises(WeightsMissing, match="'medtasks weights fetch bert-base-uncased'"):
-        find_files(settings(weights))
+        find_chexbert(settings(weights))
     wanted = classes(settings(tiny))
     named = {"chexbert": alone, "bert-base-uncased": tiny / "bert-base-uncased"}
     assert classes(settings(None, **named)) == wanted
     shutil.copytree(tiny / "bert-base-uncased", tmp_path / "alone" / "bert-base-uncased")
-    assert find_files(settings(weights)).encoder == tmp_path / "alone" / "bert-base-uncased"
+    assert find_chexbert(settings(weights)).encoder == tmp_path / "alone" / "bert-base-uncased"
     assert classes(settings(alone)) == wanted
 
 
@@ -164,23 +129,12 @@ def malicious(path):
 def test_a_damaged_or_foreign_checkpoint_is_one_sentence(tmp_path, damage, message, zipped):
     folder = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped)
     damage(folder / "chexbert.pth")
-    for use in (lambda: classes(settings(folder)), lambda: convert(folder / "chexbert.pth")):
-        with pytest.raises(WeightsMissing) as caught:
-            use()
-        assert message in str(caught.value)
-        assert "'medtasks weights fetch chexbert'" in str(caught.value)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(WeightsMissing) as caught:
+        classes(settings(folder))
+    assert message in str(caught.value)
+    assert "'medtasks weights fetch chexbert'" in str(caught.value)
+    assert "\n" not in str(caught.value)
     assert {path.name for path in folder.iterdir()} == {"chexbert.pth", "bert-base-uncased"}
-
-
-def test_a_damaged_conversion_is_one_sentence(own):
-    converted = convert(own / "chexbert.pth")
-    cut(converted)
-    with pytest.raises(WeightsMissing, match=r"is damaged or no safetensors file .*weights convert chexbert'"):
-        classes(settings(own))
-    save_file({"weight": torch.ones(2)}, converted)
-    with pytest.raises(WeightsMissing, match="no checkpoint of CheXbert"):
-        classes(settings(converted))
 
 
 def without(key):
@@ -222,7 +176,7 @@ def test_every_parameter_is_filled_in_float32(own):
         for key in state:
             state[key] = state[key].half()
 
-    files = find_files(settings(saved(own, halved)))
+    files = find_chexbert(settings(saved(own, halved)))
     network = load_network(files, read_config(files))
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     assert not any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers()))
@@ -270,7 +224,7 @@ def test_an_incomplete_encoder_folder(own, file):
 
 
 def test_a_folder_without_a_checkpoint(tmp_path):
-    with pytest.raises(WeightsMissing, match=r"holds neither chexbert.pth nor chexbert.safetensors"):
+    with pytest.raises(WeightsMissing, match=r"does not hold chexbert.pth"):
         classes(settings(tmp_path))
     with pytest.raises(WeightsMissing, match="does not exist"):
         classes(settings(tmp_path / "nothing"))

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph_archive import open_archive
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings
+from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph_network import Annotator
-from medtasks.metrics.weight_files import WEIGHTS
 
 from ....tables import each_row
 from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_encoder

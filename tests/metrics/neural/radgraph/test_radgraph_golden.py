@@ -33,7 +33,7 @@ def test_golden_radgraph_annotations(given, expected, batch_size):
 
     found = RadGraph("radgraph", replace(given, batch_size=batch_size)).annotate(texts)
 
-    assert len(found) > 40
+    assert found
     for case, annotation in zip(expected["texts"], found, strict=True):
         assert json.dumps(annotation) == json.dumps(case["annotation"])
 

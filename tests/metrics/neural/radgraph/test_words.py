@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph import SPLIT, split_v1, split_xl
-from medtasks.metrics.neural.radgraph_archive import open_archive
 from medtasks.metrics.neural.radgraph_network import WordEncoder
 
 from ....tables import each_row
