@@ -297,11 +297,19 @@ class Judge:
     async def _ask_endpoint(
         self, system: str, user: str, parse: Callable[[str], T | None], key: str
     ) -> JudgeVerdict[T]:
+        async def content(answer: dict[str, Any]) -> str:
+            try:
+                reply = answer["choices"][0]["message"]["content"]
+            except (IndexError, KeyError, TypeError):
+                raise unreadable(self._server) from None
+            return reply if isinstance(reply, str) else ""
+
         messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
+        body = {"model": self.settings.model, "temperature": self.settings.temperature, "messages": messages}
         text = ""
         for number in range(self.settings.reasks + 1):
             try:
-                text = await self._complete(messages)
+                text = await self._client.post(CHAT, body, content)
             except RemoteTrouble as trouble:
                 was_sent = not isinstance(trouble, NotSent)
                 cause = trouble.cause if was_sent or number == 0 else f"{BAD_FORMAT}, and {trouble.cause}"
@@ -320,18 +328,6 @@ class Judge:
             messages.append({"role": "user", "content": CORRECTION})
         warn_once(self._role.no_reply.format(BAD_FORMAT))
         return JudgeVerdict(None, BAD_FORMAT, False, text)
-
-    async def _complete(self, messages: list[dict[str, str]]) -> str:
-        async def content(answer: dict[str, Any]) -> str:
-            try:
-                text = answer["choices"][0]["message"]["content"]
-            except (IndexError, KeyError, TypeError):
-                raise unreadable(self._server) from None
-            return text if isinstance(text, str) else ""
-
-        settings = self.settings
-        body = {"model": settings.model, "temperature": settings.temperature, "messages": messages}
-        return await self._client.post(CHAT, body, content)
 
     def _count(self) -> None:
         """Count a request before it is sent; NotSent if it exceeds the limit."""

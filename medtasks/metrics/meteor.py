@@ -138,22 +138,18 @@ def database_files(source: Path) -> dict[str, bytes]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:
         for part in PARTS_OF_SPEECH:
-            _check(files[f"index.{part}"], files[f"data.{part}"])
+            index, data = files[f"index.{part}"], files[f"data.{part}"]
+            listed: set[bytes] = set()
+            for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # not the licence
+                positions = fields[-int(fields[2]) :]
+                if not all(data.startswith(position + b" ", int(position)) for position in positions):
+                    raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
+                listed.update(positions)
+            if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
+                raise ValueError("its index or its data is cut short")
     except (ValueError, IndexError) as error:
         raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     return files
-
-
-def _check(index: bytes, data: bytes) -> None:
-    """Raise ValueError or IndexError if index and data do not fit each other."""
-    listed: set[bytes] = set()
-    for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # without the licence
-        positions = fields[-int(fields[2]) :]
-        if not all(data.startswith(position + b" ", int(position)) for position in positions):
-            raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
-        listed.update(positions)
-    if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
-        raise ValueError("its index or its data is cut short")
 
 
 def wordnet_folder() -> Path:

@@ -32,12 +32,6 @@ def test_all_optional_variables_are_read():
     assert settings == JudgeSettings("http://localhost:8000/v1", "m", "", 0.7, 2, 1.5, 3, 0, 7)
 
 
-def test_the_process_environment_is_the_default(monkeypatch):
-    for name, text in LOCAL.items():
-        monkeypatch.setenv(name, text)
-    assert settings_from_environment().base_url == "http://localhost:8000/v1"
-
-
 def test_the_key_is_not_in_the_repr():
     settings = settings_from_environment(REMOTE)
     assert settings.api_key == "sk-secret"
@@ -102,12 +96,6 @@ def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
 def test_a_misspelt_level_does_not_open_the_guard():
     with pytest.raises(UnknownName, match="did you mean 'credentialed'"):
         check_access(settings_at("https://api.openai.com/v1"), "credentialled", "mimic", environ={})
-
-
-REMOTE_URLS = [
-    *("https://api.openai.com/v1", "http://127.0.0.1.evil.example/v1", "http://localhost.evil.example/v1"),
-    *("http://10.0.0.5/v1", "http://0.0.0.0/v1", "http://[2001:db8::1]/v1", "http://2130706433/v1"),
-]
 
 
 @each_row("url, trusted", TABLES["credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named"])

@@ -122,12 +122,6 @@ def test_settings_from_the_environment(monkeypatch):
         ModelSettings.from_environment()
 
 
-@each_row("device", ["none", "cuda:99"])
-def test_a_device_that_is_not_there(device):
-    with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
-        ModelSettings(device=device).torch_device()
-
-
 def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
     asked = []
 
@@ -142,9 +136,6 @@ def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
     assert first.name == "somebody--my-roberta.v2"
     assert weights_path("distilroberta-base", given) == first
     assert asked == [("somebody/my-roberta.v2", WEIGHTS["distilroberta-base"].files)]
-
-
-def test_a_repository_without_the_files_is_named(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: put(Path(local_dir), "a"))
     with pytest.raises(WeightsMissing, match=r"huggingface\.co/somebody/else lacks some of config\.json"):
         weights_path("distilroberta-base", Path("somebody/else"))

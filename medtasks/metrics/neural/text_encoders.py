@@ -63,8 +63,11 @@ def run_batches(
 
     ``run`` takes the positions of a batch and returns one result per position. Yields ``(position, result)``.
     """
+    import torch
     from tqdm import tqdm
 
+    # Parts of torch have no type for running out of memory.
+    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     waiting = [list(batch) for batch in reversed(batches)]
     largest = max(map(len, batches), default=0)
     with tqdm(total=sum(map(len, batches)), desc=description, unit=" texts", disable=not progress) as bar:
@@ -73,7 +76,18 @@ def run_batches(
             if len(batch) > largest:
                 waiting.append(batch[largest:])
                 batch = batch[:largest]
-            if (results := _run_or_none(run, batch)) is None:
+            results = None
+            try:
+                results = run(batch)
+            except (RuntimeError, MemoryError) as error:
+                is_typed = isinstance(error, torch.OutOfMemoryError | MemoryError)
+                if not is_typed and not any(sign in str(error) for sign in signs):
+                    raise
+            if results is None:
+                # The tensors in the frames of the error are free only after the handler.
+                gc.collect()
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
                 if len(batch) == 1:
                     raise MedTasksError(
                         f"{description}: memory does not suffice for a single text; free some, or set "
@@ -85,24 +99,6 @@ def run_batches(
                 continue
             yield from zip(batch, results, strict=True)
             bar.update(len(batch))
-
-
-def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[int]) -> Sequence[T] | None:
-    import torch
-
-    # Parts of torch have no type for running out of memory.
-    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
-    try:
-        return run(batch)
-    except (RuntimeError, MemoryError) as error:
-        is_typed = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not is_typed and not any(sign in str(error) for sign in signs):
-            raise
-    # The tensors in the frames of the error are free only after the handler.
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return None
 
 
 @contextmanager
