@@ -112,7 +112,8 @@ def test_prepared_from_every_layout(source, tmp_path):
     with tarfile.open(folder / "WNdb-3.0.tar.gz", "w:gz") as archive:
         archive.add(source, "dict")
     windows = {name: content.replace(b"\n", b"\r\n") for name, content in FILES.items()}
-    layouts = [source, source.parent, zipped(folder / "wordnet.zip"), folder / "nltk_data", folder / "WNdb-3.0.tar.gz"]
+    above = write_wordnet(folder / "above" / "dict", FILES).parent
+    layouts = [source, above, zipped(folder / "wordnet.zip"), folder / "nltk_data", folder / "WNdb-3.0.tar.gz"]
     for layout in (*layouts, write_wordnet(folder / "windows", windows)):
         assert prepare_wordnet(layout) == wordnet_folder()
         assert {path.name: path.read_bytes() for path in wordnet_folder().iterdir()} == FILES, layout
