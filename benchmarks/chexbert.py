@@ -22,8 +22,8 @@ from transformers import BertConfig, BertTokenizer
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural import text_encoders
 from medtasks.metrics.neural.chexbert import Chexbert, Reading
-from medtasks.metrics.neural.chexbert_checkpoint import find_files
 from medtasks.metrics.neural.chexbert_network import ChexbertNetwork, load_network, read_config
+from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
 
@@ -60,7 +60,7 @@ def timed(settings: ModelSettings, reports: list[str]) -> tuple[list[Reading], f
 def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[Reading], float]:
     """Do the same with the network as published, text by text."""
     began = time.perf_counter()
-    files = find_files(settings)
+    files = find_chexbert(settings)
     network = load_network(files, read_config(files))
     last = network.bert.encoder.layer[-1]
     network.bert.encoder.layer[-1] = last.layer

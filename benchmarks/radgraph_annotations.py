@@ -20,8 +20,8 @@ import torch
 
 from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph import RadGraph, split_v1
-from medtasks.metrics.neural.radgraph_archive import open_archive
 from medtasks.metrics.neural.radgraph_network import Annotator
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "neural" / "radgraph"))

@@ -25,9 +25,8 @@ from medtasks.families.family import Reply
 from medtasks.metrics.metric import clustered
 from medtasks.runs.replies import SampleLine, Samples, take_answer_field
 from medtasks.runs.run import Run as RunOnDisk
-from medtasks.runs.run import TaskRun
+from medtasks.runs.run import Source, TaskRun
 from medtasks.runs.run import read_run as read_recorded_run
-from medtasks.runs.sources import Source
 from medtasks.tasks.documents import is_private_task, task_documents, task_provenance
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import including, scored_task, task_file

@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.runs.replies import read_replies, read_samples
 from medtasks.runs.result_files import results_next_to, task_of
-from medtasks.runs.sources import (
+from medtasks.runs.run import (
     Source,
     check_fingerprints,
     check_is_ours,

@@ -19,11 +19,10 @@ from medtasks.families.family import FENCED, Reply, Row
 from medtasks.home import home, written_whole
 from medtasks.metrics.metric import STDERR, Score, evaluate
 from medtasks.runs.logged_samples import FOLDER_NAME
-from medtasks.runs.process import this_process
 from medtasks.runs.redaction import redacted_arguments, settings
 from medtasks.runs.replies import SampleLine, read_replies
 from medtasks.runs.result_files import RESULTS, ResultsFile, results_files
-from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path
+from medtasks.runs.run_manifest import RunManifest, RunState, manifest_files, manifest_path, this_process
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.shard_runs import ShardRun, TaskPart, read_shards
 from medtasks.tasks.documents import task_documents

@@ -11,7 +11,7 @@ from medtasks.errors import RepliesError, unknown_name
 from medtasks.families.family import Reply
 from medtasks.metrics.metric import AnyMetric, Scale
 from medtasks.runs.replies import read_replies
-from medtasks.runs.sources import Source, replies_to
+from medtasks.runs.run import Source, replies_to
 from medtasks.stats.paired import ALPHA
 from medtasks.stats.sample_size import (
     WORKING_CORRELATION,

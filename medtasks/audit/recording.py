@@ -14,7 +14,6 @@ from medtasks.audit.facts import commit, data_fingerprints, hardware, model_fact
 from medtasks.data.shards import Shard
 from medtasks.running.harness_run import Outcome, wanted_tasks
 from medtasks.runs.harness_options import read_options, seeds
-from medtasks.runs.process import this_process
 from medtasks.runs.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
 from medtasks.runs.result_files import samples_file
 from medtasks.runs.run_manifest import (
@@ -26,6 +25,7 @@ from medtasks.runs.run_manifest import (
     TaskOutcome,
     TaskRecord,
     manifest_path,
+    this_process,
 )
 from medtasks.runs.sample_counts import FailureLimit, SampleCounts, counts_of
 from medtasks.tasks.documents import Selection

@@ -13,7 +13,7 @@ from medtasks.audit.equivalence_verdict import Verdict
 from medtasks.cli.comparison_output import ComparedRuns, comparisons_as_dict, print_comparisons, verdicts_as_dict
 from medtasks.cli.output import IncludePath, JsonFile, look_into, write_json
 from medtasks.errors import MedTasksError, RepliesError, near_match
-from medtasks.runs.sources import Source, model_of
+from medtasks.runs.run import Source, model_of
 from medtasks.stats.equivalence import MARGIN
 from medtasks.tasks.task_files import task_file, task_files, variant_of
 

@@ -8,7 +8,7 @@ import typer
 from medtasks.audit.judge_labels import write_sheet
 from medtasks.cli.output import IncludePath, ModelName, look_into, say
 from medtasks.runs.replies import read_replies
-from medtasks.runs.sources import Source, replies_to
+from medtasks.runs.run import Source, replies_to
 from medtasks.tasks.documents import task_documents
 from medtasks.tasks.task_files import scored_task
 

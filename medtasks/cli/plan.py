@@ -11,7 +11,7 @@ from medtasks.audit.planning import Plan, assumptions
 from medtasks.audit.planning import plan as planned
 from medtasks.audit.report.wording import number
 from medtasks.cli.output import IncludePath, JsonFile, look_into, print_state_of_data, say, write_json
-from medtasks.runs.sources import Source
+from medtasks.runs.run import Source
 from medtasks.stats.paired import POWER
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task

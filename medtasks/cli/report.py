@@ -47,7 +47,7 @@ def report(
     from medtasks.audit.report.report_tables import report_tables
     from medtasks.audit.tables import latex as latex_tables
     from medtasks.audit.tables import markdown as markdown_tables
-    from medtasks.runs.sources import Source
+    from medtasks.runs.run import Source
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")

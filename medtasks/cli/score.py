@@ -31,8 +31,8 @@ from medtasks.cli.output import (
 )
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.runs.replies import read_replies, take_answer_field
+from medtasks.runs.run import Source, replies_to
 from medtasks.runs.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
-from medtasks.runs.sources import Source, replies_to
 from medtasks.tasks.documents import private_datasets, task_documents, task_provenance
 from medtasks.tasks.task_files import scored_task
 

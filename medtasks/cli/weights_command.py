@@ -1,4 +1,4 @@
-"""``medtasks weights``: list, fetch, locate and convert the weights of metrics that are models."""
+"""``medtasks weights``: list, fetch and locate the weights of metrics that are models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +9,10 @@ from medtasks.audit.doctor.metric_weights import WORDNET, weights_trouble
 from medtasks.cli.output import say, say_columns
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 from medtasks.metrics.meteor import prepare_wordnet
-from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_info, weights_path
+from medtasks.metrics.model_settings import WEIGHTS, fetch, weights_path
 
-app = typer.Typer(help="List, fetch and convert the weights of metrics that are models.", no_args_is_help=True)
+app = typer.Typer(help="List and fetch the weights of metrics that are models.", no_args_is_help=True)
 _ALL = "all"
-_CONVERTIBLE = "chexbert"
 
 
 @app.command("list")
@@ -60,21 +59,3 @@ def fetch_weights(
 def where(name: Annotated[str, typer.Argument(help="Name, see 'medtasks weights list'.")]) -> None:
     """Print the file or folder that metrics open."""
     print(weights_path(name))  # noqa: T201
-
-
-@app.command()
-def convert(
-    name: Annotated[str, typer.Argument(help=f"Only '{_CONVERTIBLE}'.")],
-    source: Annotated[Path | None, typer.Option(help="The published file. Default: the fetched one.")] = None,
-    target: Annotated[Path | None, typer.Option(help="File to write. Default: next to the published one.")] = None,
-) -> None:
-    """Convert a published checkpoint to safetensors, which is smaller and loads faster."""
-    if weights_info(name).name != _CONVERTIBLE:
-        raise MedTasksError(f"'{name}' needs no conversion; only '{_CONVERTIBLE}' has one")
-    published = source or weights_path(name)
-    if published.suffix == ".safetensors":
-        raise MedTasksError(f"{published} is safetensors already; there is nothing to convert")
-    from medtasks.metrics.neural.chexbert_checkpoint import convert as write
-
-    written = write(published, target)
-    say(f"Wrote {written} ({written.stat().st_size / 1e6:,.0f} MB)")

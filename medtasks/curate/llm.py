@@ -18,8 +18,17 @@ from medtasks.curate.study import Study
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.home import packaged_facts
 from medtasks.judges.fence import addresses_judge
-from medtasks.judges.judge_client import BAD_FORMAT, Judge, JudgeRole, JudgeVerdict, VerdictCache, default_cache_folder
-from medtasks.judges.settings import MAX_REQUESTS, check_access, settings_from_environment
+from medtasks.judges.judge_client import (
+    BAD_FORMAT,
+    MAX_REQUESTS,
+    Judge,
+    JudgeRole,
+    JudgeVerdict,
+    VerdictCache,
+    check_access,
+    default_cache_folder,
+    settings_from_environment,
+)
 from medtasks.net.journal import digest_of
 
 T = TypeVar("T")
@@ -164,8 +173,8 @@ def job_of(
 def open_llm(study: Study, max_requests: int | None = None) -> Judge:
     """Return the LLM that the environment names, cleared for the captions and reports of a study.
 
-    ``max_requests`` replaces that of the environment. Errors are those of
-    :func:`~medtasks.judges.settings.settings_from_environment` and :func:`~medtasks.judges.settings.check_access`.
+    ``max_requests`` replaces that of the environment. Errors are those of :func:`settings_from_environment` and
+    :func:`check_access`.
     """
     settings = settings_from_environment(what="drafting needs an LLM")
     check_access(settings, study.access, study.name)

@@ -1,8 +1,7 @@
 """Protection against replies that address their judge: marks around the quoted reply, and detection of such replies.
 
-A published prompt quotes the reply unchanged, and ``reference`` keeps it to the letter. Under ``fenced`` the reply is
-between two marks that its author could not know, and a note says that the text between them is no instruction. The
-marks depend on the reply and on a secret of this data folder, so that verdicts can be found on disk.
+Under ``fenced`` the reply is between two marks that its author could not know. They depend on the reply and on a secret
+of this data folder, so that verdicts can be found on disk.
 """
 
 import contextlib

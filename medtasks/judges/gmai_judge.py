@@ -23,9 +23,8 @@ from medtasks.home import packaged_facts
 from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.judge_client import Judge
 
-# One per rule: on disk, a reply that only one rule can read must not replace a reply read by the other one.
+# By the rule that reads the judge's reply: on disk, a reply that only one rule can read must not replace another.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
-"""Version of the prompt by the rule that reads the judge's reply."""
 
 INSTRUCTION: str = packaged_facts(__package__, "prompts")["gmai"]["instruction"]
 
@@ -65,9 +64,8 @@ def match_reply(
 ) -> Matched:
     """Extract the option of a reply by rule, or else by the judge; never raises for the text of either.
 
-    The reply is the model's raw one, or the marker of a sample the adapter could not run. An empty reply, a refusal,
-    the letter Z and an adapter's failure are no option without asking, as is a reply that the judge calls Z. A rule
-    that is not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
+    An empty reply, a refusal, the letter Z and an adapter's failure are no option without asking, as is a reply that
+    the judge calls Z. A rule that is not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
     """
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)

@@ -1,4 +1,4 @@
-"""Client that asks an OpenAI-compatible endpoint for verdicts, with limits on patience and requests.
+"""Judges: their settings, the guard on credentialed data, and the client that asks an OpenAI-compatible endpoint.
 
 Every failure at the endpoint is one sentence without prompt text and without the key.
 """
@@ -7,30 +7,164 @@ import asyncio
 import functools
 import hashlib
 import json
+import math
+import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from loguru import logger
 
+from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
-from medtasks.errors import MedTasksError, warn_once
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, unknown_name, warn_once
 from medtasks.home import home
-from medtasks.judges.settings import (
-    API_KEY,
-    BASE_URL,
-    MAX_REQUESTS,
-    MODEL,
-    JudgeSettings,
-    check_access,
-    is_configured,
-    settings_from_environment,
-)
+from medtasks.net import servers
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient, NotSent, background_loop
 from medtasks.net.disk_cache import SqliteCache
 from medtasks.net.servers import RemoteTrouble, Server, trouble_of, unreadable
+
+T = TypeVar("T")
+
+BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
+MODEL = "MEDTASKS_JUDGE_MODEL"
+API_KEY = "MEDTASKS_JUDGE_API_KEY"
+TEMPERATURE = "MEDTASKS_JUDGE_TEMPERATURE"
+CONCURRENCY = "MEDTASKS_JUDGE_CONCURRENCY"
+TIMEOUT = "MEDTASKS_JUDGE_TIMEOUT"
+ATTEMPTS = "MEDTASKS_JUDGE_ATTEMPTS"
+REASKS = "MEDTASKS_JUDGE_REASKS"
+MAX_REQUESTS = "MEDTASKS_JUDGE_MAX_REQUESTS"
+ALLOW_REMOTE = "MEDTASKS_JUDGE_ALLOW_REMOTE"
+TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
+
+_URL_RULE = "must look like http(s)://host[:port]/path, without user or query"
+_EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """An OpenAI-compatible chat endpoint and its use.
+
+    An impossible value is a JudgeNotConfigured that names the environment variable.
+    """
+
+    base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
+    model: str  # the model's name as the endpoint knows it
+    api_key: str = field(default="", repr=False)  # secret, hidden in ``repr``; empty for an endpoint that needs none
+    temperature: float = 0.0  # sampling temperature in [0, 2]
+    concurrency: int = 4  # most requests under way at once, over all threads of this process
+    timeout_s: float = 60.0  # seconds without a byte from the endpoint before a try is given up
+    attempts: int = 5  # most tries of a request that fails for a passing reason
+    reasks: int = 2  # most further questions after a reply that breaks the format
+    max_requests: int | None = None  # most requests that one process sends, further tries included; None is no limit
+
+    def __post_init__(self) -> None:
+        sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
+        rules = (
+            (servers.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
+            (bool(self.model), f"{MODEL} must not be empty"),
+            (sendable, f"{API_KEY} contains a character that no HTTP header may hold"),
+            (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
+            (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
+            (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
+            (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
+            (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
+            (
+                self.max_requests is None or self.max_requests >= 0,
+                f"{MAX_REQUESTS} is {self.max_requests} but must be at least 0",
+            ),
+        )
+        for holds, sentence in rules:
+            if not holds:
+                raise JudgeNotConfigured(f"{sentence}.")
+
+    @property
+    def label(self) -> str:
+        """Model and temperature, as scores record them."""
+        return f"{self.model}, temperature {self.temperature:g}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the endpoint is on this machine."""
+        return servers.is_loopback(servers.host(self.base_url))
+
+
+def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the user has named a judge, if only in part."""
+    return any(environ.get(name, "").strip() for name in (BASE_URL, MODEL))
+
+
+def settings_from_environment(
+    environ: Mapping[str, str] = os.environ, what: str = "this task needs an LLM judge"
+) -> JudgeSettings:
+    """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
+
+    ``what`` begins the sentence on missing ones. JudgeNotConfigured: base URL, model or a remote endpoint's key is
+    missing, or a value is wrong.
+    """
+    values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
+    missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
+    if missing:
+        raise JudgeNotConfigured(
+            f"{what} and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
+            f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)"
+        )
+
+    def number(name: str, convert: Callable[[str], Any], default: float) -> Any:
+        text = values.get(name)
+        try:
+            return convert(text) if text else default
+        except ValueError:
+            kind = "a whole number" if convert is int else "a number"
+            example = f"for example {name}={default}"
+            raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, {example}.") from None
+
+    settings = JudgeSettings(
+        base_url=values[BASE_URL].rstrip("/"),
+        model=values[MODEL],
+        api_key=values.get(API_KEY, ""),
+        temperature=number(TEMPERATURE, float, JudgeSettings.temperature),
+        concurrency=number(CONCURRENCY, int, JudgeSettings.concurrency),
+        timeout_s=number(TIMEOUT, float, JudgeSettings.timeout_s),
+        attempts=number(ATTEMPTS, int, JudgeSettings.attempts),
+        reasks=number(REASKS, int, JudgeSettings.reasks),
+        max_requests=number(MAX_REQUESTS, int, 1000) if values.get(MAX_REQUESTS) else None,
+    )
+    if not settings.api_key and not settings.is_local:
+        raise JudgeNotConfigured(
+            f"the judge at {settings.base_url} is not on this machine and {API_KEY} is not set; set it, "
+            f"to any text such as {API_KEY}=none if the endpoint asks for no key."
+        )
+    return settings
+
+
+def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse to send credentialed text to another machine.
+
+    Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
+    names one endpoint, with any path, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
+    endpoints. Raises JudgeRefused otherwise, and UnknownName for an ``access`` that is misspelt.
+    """
+    if access not in list(Access):
+        raise unknown_name("access level", access, Access)
+    if access != Access.CREDENTIALED or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
+        return
+    trusted, origin = environ.get(TRUSTED, "").strip(), servers.origin(settings.base_url)
+    if trusted and not servers.is_url(trusted):
+        raise JudgeRefused(
+            f"{TRUSTED} {_URL_RULE}, so no judge is trusted with '{dataset}'; write for example {TRUSTED}={origin}"
+        )
+    if trusted and servers.origin(trusted) == origin:
+        return
+    raise JudgeRefused(
+        f"'{dataset}' is credentialed and the judge at {settings.base_url} is not on this machine, so its text is not "
+        f"sent there; set {BASE_URL} to an endpoint on this machine such as http://127.0.0.1:8000/v1, or, if your data "
+        f"use agreement allows it, {TRUSTED}={origin} for this judge or {ALLOW_REMOTE}={dataset} for this dataset."
+    )
+
 
 _CANNOT_KEEP = (
     "Judge verdicts cannot be kept in {path} ({error}); the run goes on, but a rerun will ask the judge again. Free "
@@ -44,10 +178,7 @@ def default_cache_folder() -> Path:
 
 
 def verdict_key(base_url: str, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
-    """Return the key of a verdict: 64 hexadecimal digits that change with every argument.
-
-    The endpoint's address is one of them, because another one may serve another model under the same name.
-    """
+    """Return the key of a verdict, in hexadecimal: another endpoint may serve another model under the same name."""
     content = json.dumps([base_url.rstrip("/"), model, float(temperature), system, user, prompt_version])
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
@@ -59,16 +190,14 @@ class VerdictCache(SqliteCache):
         super().__init__(folder / "verdicts.sqlite", ("verdicts", "reply"), _CANNOT_KEEP)
 
     def reply(self, key: str) -> str | None:
-        """Return the raw judge reply stored under ``key``, or None."""
+        """Return the reply stored under ``key``, or None."""
         replies = self.get([bytes.fromhex(key)])
         return next((reply.decode("utf-8", "surrogatepass") for reply in replies.values()), None)
 
     def keep(self, key: str, reply: str) -> None:
-        """Store a raw judge reply under ``key``."""
+        """Store a reply under ``key``."""
         self.put({bytes.fromhex(key): reply.encode("utf-8", "surrogatepass")})
 
-
-T = TypeVar("T")
 
 BAD_FORMAT = "reply did not follow the format"
 CORRECTION = (
@@ -146,12 +275,10 @@ class Judge:
     def ask(
         self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1
     ) -> JudgeVerdict[T]:
-        """Return the judge's verdict, from disk if the same question was answered before.
+        """Return the judge's verdict, from disk if the same question was answered before; never raises.
 
-        Trouble at the endpoint is a ``failure`` of the verdict, never an exception. An empty system message is not
-        sent. ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that
-        parses is stored. ``prompt_version`` is part of the cache key, to be raised when verdicts under the same texts
-        must not be reused.
+        An empty system message is not sent. ``parse`` returns ``None`` for a reply that breaks the format, and must not
+        raise; only a reply that parses is stored. ``prompt_version`` is raised when stored verdicts must not be reused.
         """
         settings = self.settings
         system, user = _sendable(system), _sendable(user)
@@ -170,22 +297,28 @@ class Judge:
     async def _ask_endpoint(
         self, system: str, user: str, parse: Callable[[str], T | None], key: str
     ) -> JudgeVerdict[T]:
+        async def content(answer: dict[str, Any]) -> str:
+            try:
+                reply = answer["choices"][0]["message"]["content"]
+            except (IndexError, KeyError, TypeError):
+                raise unreadable(self._server) from None
+            return reply if isinstance(reply, str) else ""
+
         messages = [{"role": "system", "content": system}] * bool(system) + [{"role": "user", "content": user}]
+        body = {"model": self.settings.model, "temperature": self.settings.temperature, "messages": messages}
         text = ""
         for number in range(self.settings.reasks + 1):
             try:
-                text = await self._complete(messages)
+                text = await self._client.post(CHAT, body, content)
             except RemoteTrouble as trouble:
-                is_sent = number > 0 or not isinstance(trouble, NotSent)
-                cause = (
-                    f"{BAD_FORMAT}, and {trouble.cause}" if number and isinstance(trouble, NotSent) else trouble.cause
-                )
+                was_sent = not isinstance(trouble, NotSent)
+                cause = trouble.cause if was_sent or number == 0 else f"{BAD_FORMAT}, and {trouble.cause}"
                 if not trouble.outage:
                     self._client.answered()
-                    self._report_once(cause)
+                    warn_once(self._role.no_reply.format(cause))
                 elif self._client.lose(cause, key):
                     logger.warning(self._role.given_up, self._client.patience, cause)
-                return JudgeVerdict(None, cause, False, "", sent=is_sent)
+                return JudgeVerdict(None, cause, False, "", sent=number > 0 or was_sent)
             value = parse(text)
             if value is not None:
                 return JudgeVerdict(value, None, False, text)
@@ -193,20 +326,8 @@ class Judge:
             quoted = _sendable(text[:_LONGEST_QUOTE]) or "(empty reply)"
             messages.append({"role": "assistant", "content": quoted})
             messages.append({"role": "user", "content": CORRECTION})
-        self._report_once(BAD_FORMAT)
+        warn_once(self._role.no_reply.format(BAD_FORMAT))
         return JudgeVerdict(None, BAD_FORMAT, False, text)
-
-    async def _complete(self, messages: list[dict[str, str]]) -> str:
-        async def content(answer: dict[str, Any]) -> str:
-            try:
-                text = answer["choices"][0]["message"]["content"]
-            except (IndexError, KeyError, TypeError):
-                raise unreadable(self._server) from None
-            return text if isinstance(text, str) else ""
-
-        settings = self.settings
-        body = {"model": settings.model, "temperature": settings.temperature, "messages": messages}
-        return await self._client.post(CHAT, body, content)
 
     def _count(self) -> None:
         """Count a request before it is sent; NotSent if it exceeds the limit."""
@@ -216,16 +337,12 @@ class Judge:
             raise NotSent(cause, retry=False, outage=False)
         self._sent += 1
 
-    def _report_once(self, cause: str) -> None:
-        warn_once(self._role.no_reply.format(cause))
-
 
 def judge_for(dataset: str | None) -> Judge:
     """Return the judge that the environment configures, cleared for one dataset.
 
-    Cheap enough to call per sample. Equal settings give the same judge, so that its limit on concurrent requests and
-    its circuit breaker hold over all tasks and threads of a process (rank). Errors are those of
-    :func:`settings_from_environment` and :func:`check_access`.
+    Equal settings give the same judge, so that its limits hold over all tasks and threads of a process. Errors are
+    those of :func:`settings_from_environment` and :func:`check_access`.
     """
     settings = settings_from_environment()
     check_access(settings, str(access_of(dataset)), str(dataset))
@@ -234,10 +351,7 @@ def judge_for(dataset: str | None) -> Judge:
 
 
 def judge_if_there(dataset: str | None) -> Judge | None:
-    """Return the judge for one dataset, or None with one warning if the environment names none.
-
-    For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`.
-    """
+    """Return the judge for one dataset, or None with one warning if the environment names none."""
     if is_configured():
         return judge_for(dataset)
     warn_once(_MISSING)

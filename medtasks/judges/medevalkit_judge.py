@@ -39,12 +39,7 @@ def published_verdict(text: str) -> bool:
 
 
 def strict_verdict(text: str) -> bool | None:
-    """Return whether a judge's reply says "right"; ``None`` for one without exactly one tag with 0 or 1.
-
-    Example:
-        >>> strict_verdict("<think>no</think> <judge> 1 </judge>"), strict_verdict("0")
-        (False, None)
-    """
+    """Return whether a judge's reply says "right"; ``None`` for one without exactly one tag with 0 or 1."""
     match = _VERDICT.search(text)
     return match[1] == _RIGHT if match and text.count("<judge>") == 1 else None
 

@@ -31,8 +31,7 @@ from medtasks.judges.judge_client import Judge, JudgeVerdict
 T = TypeVar("T")
 
 ASPECTS = ("anatomy", "symptom", "measurement")
-WORST_SEVERITY = 5
-"""The end of the repository's scale: entirely incorrect."""
+WORST_SEVERITY = 5  # the end of the repository's scale: entirely incorrect
 _PLACE = "{input_pairs}"
 # Chat models often fence JSON, which does not change the answer.
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*)```", re.DOTALL | re.IGNORECASE)
@@ -86,24 +85,18 @@ class Wording:
     correctness: JudgePrompt  # right or wrong, 1 or 0 (paper, figure 12)
     severity: JudgePrompt  # severity of hallucinations, 0 to 5 (repository)
 
-    @classmethod
-    def of(cls, name: str, replaced: Mapping[str, str]) -> "Wording":
-        """Return the published prompts with some words replaced, in their order."""
 
-        def worded(text: str) -> str:
-            for published, ours in replaced.items():
-                text = text.replace(published, ours)
-            return text
-
-        return cls(
-            **{
-                judged: JudgePrompt(f"{judged}_{name}", 1, worded(texts["system"]), worded(texts["user"]))
-                for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items()
-            }
-        )
+def _wording(name: str, replaced: Mapping[str, str]) -> Wording:
+    prompts = {}
+    for judged, texts in packaged_facts(__package__, "prompts")["medheval"].items():
+        system, user = texts["system"], texts["user"]
+        for published, ours in replaced.items():
+            system, user = system.replace(published, ours), user.replace(published, ours)
+        prompts[judged] = JudgePrompt(f"{judged}_{name}", 1, system, user)
+    return Wording(**prompts)
 
 
-WORDINGS: Mapping[str, Wording] = {"single": Wording.of("single", _ONE_MODEL), "eleven": Wording.of("eleven", {})}
+WORDINGS: Mapping[str, Wording] = {"single": _wording("single", _ONE_MODEL), "eleven": _wording("eleven", {})}
 
 # For ``metadata`` of task YAML, which the harness copies into its results.
 COMPONENTS_SINGLE = [WORDINGS["single"].components.label]
@@ -115,10 +108,8 @@ KNOWLEDGE_ELEVEN = [WORDINGS["eleven"].correctness.label, WORDINGS["eleven"].sev
 def judge_components(
     judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
 ) -> JudgeVerdict[dict[str, list[int]]]:
-    """Have the components of one report, which is not empty, counted against those of the reference report by aspect.
-
-    A count above the number of the report's characters is no count.
-    """
+    """Have the components of one report, which is not empty, counted by aspect against those of the reference."""
+    # A count above the number of the report's characters is no count: sums must not depend on one absurd number.
     pairs = {"structured_ground_truth": {aspect: list(ground_truth[aspect]) for aspect in ASPECTS}}
     return prompt.ask(judge, pairs, answer, partial(parse_components, most=len(answer)), fenced=fenced)
 
@@ -140,10 +131,7 @@ def judge_severity(
 
 
 def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
-    """Read right and wrong components by aspect from the judge's reply; ``None`` for any other form.
-
-    ``most`` is the largest plausible count: sums over the corpus must not depend on one absurd number.
-    """
+    """Read right and wrong components by aspect, each up to ``most``, from the judge's reply; None for other forms."""
     counts = _of_model_1(text)
     if not isinstance(counts, dict) or set(counts) != set(ASPECTS):
         return None
@@ -159,12 +147,7 @@ def parse_components(text: str, most: int) -> dict[str, list[int]] | None:
 
 
 def parse_number(text: str, most: int) -> int | None:
-    """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form.
-
-    Example:
-        >>> parse_number('{"model_1": 1}', 1), parse_number('{"model_1": true}', 1), parse_number('{"model_1": 6}', 5)
-        (1, None, None)
-    """
+    """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form."""
     number = _of_model_1(text)
     return number if _is_count(number, most) else None
 

@@ -40,24 +40,18 @@ def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: b
 
 
 def parse_scores(text: str) -> tuple[int, int] | None:
-    r"""Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` if it is malformed.
+    """Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` if it is malformed.
 
     As in the reference, double newlines are collapsed, line 1 minus ``A: `` and line 2 minus ``B: `` are the scores,
     and the explanation follows. Three differences: white space around the reply is dropped; a score outside 1..10, or
     in anything but plain digits, is no score; and after a malformed reply the judge is asked again, where the reference
     raises and ends the run.
-
-    Example:
-        >>> parse_scores("A: 9\nB: 2\nYour explanation: it names the left side.")
-        (9, 2)
-        >>> parse_scores("A: 9 out of 10\nB: 2") is None
-        True
     """
     lines = text.strip().replace("\n\n", "\n").split("\n")
-    if len(lines) < 2:
+    digits = [line.removeprefix(label).strip() for line, label in zip(lines, ("A: ", "B: "), strict=False)]
+    if len(digits) < 2 or not all(re.fullmatch("0?[1-9]|10", score) for score in digits):
         return None
-    first, second = _score(lines[0].removeprefix("A: ")), _score(lines[1].removeprefix("B: "))
-    return None if first is None or second is None else (first, second)
+    return int(digits[0]), int(digits[1])
 
 
 def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
@@ -76,9 +70,9 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
 def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
     """Have one free-form reply judged; never raises for the text of the reply or the judge.
 
-    The reply is the model's raw one, or the marker of a sample the adapter could not run, which is ``ADAPTER_FAILED``
-    without asking. A reply of white space alone is ``EMPTY`` without asking, where the reference sends it: that costs
-    money, and no honest verdict could prefer an option. Without a verdict the answer is ``JUDGE_FAILED``.
+    A sample that the adapter could not run is ``ADAPTER_FAILED`` without asking. So is a reply of white space alone
+    ``EMPTY``, where the reference sends it: no honest verdict could prefer an option. Without a verdict the answer is
+    ``JUDGE_FAILED``.
     """
     if failure_cause(reply) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)
@@ -89,8 +83,3 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str,
     prompt = judge_prompt(question, options, text, fenced=fenced)
     verdict = judge.ask(SYSTEM, prompt, parse_scores, prompt_version=PROMPT_VERSION)
     return Answer.invalid(Reason.JUDGE_FAILED) if verdict.value is None else choose(verdict.value)
-
-
-def _score(text: str) -> int | None:
-    digits = text.strip()
-    return int(digits) if re.fullmatch("0?[1-9]|10", digits) else None

@@ -26,7 +26,7 @@ from medtasks.data.own_datasets import access_of
 from medtasks.data.privacy import is_private
 from medtasks.errors import MedTasksError, ModelRefused, warn_once
 from medtasks.lmms import replaced
-from medtasks.net import endpoints
+from medtasks.net import servers
 
 if TYPE_CHECKING:
     from loguru import Record
@@ -109,10 +109,10 @@ def trusted_model(environment: Mapping[str, str]) -> str | None:
     text = environment.get(TRUSTED, "").strip()
     if re.fullmatch(rf"{_CLASS}\w+(?:\.\w+)+", text):
         return text
-    if text and not ("://" in text and endpoints.readable(text)):
+    if text and not ("://" in text and servers.readable(text)):
         example = f"{TRUSTED}=https://api.openai.com"
         raise ModelRefused(f"{TRUSTED} names no server, so none is trusted; write it as {_FORM}, for example {example}")
-    return endpoints.origin(endpoints.readable(text)) if text else None
+    return servers.origin(servers.readable(text)) if text else None
 
 
 def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
@@ -126,9 +126,9 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
         return f"because it is unknown where it sends questions; {fix}"
     if not destination.url:
         return f"because {destination.source} is not {_FORM}; {fix}, or one whose address you give in this form"
-    origin, host = endpoints.origin(destination.url), endpoints.host(destination.url)
+    origin, host = servers.origin(destination.url), servers.host(destination.url)
     to = f"to {origin}{f' ({destination.source})' if destination.source else ''}"
-    is_local = endpoints.is_loopback(host)
+    is_local = servers.is_loopback(host)
     try:
         if not is_local and trusted_model(environment) != origin:
             fix += f", or, if your data use agreement allows it, set {TRUSTED}={origin}"
@@ -190,7 +190,7 @@ def client_address(client: object) -> str:
 
 def _named(addresses: object, source: str = "base_url", *, obeys_proxies: bool) -> list[Destination]:
     texts = [text.strip() for text in str(addresses or "").split(";") if text.strip()]
-    return [Destination(endpoints.readable(text), source, ("base_url",), obeys_proxies) for text in texts]
+    return [Destination(servers.readable(text), source, ("base_url",), obeys_proxies) for text in texts]
 
 
 def class_path_of(model: str, *, force_simple: bool = False) -> str:

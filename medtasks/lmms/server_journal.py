@@ -23,9 +23,8 @@ from medtasks.errors import MedTasksError
 from medtasks.lmms import replaced
 from medtasks.lmms.model_failures import EMPTY_AFTER_ERRORS, chat_completions, failure_of, replies_module
 from medtasks.lmms.remote_models import class_path_of, client_address, file_of
-from medtasks.net.endpoints import origin
 from medtasks.net.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
-from medtasks.net.servers import build_of
+from medtasks.net.servers import build_of, origin
 from medtasks.runs.harness_options import HarnessOptions
 from medtasks.runs.run_manifest import Notice, refuse, warn
 

@@ -23,15 +23,13 @@ from medtasks.metrics.metric import mean
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.stats.bootstrap import Floats, Integers
 
+# The 14 conditions in the order of CheXbert's outputs, and the five that papers report next to them.
 CONDITIONS = (
     *("Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation"),
     *("Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices"),
     "No Finding",
 )
-"""The 14 conditions in the order of CheXbert's outputs."""
-
 FIVE_CONDITIONS = ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
-"""The five that papers report next to the 14, in the same order."""
 
 
 class Finding(enum.IntEnum):
@@ -52,8 +50,7 @@ _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
 def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:
     """Return F1 by average, from 1 or 0 per label of each side, shape (reports, labels), at least one report.
 
-    ``micro``: over all decisions. ``macro``: mean over labels. ``weighted``: mean over labels, weighted by reports that
-    have them. ``samples``: mean over reports.
+    The averages are over all decisions, over labels, over labels weighted by reports that have them, and over reports.
     """
     by_label = count_labels(gold, predicted, len(gold[0])).total()
     doubled = 2 * by_label.true_positives.sum()
@@ -124,13 +121,7 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
 def label_ratios(cells: Integers) -> dict[str, Floats]:
     """Return the repository's metrics, shape (...), from sums of :func:`label_cells`, shape (..., 6).
 
-    NaN for a denominator of 0: ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where blank and
-    uncertain labels of the report are misses; ``label_specificity``, TN / (TN + FP); and ``label_accuracy``,
-    (TP + TN) / (TP + TN + FP + FN).
-
-    Example:
-        >>> {name: float(value) for name, value in label_ratios(np.array([1, 1, 0, 3, 8, 4])).items()}
-        {'chair_label': 0.125, 'label_recall': 0.25, 'label_specificity': 0.75, 'label_accuracy': 0.8}
+    NaN for a denominator of 0. In the recall, blank and uncertain labels of the report are misses.
     """
     tp, fp, fn, tn, mentions, positives = np.moveaxis(cells, -1, 0)
     return {

@@ -102,13 +102,7 @@ def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes:
 
     An invalid reply misses the class of the target and predicts no other. Raises a ValueError where lengths differ, or
     a class is not in 0 ... ``classes`` - 1.
-
-    Example:
-        >>> counts = count_classes([0, 0, 1], [0, 1, None], classes=2).total()
-        >>> counts.true_positives.tolist(), counts.false_positives.tolist(), counts.false_negatives.tolist()
-        ([1, 0], [0, 1], [1, 1])
     """
-    _check_lengths(len(gold), len(predicted))
     valid = [value for value in predicted if value is not None]
     if outside := [value for value in (*gold, *valid) if not 0 <= value < classes]:
         raise ValueError(f"classes are numbered from 0 to {classes - 1}, but got {outside[0]}")
@@ -122,18 +116,12 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
 
     An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
     nothing. Raises a ValueError where shapes differ, or a value is not 0 or 1.
-
-    Example:
-        >>> counts = count_labels([[1, 0], [1, 0]], [[1, 1], None], labels=2).total()
-        >>> counts.false_positives.tolist(), counts.false_negatives.tolist(), counts.true_negatives.tolist()
-        ([0, 1], [1, 0], [0, 0])
     """
-    _check_lengths(len(gold), len(predicted))
     rows = [[0] * labels if row is None else row for row in predicted]
     if any(len(row) != labels for table in (gold, rows) for row in table):
         raise ValueError(f"expected {labels} labels in every row of the targets and of the predictions")
     right, guess = (np.asarray(table, dtype=np.int64).reshape(-1, labels) for table in (gold, rows))
-    if np.any((right | guess) & ~1):
+    if np.any(right & ~1) or np.any(guess & ~1):
         raise ValueError("labels are 0 or 1")
     answered = np.asarray([row is not None for row in predicted], dtype=bool)
     return _tables(right == 1, guess == 1, answered[:, np.newaxis])
@@ -144,12 +132,9 @@ def ratio(part: Integers, whole: Integers) -> Floats:
     return np.asarray(part / np.maximum(whole, 1), dtype=np.float64) * (whole > 0)
 
 
-def _check_lengths(gold: int, predicted: int) -> None:
-    if gold != predicted:
-        raise ValueError(f"expected one prediction per sample, but got {predicted} for {gold}")
-
-
 def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArray[np.bool_]) -> ClassCounts:
+    if len(right) != len(guess):
+        raise ValueError(f"expected one prediction per sample, but got {len(guess)} for {len(right)}")
     return ClassCounts(
         true_positives=(right & guess).astype(np.int64),
         false_positives=(~right & guess).astype(np.int64),
@@ -167,27 +152,20 @@ def multiclass_metrics(counts: ClassCounts) -> dict[str, Floats]:
         >>> round(float(constant["macro_auroc"]), 3), float(constant["present_class_auroc"])
         (0.3, 0.5)
     """
-    in_target = counts.positives > 0
+    in_target, every = counts.positives > 0, _every(counts)
     in_use = in_target | (counts.false_positives > 0)
     return {
         "macro_f1": _mean(counts.f1, in_use),
         "macro_accuracy": _mean(counts.recall, in_use),
         "balanced_accuracy": _mean(counts.recall, in_target),
-        "macro_auroc": _mean(counts.auroc, _every(counts)),
+        "macro_auroc": _mean(counts.auroc, every),
         "present_class_auroc": _mean(counts.auroc, in_target & (counts.negatives > 0)),
     }
 
 
 def multilabel_metrics(counts: ClassCounts) -> dict[str, Floats]:
-    """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label to average.
-
-    Example:
-        >>> nothing_found = multilabel_metrics(count_labels([[1, 0], [0, 0]], [[0, 0], [0, 0]], labels=2).total())
-        >>> float(nothing_found["macro_accuracy"]), float(nothing_found["present_label_auroc"])
-        (0.75, 0.5)
-    """
-    in_target = counts.positives > 0
-    every = _every(counts)
+    """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label."""
+    in_target, every = counts.positives > 0, _every(counts)
     right = ratio(counts.true_positives + counts.true_negatives, counts.samples[..., np.newaxis])
     return {
         "macro_f1": _mean(counts.f1, every),

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.metric import mean
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.report_metrics import ReportScores, metric_info
-from medtasks.metrics.weight_files import weights_path
 
 if TYPE_CHECKING:
-    from medtasks.metrics.neural.radgraph_archive import Archive, ModelType
+    from medtasks.metrics.neural.metric_checkpoints import Archive, ModelType
 
 TOLERANCE = 1e-4  # for float32 and another order of sums
 _INSTALL = "pip install 'medtasks[oracles]'"
@@ -58,10 +57,7 @@ class PackageComparison:
 def cross_check(
     metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
 ) -> dict[str, PackageComparison]:
-    """Run the package of one entry of :data:`ORACLES` on the texts of ``ours``; return comparisons by key.
-
-    Raises WeightsMissing as our metric does, and a MedTasksError if the package is missing or fails.
-    """
+    """Run the package of one entry of :data:`ORACLES` on the texts of ``ours``; return comparisons by key."""
     package, scores = ORACLES[metric]
     version = ""
     try:
@@ -243,14 +239,12 @@ def package_radgraph(archive: "Archive") -> Iterator[Any]:
 
 
 def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Sequence[Sequence[float]]:
-    """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,).
-
-    Texts of white space, on which the package fails, are passed as empty ones.
-    """
+    """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,)."""
     package = import_module("radgraph")
     scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
     super(package.F1RadGraph, scorer).__init__()
     scorer.reward_level, scorer.radgraph = "all", model
+    # On texts of white space the package fails.
     sides = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
     _, rewards, *_ = scorer(**dict(zip(("refs", "hyps"), sides, strict=True)))
     return list(rewards)
@@ -258,7 +252,7 @@ def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Seq
 
 def _radgraph(model_type: "ModelType") -> Oracle:
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
-        from medtasks.metrics.neural.radgraph_archive import open_archive
+        from medtasks.metrics.neural.metric_checkpoints import open_archive
 
         with package_radgraph(open_archive(model_type, settings)) as model:
             return package_radgraph_f1(model, references, hypotheses)
@@ -266,6 +260,7 @@ def _radgraph(model_type: "ModelType") -> Oracle:
     return scores
 
 
+# Packages that compute the same metric as ours, and their callers, by metric.
 ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
     {
         "bleu": ("sacrebleu", _bleu),
@@ -279,4 +274,3 @@ ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
         "radgraph_xl": ("radgraph", _radgraph("radgraph-xl")),
     }
 )
-"""Packages that compute the same metric as ours, and their callers, by metric."""

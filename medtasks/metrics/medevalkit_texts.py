@@ -2,7 +2,7 @@
 
 Sources: ``judge_open_end_vqa``, ``bleu``, ``rouge`` and ``calculate_f1`` in ``utils/utils.py`` of
 https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, ``sentence_bleu`` of nltk 3.9.1, and the package
-``rouge`` 1.0.1 (https://github.com/pltrdy/rouge), which is not the ``rouge-score`` of :mod:`medtasks.metrics.rouge`.
+``rouge`` 1.0.1 (https://github.com/pltrdy/rouge), which is not ``rouge-score``.
 The published code raises for some texts, and then scores nothing at all; here they have measures, too, and the
 comparison has the reason.
 """
@@ -12,25 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from medtasks.metrics.bleu import smoothed_bleu
+from medtasks.metrics.ngram_metrics import smoothed_bleu
 from medtasks.metrics.overlaps import overlap_f1, overlaps, token_overlap
 
 MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
-"""Names of the measures, each between 0 and 1."""
 
 # Steps back through a table of ROUGE-L, each a recursive call in the package, of which Python allows about 1,000.
 # An answer of one sentence with 990 words passed, one with 1,000 did not.
 _MOST_STEPS = 990
 _LEFT, _UP, _BOTH = range(3)
 _NO_ZERO_DIVISION = 1e-8
-_NOTHING = dict.fromkeys(MEASURES, 0.0)
 
 
 @dataclass(frozen=True)
 class TextComparison:
     """Comparison of two texts."""
 
-    measures: Mapping[str, float]  # by the names of ``MEASURES``; all 0 if one of the texts has no words
+    measures: Mapping[str, float]  # 0 to 1 by the names of ``MEASURES``; all 0 if one of the texts has no words
     stops: str | None  # why the published code raises, without a word of the texts
 
 
@@ -42,19 +40,14 @@ def compared(reply: str, gold: str) -> TextComparison:
     - ``rouge_1``, ``rouge_2``: F of the *sets* of n-grams, 0.999999995 for equal ones. ``rouge_l``: F of the set of
       words on a longest common subsequence of any sentence of the gold with any of the answer.
     - ``precision``, ``recall``, ``f1``: of the sets of words between white space.
-
-    Example:
-        >>> result = compared("It is right lung", "right lung")
-        >>> result.measures["bleu_1"], result.measures["rouge_2"], result.measures["recall"], result.stops
-        (0.5, 0.4999999962500001, 1.0, None)
-        >>> compared("..", "right lung").stops
-        'the reply has no words for ROUGE'
     """
     reply, gold = reply.lower(), gold.lower()
     words, gold_words = set(reply.split()), set(gold.split())
     for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (words, gold_words))):
         if not all(texts):
-            return TextComparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
+            return TextComparison(
+                dict.fromkeys(MEASURES, 0.0), f"the {'gold' if texts[0] else 'reply'} has no words for {metric}"
+            )
     rouge, stops = _rouge(reply, gold)
     shared = token_overlap(words, gold_words)
     # Empty words between blanks count, too.
@@ -67,7 +60,10 @@ def compared(reply: str, gold: str) -> TextComparison:
 
 
 def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | None]:
-    sentences, gold_sentences = _sentences(reply), _sentences(gold)
+    # A sentence between full stops that is blank has the empty word.
+    sentences, gold_sentences = (
+        [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece] for text in (reply, gold)
+    )
     words, gold_words = ([word for sentence in side for word in sentence] for side in (sentences, gold_sentences))
     pairs = set(pairwise(words)), set(pairwise(gold_words))
     common: set[str] = set()
@@ -84,11 +80,6 @@ def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | Non
         _f(len(common), *sizes),
     )
     return scores, "a sentence is too long for the recursion of ROUGE-L" if longest > _MOST_STEPS else None
-
-
-def _sentences(text: str) -> list[list[str]]:
-    """Return the words of the sentences between full stops; a sentence of blanks has the empty word."""
-    return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
 
 
 def _f(shared: int, reply: int, gold: int) -> float:

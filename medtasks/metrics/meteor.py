@@ -29,10 +29,9 @@ from typing import Any
 
 from medtasks.errors import WeightsMissing
 from medtasks.home import home
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import ModelSettings, packed_files
 from medtasks.metrics.overlaps import TOKENISER, from_report_extra, porter_stemmer, word_tokens
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
-from medtasks.metrics.weight_files import packed_files
 
 _FORMULA = {"alpha": 0.9, "beta": 3.0, "gamma": 0.5}  # weight of recall, power of the fragmentation, largest penalty
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: ())
@@ -50,14 +49,9 @@ _NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).enco
 
 
 def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], wordnet: Any = None) -> float:
-    """Return METEOR of one pair of texts as words, which are compared in lower case.
+    """Return METEOR of one pair of texts as words, 0 to 1; identical texts of n words score ``1 - 0.5 / n**3``.
 
-    ``wordnet`` has the ``synsets`` of NLTK's reader; without it words are matched as they are and by stem only. Scores
-    are 0 to 1, and 0 without a match; identical texts of n words score ``1 - 0.5 / n**3``.
-
-    Example:
-        >>> meteor_score("no pleural effusion".split(), "no pleural effusions".split())
-        0.9814814814814815
+    ``wordnet`` has the ``synsets`` of NLTK's reader; without it words are matched as they are and by stem only.
     """
     score = from_report_extra("nltk.translate.meteor_score", "METEOR").single_meteor_score
     synonyms = wordnet or _NO_SYNONYMS
@@ -65,15 +59,12 @@ def meteor_score(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[st
 
 
 def meteor(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``meteor``: the mean of :func:`meteor_score` with WordNet.
-
-    Scoring raises :class:`~medtasks.errors.WeightsMissing` if WordNet is not on this machine.
-    """
+    """Return the metric of :func:`meteor_score` with WordNet."""
     return _metric("meteor", load_wordnet)
 
 
 def meteor_without_synonyms(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``meteor_without_synonyms``, which needs no data."""
+    """Return the metric of :func:`meteor_score` without WordNet."""
     return _metric("meteor_without_synonyms", lambda: None)
 
 
@@ -97,10 +88,7 @@ def _metric(key: str, load: Callable[[], Any]) -> ReportMetric:
 
 
 def read_wordnet(source: Path) -> Any:
-    """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, with cached look-ups.
-
-    Raises the errors of :func:`database_files`.
-    """
+    """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, with cached look-ups."""
     nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
     data = from_report_extra("nltk.data", "METEOR")
     files = {"lexnames": _NO_NAMES, **database_files(source)}
@@ -150,34 +138,27 @@ def database_files(source: Path) -> dict[str, bytes]:
         raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
     try:
         for part in PARTS_OF_SPEECH:
-            _check(files[f"index.{part}"], files[f"data.{part}"])
+            index, data = files[f"index.{part}"], files[f"data.{part}"]
+            listed: set[bytes] = set()
+            for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # not the licence
+                positions = fields[-int(fields[2]) :]
+                if not all(data.startswith(position + b" ", int(position)) for position in positions):
+                    raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
+                listed.update(positions)
+            if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
+                raise ValueError("its index or its data is cut short")
     except (ValueError, IndexError) as error:
         raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
     return files
 
 
-def _check(index: bytes, data: bytes) -> None:
-    """Raise ValueError or IndexError if index and data do not fit each other."""
-    listed: set[bytes] = set()
-    for fields in (line.split() for line in index.splitlines() if not line.startswith(b" ")):  # without the licence
-        positions = fields[-int(fields[2]) :]
-        if not all(data.startswith(position + b" ", int(position)) for position in positions):
-            raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
-        listed.update(positions)
-    if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
-        raise ValueError("its index or its data is cut short")
-
-
 def wordnet_folder() -> Path:
-    """Return the folder that ``medtasks weights fetch wordnet`` fills, whether or not it exists."""
+    """Return the folder that ``medtasks weights fetch wordnet`` fills."""
     return home() / "nltk_data" / "corpora" / "wordnet"
 
 
 def load_wordnet() -> Any:
-    """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two.
-
-    Raises a MedTasksError if NLTK is not installed, WeightsMissing if WordNet is not here or cannot be read.
-    """
+    """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two."""
     corpora = [Path(str(folder), "corpora") for folder in _nltk().data.path]
     for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
         if path.exists():
@@ -200,8 +181,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     """Put WordNet into :func:`wordnet_folder`, replacing its content, and return that folder.
 
     It comes from a folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0). NLTK accepts
-    the folder, because only its owner may write to it. Raises a MedTasksError if NLTK is needed and not installed,
-    WeightsMissing for an unusable source, a failed download or a folder that cannot be written.
+    the folder, because only its owner may write to it.
     """
     folder = wordnet_folder()
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Generic, TypeVar, cast
 
 from medtasks.stats.standard_error import clustered_error, dyadic_error, joined_clusters
@@ -44,19 +45,14 @@ STDERR = "_stderr"  # ending of the standard error's name in the harness's resul
 
 @dataclass(frozen=True)
 class Estimate:
-    """Value of a metric and its standard error, NaN where undefined.
-
-    ``clusters`` is the number of independent clusters; None without an error. ``degrees`` of freedom and the
-    ``effective`` number of independent answers are for the interval (:func:`medtasks.stats.intervals.interval`), None
-    if unknown. ``ends`` are those of an interval that does not follow from the error.
-    """
+    """Value of a metric and its standard error, NaN where undefined."""
 
     value: float
     error: float = math.nan
-    clusters: int | None = None
-    degrees: float | None = None
-    effective: float | None = None
-    ends: tuple[float, float] | None = None
+    clusters: int | None = None  # number of independent clusters; None without an error
+    degrees: float | None = None  # of freedom, for the interval; None if unknown
+    effective: float | None = None  # number of independent answers, for the interval; None if unknown
+    ends: tuple[float, float] | None = None  # of an interval that does not follow from the error
 
 
 @dataclass(frozen=True)
@@ -85,13 +81,8 @@ class Declaration:
         return self.scale is Scale.SHARE and not any(value < 0 or value > 1 for value in values)
 
 
-def cluster_of(score: Mapping[str, Any]) -> Hashable:
-    """Return the cluster of a score: its patient or image."""
-    return cast(Hashable, score["cluster_id"])
-
-
+# Field of scores with the patient as cluster: the image, which several patients may share.
 PATIENT_IMAGE = "patient_image"
-"""Field of scores with the patient as cluster: the image, which several patients may share."""
 
 
 def clustered(scores: Scores) -> Scores:
@@ -117,7 +108,7 @@ class Metric(Declaration, Generic[U]):
 
     of: Callable[[U], float | None] = field(kw_only=True)  # None for a unit without a value
     units: Callable[[Scores], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
-    clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (cluster_of,)), kw_only=True)
+    clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (itemgetter("cluster_id"),)), kw_only=True)
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
 
     def values(self, scores: Scores) -> list[tuple[U, float]]:
@@ -156,7 +147,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
-    """Return the weighted mean, the same in any order; NaN where all weights are 0."""
+    """Return the weighted mean; NaN where all weights are 0."""
     total = math.fsum(by)
     return math.fsum(value * weight for value, weight in zip(values, by, strict=True)) / total if total else math.nan
 
@@ -173,11 +164,7 @@ class PanelResult:
 
 @dataclass(frozen=True)
 class Panel(Generic[R]):
-    """Metrics that are computed together, from one row per score.
-
-    The harness computes each metric alone, under each filter, on copies of the scores from other processes: so the last
-    results are cached by the content of the rows.
-    """
+    """Metrics that are computed together, from one row per score."""
 
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
@@ -188,6 +175,7 @@ class Panel(Generic[R]):
         return _computed(self, frozenset(Counter(map(self.row, clustered(list(scores)))).items()))
 
 
+# The harness computes each metric alone, under each filter, on copies of the scores from other processes.
 @lru_cache(maxsize=8)
 def _computed(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
     repeated = [row for row, number in rows for _ in range(number)]
@@ -201,16 +189,13 @@ def forget_computed() -> None:
 
 @dataclass(frozen=True)
 class CorpusMetric(Declaration):
-    """Value of all scores together: macro F1, AUROC, a count.
-
-    Either a panel computes it, or it is a ``count``. ``of`` returns the value of one score if it has one; the metric
-    need not be their mean. ``text_field`` names the text that it compares with the target's.
-    """
+    """Value of all scores together, which either a panel computes, or ``count``."""
 
     panel: Panel[Any] | None = field(default=None, kw_only=True)
     count: Callable[[Scores], float] | None = field(default=None, kw_only=True)
+    # The value of one score, if it has one; the metric need not be their mean.
     of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
-    text_field: str | None = field(default=None, kw_only=True)
+    text_field: str | None = field(default=None, kw_only=True)  # name of the text that it compares with the target's
 
     def values(self, scores: Scores) -> list[tuple[Score, float]]:
         """Return the scores that have a value of their own, with it."""
@@ -239,14 +224,7 @@ AnyMetric = Metric[Any] | CorpusMetric
 
 
 def evaluate(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, Estimate]:
-    """Return the estimate of each metric by its name, in the order of the metrics.
-
-    Example:
-        >>> right = Metric("accuracy", of=lambda score: float(score["value"] == score["target"]))
-        >>> scores = [{"cluster_id": n, "value": "A", "target": target} for n, target in enumerate("AAB")]
-        >>> round(evaluate([right], scores)["accuracy"].value, 3)
-        0.667
-    """
+    """Return the estimate of each metric by its name, in the order of the metrics."""
     return {metric.name: metric.estimate(scores) for metric in metrics}
 
 

@@ -1,15 +1,23 @@
-"""Settings of neural metrics, and the cache of their results by text."""
+"""Models of neural metrics: their weight files, their settings, and the cache of their results by text.
+
+Weights are in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch NAME`` fills, or in
+``$MEDTASKS_WEIGHTS/NAME``: a folder of the same layout that is searched first and never downloaded to. Only
+:func:`fetch` downloads, and :func:`weights_path` if the user names a repository on the Hub.
+"""
 
 import hashlib
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
-from medtasks.errors import MedTasksError
-from medtasks.home import home
-from medtasks.metrics.weight_files import weights_info
+from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+from medtasks.home import home, packaged_facts
 from medtasks.net.disk_cache import SqliteCache
 
 if TYPE_CHECKING:
@@ -17,6 +25,138 @@ if TYPE_CHECKING:
 
 Text = TypeVar("Text", bound=Hashable)
 Value = TypeVar("Value")
+
+WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
+_HUB = "https://huggingface.co"
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetensors)")  # owner/name, and no file
+
+
+@dataclass(frozen=True)
+class WeightsInfo:
+    """Files of a metric in one repository on the Hugging Face Hub."""
+
+    name: str
+    description: str
+    hub: str
+    files: tuple[str, ...]  # of the repository; may be patterns of fnmatch
+    size: float  # of the download, in megabytes (10^6 bytes)
+    licence: str  # as stated by the source
+
+    @property
+    def source(self) -> str:
+        """Address of the repository."""
+        return f"{_HUB}/{self.hub}"
+
+
+WEIGHTS: Mapping[str, WeightsInfo] = {
+    name: WeightsInfo(name, **{**facts, "files": tuple(facts["files"])})
+    for name, facts in packaged_facts(__package__, "weight_files").items()
+}
+
+
+def weights_info(name: str) -> WeightsInfo:
+    """Return one entry, or raise UnknownName."""
+    if name not in WEIGHTS:
+        raise unknown_name("weights", name, WEIGHTS)
+    return WEIGHTS[name]
+
+
+def weights_folder(name: str) -> Path:
+    """Return the folder that ``medtasks weights fetch`` fills for ``name``."""
+    return home() / "weights" / weights_info(name).name
+
+
+def _shared_folder(name: str) -> Path | None:
+    shared = os.environ.get(WEIGHTS_VARIABLE)
+    return Path(shared).expanduser().absolute() / weights_info(name).name if shared else None
+
+
+def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
+    """Return the path in ``folder`` for a metric to open; None if files are missing."""
+    if len(info.files) == 1:
+        return folder / info.files[0] if (folder / info.files[0]).is_file() else None
+    required = [name for name in info.files if name == "config.json" or name.endswith(".safetensors")]
+    return folder if all((folder / name).is_file() for name in required) else None
+
+
+def weights_path(name: str, chosen: Path | None = None) -> Path:
+    """Find weights on this machine, or raise WeightsMissing with the command that fetches them.
+
+    ``chosen`` is a file or folder, or a repository on the Hub with files of the same names (``owner/name``), which is
+    downloaded once. The default is the fetched file of an entry with a single file, else its folder.
+    """
+    info = weights_info(name)
+    if chosen is not None and chosen.exists():
+        return chosen
+    if chosen is not None:
+        if not _REPOSITORY.fullmatch(str(chosen)):
+            raise WeightsMissing(
+                f"{chosen} does not exist; it should hold {info.description} ({', '.join(info.files)})"
+            )
+        folder = home() / "weights" / "hub" / str(chosen).replace("/", "--")
+        if not complete_in(info, folder):
+            _download(info, str(chosen), folder)
+        if path := complete_in(info, folder):
+            return path
+        raise WeightsMissing(f"{_HUB}/{chosen} lacks some of {', '.join(info.files)}; name one that has them")
+    for candidate in (_shared_folder(name), weights_folder(name)):
+        if candidate and (complete := complete_in(info, candidate)):
+            return complete
+    path = weights_folder(name) / info.files[0] if len(info.files) == 1 else weights_folder(name)
+    raise WeightsMissing(
+        f"{info.description}: {path} is missing or incomplete ({info.source}, {info.size:,.0f} MB); fetch it with "
+        f"'medtasks weights fetch {name}'"
+    )
+
+
+def fetch(name: str) -> Path:
+    """Download an entry into :func:`weights_folder`, without the files that are there already; or WeightsMissing."""
+    info = weights_info(name)
+    shared = _shared_folder(name)
+    if shared and (path := complete_in(info, shared)):
+        return path
+    _download(info, info.hub, weights_folder(name))
+    return weights_path(name)
+
+
+def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot_download(repository, allow_patterns=list(info.files), local_dir=folder)
+    except Exception as error:  # the Hub's client raises kinds of several libraries
+        reason = " ".join(str(error).split())
+        raise WeightsMissing(
+            f"{_HUB}/{repository} could not be downloaded ({type(error).__name__}: {reason}); on a machine without "
+            f"network put {', '.join(info.files)} into {folder}"
+        ) from error
+
+
+def packed_files(source: Path, name_pattern: re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files with a matching name in a folder or archive, opened, by name without a leading ``./``.
+
+    Links count in a folder only. An unreadable source raises an OSError, or an error of zipfile or tarfile.
+    """
+    if source.is_dir():
+        for path in sorted(
+            Path(folder, name) for folder, _, names in os.walk(source, followlinks=True) for name in names
+        ):
+            name = path.relative_to(source).as_posix()
+            if name_pattern.fullmatch(name) and path.is_file():
+                with path.open("rb") as file:
+                    yield name, file
+        return
+    with ExitStack() as opened:
+        members: Iterator[tuple[str, IO[bytes] | None]]
+        if zipfile.is_zipfile(source):
+            archive = opened.enter_context(zipfile.ZipFile(source))
+            members = ((name, archive.open(name)) for name in archive.namelist() if name_pattern.fullmatch(name))
+        else:
+            packed = opened.enter_context(tarfile.open(source))
+            files = ((member.name.removeprefix("./"), member) for member in packed if member.isfile())
+            members = ((name, packed.extractfile(member)) for name, member in files if name_pattern.fullmatch(name))
+        yield from ((name, file) for name, file in members if file)
+
 
 _CANNOT_KEEP = (
     "Results of a metric's model cannot be kept in {path} ({error}); the run goes on, a rerun computes them again. "
@@ -58,10 +198,10 @@ class TextCache(SqliteCache):
         encode: Callable[[Value], bytes],
         decode: Callable[[bytes], Value],
     ) -> dict[Text, Value]:
-        """Return the value of every text, from the cache or computed and then cached.
+        """Return the value of every text, from the cache or computed and then cached, also before an error.
 
-        ``keys`` are the :func:`text_key` of the texts. ``compute`` takes the texts without a value, if there are any,
-        and yields ``(position, value)``; values before an error are cached, too.
+        ``keys`` are the :func:`text_key` of the texts. ``compute`` takes the texts without a value, and yields
+        ``(position, value)``.
         """
         stored = self.get(list(keys.values()))
         values = {text: decode(stored[key]) for text, key in keys.items() if key in stored}
@@ -88,14 +228,10 @@ _DTYPES = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Settings of a metric's model.
+    """Settings of a metric's model."""
 
-    ``weights`` is the file or folder of a metric with one model; ``named_weights``, by entry of
-    :data:`medtasks.metrics.weight_files.WEIGHTS`, take precedence; the default are the fetched weights.
-    """
-
-    weights: Path | None = None
-    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    weights: Path | None = None  # file or folder of a metric with one model; None: the fetched one
+    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)  # by entry of WEIGHTS; take precedence
     device: str = "auto"  # "cpu", "cuda", "cuda:1", or "auto": the GPU if there is one
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the encoder; bfloat16 is faster and changes scores a little
     batch_size: int | None = None  # texts per pass; None: the metric's default
@@ -103,7 +239,6 @@ class ModelSettings:
     progress: bool = True  # whether to show a progress bar
 
     def __post_init__(self) -> None:
-        """Raise UnknownName for weights that are no entry."""
         for name in self.named_weights:
             weights_info(name)
 
@@ -113,7 +248,7 @@ class ModelSettings:
 
     @classmethod
     def from_environment(cls) -> "ModelSettings":
-        """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``; unknown values are a MedTasksError."""
+        """Read ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE``; a MedTasksError for unknown values."""
         dtype = os.environ.get(DTYPE_VARIABLE, "").strip() or "float32"
         if dtype not in _DTYPES:
             raise MedTasksError(f"{DTYPE_VARIABLE}={dtype} is unknown; it is one of {', '.join(_DTYPES)}")

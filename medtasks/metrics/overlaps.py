@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from medtasks.errors import MedTasksError
 
-_CLOSED_TARGETS = frozenset(("yes", "no"))
 _CLOSED_SHARE = 0.4  # the paper says 0.5; the share can only be 0, 0.5 or 1
 _OPEN_RECALL = 0.75
 _NO_ZERO_DIVISION = 1e-8
@@ -36,12 +35,7 @@ class TokenOverlap:
 
 
 def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
-    """Compare the tokens of a reply with those of the target.
-
-    Example:
-        >>> token_overlap({"left", "lower", "lobe", "opacity"}, {"left", "lobe"})
-        TokenOverlap(precision=0.5, recall=1.0, f1=0.6666666622222223)
-    """
+    """Compare the tokens of a reply with those of the target."""
     shared = len(reply & target)
     precision = shared / len(reply) if reply else 0.0
     recall = shared / len(target) if target else 0.0
@@ -56,7 +50,7 @@ def overlap_f1(first: Set[object], second: Set[object]) -> float:
 
 def is_closed(cleaned_target: str) -> bool:
     """Return whether a question is closed, by its target in lower case with single blanks and no punctuation."""
-    return cleaned_target in _CLOSED_TARGETS
+    return cleaned_target in ("yes", "no")
 
 
 def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
@@ -85,13 +79,8 @@ def from_report_extra(module: str, needed_by: str) -> Any:
 def word_tokens(text: str) -> list[str]:
     """Return the words and marks of a text, with case, without NLTK's data.
 
-    ``nltk.word_tokenize`` finds sentences with a trained model that must be downloaded, then splits each into words by
-    rules. Here a sentence ends after ``.``, ``!`` or ``?`` before white space, and the rules are NLTK's own. The two
-    differ if the model does not take a full stop for an end, as in ``Dr. Smith``, which is ``Dr . Smith`` here.
-
-    Example:
-        >>> word_tokens("No effusion, no mass. Heart isn't enlarged (2.5 cm).")
-        ['No', 'effusion', ',', 'no', 'mass', '.', 'Heart', 'is', "n't", 'enlarged', '(', '2.5', 'cm', ')', '.']
+    ``nltk.word_tokenize`` finds sentences with a trained model that must be downloaded. Here a sentence ends after
+    ``.``, ``!`` or ``?`` before white space: ``Dr. Smith`` is ``Dr . Smith``. The rules for words are NLTK's own.
     """
     return [word for sentence in _SENTENCE_END.split(text) for word in _sentence_words(sentence)]
 
@@ -118,19 +107,17 @@ class NgramOverlap(NamedTuple):
     hypothesis: int
 
 
-def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> NgramOverlap:
-    """Count the n-grams of ``order`` words, 1 or more, in two texts."""
-
-    def ngrams(tokens: Sequence[str]) -> Counter[Any]:
-        if order == 1:
-            return Counter(tokens)
-        return Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
-
-    expected, present = ngrams(reference), ngrams(hypothesis)
-    matches = sum(min(count, present[gram]) for gram, count in expected.items() if gram in present)
-    return NgramOverlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))
-
-
 def overlaps(reference: Sequence[str], hypothesis: Sequence[str], orders: int) -> tuple[NgramOverlap, ...]:
     """Count the n-grams of orders 1 to ``orders`` in two texts, shape (orders,)."""
-    return tuple(overlap(reference, hypothesis, order) for order in range(1, orders + 1))
+    counts = []
+    for order in range(1, orders + 1):
+        expected, present = (
+            Counter[Any](tokens)
+            if order == 1
+            else Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
+            for tokens in (reference, hypothesis)
+        )
+        matches = sum(min(count, present[gram]) for gram, count in expected.items() if gram in present)
+        lengths = [max(0, len(tokens) - order + 1) for tokens in (reference, hypothesis)]
+        counts.append(NgramOverlap(matches, *lengths))
+    return tuple(counts)

@@ -56,8 +56,8 @@ class ScoredPair:
 class PairCounts:
     """Raw counts of one category, or of all, with the names of the reference's score table in brackets.
 
-    A pair counts in a category once for each of its images with the category, because the published per-category set
-    score is weighted by images. In the total it counts once.
+    A pair counts in a category once for each of its images with the category, as published; in the total it counts
+    once.
     """
 
     images: int = 0  # answers (image uses)
@@ -142,16 +142,7 @@ def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
 
 
 def count(answers: Iterable[PairedAnswer]) -> Mapping[str, PairCounts]:
-    """Count answers and pairs per category, in order of first appearance by pair id, with ``"total"`` last.
-
-    The result does not depend on the order of the answers.
-
-    Example:
-        >>> pair = [PairedAnswer("p", 1, "x", "A", "A"), PairedAnswer("p", 2, "y", "B", "A")]
-        >>> total = count(pair)["total"]
-        >>> (total.set_accuracy, total.individual_accuracy, total.confusion)
-        (0.0, 0.5, 1.0)
-    """
+    """Count answers and pairs per category, in order of first appearance by pair id, with ``"total"`` last."""
     answers = distinct_answers(answers)
     pairs = complete_pairs(answers)
     answers_in: dict[str, list[PairedAnswer]] = defaultdict(list)

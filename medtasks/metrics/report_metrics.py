@@ -13,10 +13,7 @@ from medtasks.metrics.model_settings import ModelSettings
 
 @dataclass(frozen=True)
 class ReportScores:
-    """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs.
-
-    A total is the mean of its key's samples unless the metric says otherwise; some keys have no samples.
-    """
+    """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs."""
 
     samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
     totals: Mapping[str, float]
@@ -27,10 +24,7 @@ class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score reports of a model against those of radiologists, each of shape (pairs,).
-
-        Raises a ValueError if their numbers differ, WeightsMissing for a model that is not on this machine.
-        """
+        """Score pairs of reports; WeightsMissing for a model that is not on this machine."""
         ...
 
 
@@ -66,7 +60,7 @@ class MetricInfo:
     description: str
     keys: tuple[str, ...]  # of its scores
     module: str  # in medtasks.metrics, with a callable of this name that takes ModelSettings
-    weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.weight_files.WEIGHTS
+    weights: tuple[str, ...] = ()  # required entries of medtasks.metrics.model_settings.WEIGHTS
     wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
     scale: Scale = Scale.SHARE
@@ -78,6 +72,7 @@ class MetricInfo:
 
 
 # Modules of metrics, and the weights that they need.
+_NGRAMS = "ngram_metrics"
 _BERTSCORE = ("neural.bertscore", ("distilroberta-base",))
 _CHEXBERT = ("neural.chexbert", ("chexbert", "bert-base-uncased"))
 _RADGRAPH = ("neural.radgraph", ("radgraph", "pubmedbert"))
@@ -93,14 +88,19 @@ def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
 
 
 _ENTRIES = (
-    MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), "bleu"),
-    MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), "bleu"),
-    MetricInfo("radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), "bleu", scale=Scale.RAW),
+    MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), _NGRAMS),
+    MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), _NGRAMS),
     MetricInfo(
-        "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), "bleu"
+        "radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), _NGRAMS, scale=Scale.RAW
     ),
-    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), "rouge"),
-    MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), "rouge"),
+    MetricInfo(
+        "medheval_bleu",
+        "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
+        ("method4_bleu",),
+        _NGRAMS,
+    ),
+    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), _NGRAMS),
+    MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), _NGRAMS),
     MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", wordnet=True),
     MetricInfo(
         "meteor_without_synonyms",
@@ -175,12 +175,7 @@ def metric_info(name: str) -> MetricInfo:
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Return the keys of a metric, or the name itself if it is a key.
-
-    Example:
-        >>> keys_of("rouge"), keys_of("rouge_l")
-        (('rouge_1', 'rouge_2', 'rouge_l'), ('rouge_l',))
-    """
+    """Return the keys of a metric, or the name itself if it is a key."""
     info = metric_info(name)
     return info.keys if info.name == name else (name,)
 

@@ -64,10 +64,9 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
 
 
 def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
-    """Read the texts of one file; see the module for the formats.
+    """Read the texts of one file; see the module for the formats. Raises a RepliesError, which quotes no text.
 
-    ``column`` is the column or field with the text; None: one of ``text``, ``reply``, ``report``. Raises a
-    RepliesError, which quotes no text, if the file cannot be read, is empty or of another form, or has an id twice.
+    ``column`` is the column or field with the text; None: one of ``text``, ``reply``, ``report``.
     """
     if path.suffix.lower() not in _ENDINGS:
         raise RepliesError(f"{path} must end in one of {', '.join(_ENDINGS)}, the endings of known formats")
@@ -93,7 +92,7 @@ def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
 
 
 def _items(path: Path, content: str) -> list[tuple[str, Any]]:
-    """Return the entries of a file, each with its location in it."""
+    # Entries, each with its location in the file.
     ending = path.suffix.lower()
     if ending == ".json":
         entries = _json(content, str(path))

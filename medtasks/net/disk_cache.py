@@ -2,8 +2,8 @@
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -29,7 +29,7 @@ class SqliteCache:
         if self.path is None or not self.path.is_file():
             return values
         try:
-            with self._connection(self.path) as connection:
+            with closing(sqlite3.connect(self.path, timeout=30)) as connection:
                 remaining = iter(keys)
                 while part := list(islice(remaining, _KEYS)):
                     marks = ",".join("?" * len(part))
@@ -52,17 +52,12 @@ class SqliteCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            with self._connection(self.path) as connection:
+            with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:
                 columns = f"(key BLOB PRIMARY KEY, {self._column} BLOB)"
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {self._table} {columns} WITHOUT ROWID")
                 connection.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items()))
         except (sqlite3.Error, OSError) as error:
             self.failed(error)
-
-    @contextmanager
-    def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
-            yield connection
 
     def failed(self, error: Exception) -> None:
         """Warn that values are not kept; a cache whose values must be kept raises instead."""

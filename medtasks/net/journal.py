@@ -27,17 +27,12 @@ FOLDER_NAME = "journal"
 class Entry:
     """One answer."""
 
-    answer: Mapping[str, Any]  # the fields of the answer
+    answer: Mapping[str, Any]
     tokens: int  # length of the model input, so that batches stay the same when answers are replayed
 
 
 def digest_of(*parts: object) -> str:
-    """Return a SHA-256 digest of the parts as JSON, in hexadecimal; other types count by their ``repr``.
-
-    Example:
-        >>> digest_of("a", 1) == digest_of("a1")
-        False
-    """
+    """Return a SHA-256 digest of the parts as JSON, in hexadecimal; other types count by their ``repr``."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode("ascii")).hexdigest()
 
 

@@ -1,28 +1,82 @@
-"""OpenAI-compatible servers: their address, their errors, and whether a retry can help.
+"""OpenAI-compatible servers: their addresses, their errors, and whether a retry can help.
 
 Every cause is one sentence without prompt text and without the key: a server's own message may repeat both.
 """
 
 import email.utils
 import errno
+import ipaddress
 import math
 import os
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import urlsplit
 
-from medtasks.net import endpoints
-
-if TYPE_CHECKING:
-    from openai import APIStatusError
-
-_LONGEST_WAIT_S = 120.0
-"""Longest pause that a server may ask for."""
+_LONGEST_WAIT_S = 120.0  # longest pause that a server may ask for
 _LONGEST_CONNECTING_S = 15.0
 _CLOSED = ("ReadError", "WriteError", "CloseError", "RemoteProtocolError")  # of the HTTP library
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
+# Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
+# the host checked here differ from the host the HTTP library connects to.
+_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?", re.ASCII)
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is ``http(s)://host[:port]/path`` and nothing else."""
+    if _URL.fullmatch(text) is None:
+        return False
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port, by which users trust an endpoint.
+
+    Example:
+        >>> origin("https://API.openai.com/v1")
+        'https://api.openai.com:443'
+    """
+    parts = urlsplit(url)
+    name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{name}:{parts.port or {'http': 80, 'https': 443}[parts.scheme]}"
+
+
+def host(url: str) -> str:
+    """Return the host name or address of a URL, lower case, without port and brackets."""
+    return urlsplit(url).hostname or ""
+
+
+def is_loopback(name: str) -> bool:
+    """Return whether a host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``.
+
+    A tunnel from a loopback address is the user's own responsibility.
+    """
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def readable(address: str) -> str:
+    """Return an address as a URL, ``http`` without a scheme; empty if libraries would read it differently.
+
+    Only some of them decode percent signs before they look for the host, so an address with one is refused.
+
+    Example:
+        >>> [readable(text) for text in ("localhost:80", "http://127.0.0.1%2eevil.com")]
+        ['http://localhost:80', '']
+    """
+    scheme, mark, path = address.strip().partition("://")
+    url = f"{scheme.lower()}://{path}" if mark else f"http://{scheme}"
+    return url if "%" not in url and is_url(url) else ""
 
 
 @dataclass(frozen=True)
@@ -59,8 +113,8 @@ class Server:
         Text for this machine, or for one that the user trusts, must not be diverted by a proxy variable or a redirect;
         a proxy cannot read requests to an https server.
         """
-        is_local = endpoints.is_loopback(endpoints.host(self.base_url))
-        return {"trust_env": not is_local and self.base_url.startswith("https:"), "follow_redirects": False}
+        trusts_proxy = not is_loopback(host(self.base_url)) and self.base_url.startswith("https:")
+        return {"trust_env": trusts_proxy, "follow_redirects": False}
 
 
 @dataclass(eq=False)
@@ -86,18 +140,37 @@ def trouble_of(error: Exception, server: Server, words: str = "") -> RemoteTroub
     """
     import openai
 
+    where = server.name
     if type(error.__cause__).__name__ == "ConnectTimeout":
-        cause = f"{server.name} could not be reached (no connection in time)"
+        cause = f"{where} could not be reached (no connection in time)"
         return RemoteTrouble(cause, retry=True, outage=True, reached=False)
     if isinstance(error, openai.APITimeoutError):
-        return RemoteTrouble(f"{server.name} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
+        return RemoteTrouble(f"{where} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
     if isinstance(error, openai.APIConnectionError):
         reached = type(error.__cause__).__name__ in _CLOSED
         what = "closed the connection without a complete answer" if reached else "could not be reached"
-        return RemoteTrouble(f"{server.name} {what}{_system_reason(error)}", retry=True, outage=True, reached=reached)
-    if isinstance(error, openai.APIStatusError):
-        return _status_trouble(error, server, words)
-    return unreadable(server)
+        return RemoteTrouble(f"{where} {what}{_system_reason(error)}", retry=True, outage=True, reached=reached)
+    if not isinstance(error, openai.APIStatusError):
+        return unreadable(server)
+    status = error.status_code
+    code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else None
+    label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
+    label += f": {words}" if words else ""
+    wait_s, retry, outage = None, False, True
+    if status in server.refusals:
+        cause = f"{where} refused the request ({label}); {server.refusals[status]}"
+    elif 300 <= status < 400:
+        cause = f"{where} redirects elsewhere ({label}); {server.fix_address}"
+    elif code == "insufficient_quota":
+        cause = f"{where} has no quota left ({label})"
+    elif status not in (408, 429) and status < 500:
+        cause, outage = f"{where} rejected the request ({label})", False
+    elif (wait_s := retry_after_s(error.response.headers, time.time())) is not None and wait_s > _LONGEST_WAIT_S:
+        cause, outage = f"{where} asks to wait {wait_s:.0f} s ({label})", False
+    else:
+        cause = f"{where} limits the rate of requests ({label})" if status == 429 else f"{where} failed ({label})"
+        retry, outage = True, status != 429
+    return RemoteTrouble(cause, retry=retry, outage=outage, wait_s=wait_s, status=status)
 
 
 def unreadable(server: Server) -> RemoteTrouble:
@@ -132,28 +205,6 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
         return max(email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0)
     except (ValueError, OverflowError):
         return None
-
-
-def _status_trouble(error: "APIStatusError", server: Server, words: str) -> RemoteTrouble:
-    status, where = error.status_code, server.name
-    code = str(error.code) if error.code and _CODE.fullmatch(str(error.code)) else None
-    label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
-    label += f": {words}" if words else ""
-    wait_s, retry, outage = None, False, True
-    if status in server.refusals:
-        cause = f"{where} refused the request ({label}); {server.refusals[status]}"
-    elif 300 <= status < 400:
-        cause = f"{where} redirects elsewhere ({label}); {server.fix_address}"
-    elif code == "insufficient_quota":
-        cause = f"{where} has no quota left ({label})"
-    elif status not in (408, 429) and status < 500:
-        cause, outage = f"{where} rejected the request ({label})", False
-    elif (wait_s := retry_after_s(error.response.headers, time.time())) is not None and wait_s > _LONGEST_WAIT_S:
-        cause, outage = f"{where} asks to wait {wait_s:.0f} s ({label})", False
-    else:
-        cause = f"{where} limits the rate of requests ({label})" if status == 429 else f"{where} failed ({label})"
-        retry, outage = True, status != 429
-    return RemoteTrouble(cause, retry=retry, outage=outage, wait_s=wait_s, status=status)
 
 
 def _system_reason(error: BaseException) -> str:

@@ -26,10 +26,9 @@ from medtasks.lmms.harness_process import ERROR_VARIABLE
 from medtasks.lmms.remote_models import class_path_of
 from medtasks.net.journal import journal_folder
 from medtasks.runs.harness_options import HarnessOptions, read_options, seeds
-from medtasks.runs.process import RunProcess, descendants, is_running, send
 from medtasks.runs.replies import read_lines
 from medtasks.runs.result_files import read_results, results_files
-from medtasks.runs.run_manifest import HarnessProcess, Notice, refuse
+from medtasks.runs.run_manifest import HarnessProcess, Notice, RunProcess, descendants, is_running, refuse, send
 from medtasks.tasks.task_files import task_config, task_file, tasks_of
 from medtasks.tasks.task_index import mapping_in
 

@@ -15,6 +15,7 @@ from medtasks.errors import MedTasksError
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
+# Options of lmms-eval 0.7.3 that take a value, each with its other spellings.
 VALUED = (  # noqa: SIM905 - a list would take a line for each
     "--config --model --tasks --model_args --launcher_args --num_fewshot --batch_size,-b --max_batch_size --device "
     "--output_path --limit --offset --use_cache,-c --cache_requests --log_samples_suffix --system_instruction "
@@ -22,13 +23,11 @@ VALUED = (  # noqa: SIM905 - a list would take a line for each
     "--seed --process-docs-parallel,--process_docs_parallel --agentic_trace_mode --repeats,-n,--num_samples --baseline "
     "--max_tokens --effect-size --alpha --power --correlation --std-a --std-b"
 ).split()
-"""Options of lmms-eval 0.7.3 that take a value, each with its other spellings."""
 FLAGS = (  # noqa: SIM905 - as above
     "--check_integrity --write_out,-w --log_samples --wandb_log_samples --swanlab_log_samples --apply_chat_template "
     "--fewshot_as_multiturn --show_config --predict_only,-x --trust_remote_code --process_with_media --force_simple "
     "--tui --power-analysis"
 ).split()
-"""Its options that take none."""
 _PARTING = frozenset(",'\"\\{}[]\n")
 
 
@@ -129,10 +128,6 @@ def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
     """Return the harness's seeds of Python, NumPy, PyTorch and the choice of few-shot examples.
 
     One value sets all, a missing fourth has its default, and ``None`` sets no seed. Raises MedTasksError for others.
-
-    Example:
-        >>> seeds(HarnessOptions({"seed": "7"}))
-        (7, 7, 7, 7)
     """
     seed = options.given.get("seed")
     if seed is None:
@@ -154,8 +149,7 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.cache
 def _parser() -> _Parser:
-    """Return a parser of all the harness's options: it accepts every unambiguous abbreviation."""
-    parser = _Parser(add_help=False)
+    parser = _Parser(add_help=False)  # accepts every unambiguous abbreviation
     for names in VALUED:
         parser.add_argument(*names.split(","))
     for names in FLAGS:
@@ -180,17 +174,16 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
+# Model arguments that control how requests are sent and change no answer.
 TRANSPORT = frozenset(
-    {
+    (
         *("api_base", "api_key", "base_url", "host", "port", "batch_size", "timeout", "max_retries", "retry_backoff_s"),
         *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
         *("num_processes", "max_failed", "concurrency", "attempts", "journal", "token_counts"),
-    }
+    )
 )
-"""Model arguments that control how requests are sent and change no answer."""
 _FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
-SERVER = "vlm_server"
-"""Name of our adapter for models on servers."""
+SERVER = "vlm_server"  # name of our adapter for models on servers
 _SERVED = (  # lmms-eval's models whose identity is the name of the served model
     *("async_openai", "batch_gpt4", "claude", "cosmos_wm", "gemini", "generation_api", "gpt4o_audio", "gpt4v"),
     *("litellm", "openai", "qwen_vl_api", "reka", "srt_api", "whisper_tt"),
@@ -219,13 +212,11 @@ def model_label(name: object, arguments: object, served: object = None) -> str:
 
 
 def model_title(model: str) -> str:
-    """Return the model's name and that of its weights, without the other arguments.
+    """Return the name of a :func:`model_label` and that of its weights, without the other arguments.
 
     Example:
         >>> model_title("medtasks_hf_vlm pretrained=/models/med-vlm,dtype=bfloat16")
         'medtasks_hf_vlm: med-vlm'
-        >>> model_title("org/m (vlm_server) likelihood=tokens")
-        'org/m (vlm_server)'
     """
     if served := re.match(r"\S+ \(\S+\)", model):
         return served.group()
@@ -238,7 +229,7 @@ def model_title(model: str) -> str:
 
 
 def what_is_asked(options: HarnessOptions) -> dict[str, str]:
-    """Return the options that decide what a model is asked, by name; model arguments as ``model_args <name>``."""
+    """Return the options that decide what a model is asked; model arguments as ``model_args <name>``."""
     arguments = options.pairs("model_args").items()
     model = {f"model_args {name}": value for name, value in arguments if name not in TRANSPORT}
     return {**{name: str(value) for name, value in options.given.items() if name not in _FREE}, **model}

@@ -27,23 +27,16 @@ from medtasks.home import append_whole, home
 from medtasks.runs.reply_envelope import FAILED, in_words, opened, parse_loglikelihood
 from medtasks.tasks.task_files import included_option
 
-SCORE = "score"
-"""Key of a sample's score in a samples file."""
-SCHEMA_VERSION = 2
-"""Schema version of a score in a samples file."""
+SCORE = "score"  # key of a sample's score in a samples file
+SCHEMA_VERSION = 2  # of a score in a samples file
 FOLDER_NAME = "replies"
+# Name of the task whose replies are scored in this thread.
 SCORED_TASK: ContextVar[str] = ContextVar("SCORED_TASK", default="")
-"""Name of the task whose replies are scored in this thread."""
 
 _NOTE = "[[medtasks:withheld]] "
-_ID_KINDS = {
-    "sample": "doc",
-    "doc_id": "doc",
-    "rotation_of": "doc",
-    "pair_id": "pair",
-    "image_id": "image",
-    "patient_id": "patient",
-}
+# Kind of each id of a score.
+_ID_KINDS = dict.fromkeys(("sample", "doc_id", "rotation_of"), "doc")
+_ID_KINDS |= {"pair_id": "pair", "image_id": "image", "patient_id": "patient"}
 
 
 class LoggedSample(dict[str, Any]):
@@ -74,10 +67,9 @@ def is_private_document(doc: Mapping[str, Any]) -> bool:
 def logged(
     doc: Mapping[str, Any], results: Sequence[Any], metrics: Iterable[str], score: Mapping[str, Any]
 ) -> LoggedSample:
-    """Build the return value of ``process_results`` for one document.
+    """Build the return value of ``process_results``; ids and text of a credentialed dataset are hashed or overwritten.
 
-    For a credentialed dataset, ids in the score are hashed and clear text of the sample is overwritten. The score holds
-    text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
+    The score holds text of the document or the reply only as :class:`~medtasks.data.privacy.PrivateText`.
     """
     by_metric, overwritten = dict(score), {}
     if is_private_document(doc):
@@ -89,10 +81,7 @@ def logged(
 
 
 def without_scoring(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
-    """Replace ``process_results`` where only replies are collected (``--predict_only``).
-
-    Replies to a credentialed dataset are saved under ``MEDTASKS_HOME``, where ``medtasks score`` finds them.
-    """
+    """Replace ``process_results`` where only replies are collected (``--predict_only``)."""
     if not is_private_document(doc):
         return {"bypass": 0}
     has_words = may_hold_words(results)
@@ -114,10 +103,7 @@ def may_hold_words(results: Sequence[Any]) -> bool:
 
 
 def _redacted_keys(doc: Mapping[str, Any], *, has_words: bool) -> dict[str, Any]:
-    """Return the sample's own keys without text, in the shapes that the harness's writers expect.
-
-    Likelihoods of options are numbers and reveal nothing about a patient, so they remain.
-    """
+    # In the shapes that the harness's writers expect. Likelihoods of options reveal nothing about a patient.
     note = f"{_NOTE}'{doc['dataset']}' is credentialed"
     replies = {"resps": [[note]], "filtered_resps": [note]} if has_words else {}
     return {"doc": note, "target": note, "arguments": [note], "input": note, "input_media": [], **replies}
@@ -131,9 +117,8 @@ def replies_folder(task: str) -> Path:
 def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
     """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
 
-    A second reply to a document under the same rule belongs to another run, which gets a file of its own; under another
-    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run. Nothing
-    is saved for a document without ``doc_id``.
+    A second reply to a document under the same rule belongs to another run, with a file of its own. A full or read-only
+    disk costs the file, not the run. Nothing is saved for a document without ``doc_id``.
     """
     if doc.get("doc_id") is None:
         return None

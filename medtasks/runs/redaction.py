@@ -26,20 +26,12 @@ _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable or argument of this name holds a secret.
-
-    Example:
-        >>> [is_secret_name(name) for name in ("api_key", "HF_TOKEN", "max_new_tokens", "tokenizer")]
-        [True, True, False, False]
-    """
+    """Return whether a variable or argument of this name holds a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def redacted(text: str) -> str:
-    """Replace likely secrets in a text by ``***``.
-
-    These are values assigned to secret names, values of environment variables with such names, keys of well-known
-    shapes, and user names and passwords in addresses.
+    """Replace likely secrets in a text by ``***``: values of secret names, keys of known shapes, users in addresses.
 
     Example:
         >>> redacted("model=gpt-4o,api_key=abcdef,max_new_tokens=8")

@@ -1,7 +1,6 @@
 """Recorded replies to one task, from a run's samples files or from a user's own files.
 
-lmms-eval and lm-eval write one line per sample and filter; our short form is ``{"doc_id", "reply"}``. Damaged lines are
-skipped and counted in a note, or raise with ``strict``.
+lmms-eval and lm-eval write one line per sample and filter; our short form is ``{"doc_id", "reply"}``.
 """
 
 import re
@@ -29,10 +28,9 @@ _OTHER_DATA = "use the data of that run: point MEDTASKS_HOME to them, or name th
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
     """Read recorded replies by document id, in file order, from a file or the files of one run.
 
-    A folder means the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file of
-    lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its row in the dataset counted from 0; an ``id``
-    is always the document's own, and occurs once. A samples file holds each reply once per filter; they must agree.
-    Damaged lines of a run's samples file are left out with a warning.
+    A folder means the ``.jsonl`` files in it. A ``doc_id`` is the document's own id, or its row in the dataset counted
+    from 0; an ``id`` is always the document's own, and occurs once. Damaged lines of a run's samples file are left out
+    with a warning.
 
     Raises:
         RepliesError: A line of another file is malformed, or any line names an unknown document or contradicts an
@@ -63,10 +61,7 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
 
 
 def take_answer_field(replies: Mapping[str, Reply], name: str) -> dict[str, Reply]:
-    """Reduce replies that are JSON objects to one field; a reply without it becomes empty.
-
-    Failed samples and likelihoods stay as they are. Raises RepliesError if no reply has the field.
-    """
+    """Reduce replies that are JSON objects to one field, or to nothing; RepliesError if no reply has the field."""
     texts = {doc_id: reply.text for doc_id, reply in replies.items() if reply.text is not None and not reply.failed}
     values = {doc_id: json_field(without_thoughts(text) or "", re.escape(name)) for doc_id, text in texts.items()}
     missing = sum(not value for value in values.values())
@@ -115,10 +110,7 @@ class SampleLine:
         return tokens if isinstance(tokens, int) else None
 
     def document_id(self, documents: Sequence[Mapping[str, Any]], ids: Mapping[str, Any]) -> str:
-        """Return the id of the answered document: one of ``ids``, or by row of the ``documents``.
-
-        Raises RepliesError if there is no such document, or the line answers another one.
-        """
+        """Return the id of the answered document: one of ``ids``, or by row of the ``documents``; or RepliesError."""
         recorded = self.record["doc_id"] if "doc_id" in self.record else str(self.record["id"])
         if isinstance(recorded, str) and recorded in ids:
             return recorded
@@ -137,12 +129,10 @@ class SampleLine:
         return doc_id
 
     def reply(self, *, likelihoods: bool | None = None) -> Reply | None:
-        """Return the model's reply; None where the file withholds it.
+        """Return the model's reply; None where the file withholds it; RepliesError if the line has none.
 
         lmms-eval puts one list around a reply, lm-eval two. Several lists are one per option with ``likelihoods``;
         without them the first of repeated texts counts, and None decides by the content.
-
-        Raises RepliesError if the line holds no reply, or something else in its place.
         """
         if "reply" in self.record:
             text = self.record["reply"]
@@ -233,10 +223,7 @@ def written_twice(lines: int, path: Path) -> str:
 
 
 def read_lines(path: Path, *, strict: bool = False, note: Note = warn_once) -> Iterator[SampleLine]:
-    """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``.
-
-    Raises RepliesError if the file cannot be opened.
-    """
+    """Yield the lines of a samples file; damaged ones are left out with a ``note``, or raise with ``strict``."""
     return _Damage(path, note, strict=strict).lines()
 
 
@@ -260,8 +247,19 @@ class _Damage:
             # Replies may hold other line separators.
             with self.path.open(encoding="utf-8-sig", errors=errors, newline="\n") as lines:
                 for number, text in enumerate(lines, start=1):
-                    if text.strip():
-                        yield from self._parsed(f"{self.path} line {number}", text.rstrip("\n"))
+                    if not text.strip():
+                        continue
+                    location = f"{self.path} line {number}"
+                    try:
+                        record = parse_json(text)
+                    except ValueError as error:
+                        self.add(RepliesError(f"{location} is not valid JSON ({error}); expected lines like {_FORM}"))
+                        continue
+                    if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
+                        yield SampleLine(location, text.rstrip("\n"), record)
+                    else:
+                        form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
+                        self.add(RepliesError(f"{location} has no 'doc_id'; expected lines like {form}"))
         except (OSError, UnicodeDecodeError) as error:
             cause = (error.strerror or error) if isinstance(error, OSError) else error
             raise RepliesError(f"cannot read replies from {self.path}: {cause}") from error
@@ -273,15 +271,3 @@ class _Damage:
         if self.strict:
             raise error
         self.count += 1
-
-    def _parsed(self, location: str, text: str) -> Iterator[SampleLine]:
-        try:
-            record = parse_json(text)
-        except ValueError as error:
-            self.add(RepliesError(f"{location} is not valid JSON ({error}); expected lines like {_FORM}"))
-            return
-        if isinstance(record, dict) and record.keys() & {"doc_id", "id"}:
-            yield SampleLine(location, text, record)
-        else:
-            form = f"{_FORM}, or with the published 'id' in place of 'doc_id'"
-            self.add(RepliesError(f"{location} has no 'doc_id'; expected lines like {form}"))

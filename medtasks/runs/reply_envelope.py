@@ -53,14 +53,12 @@ def opened(result: Any) -> tuple[Reply, Row]:
 
 
 def is_envelope(recorded: str, filtered: Any) -> bool:
-    """Return whether a recorded reply is our envelope (as with ``--reasoning_tags``), not a model's text of that form.
-
-    The ``filtered`` reply is then an envelope of another text than ``recorded``.
-    """
+    """Return whether a recorded reply is our envelope, as with ``--reasoning_tags``, and no text of a model."""
     while isinstance(filtered, list) and filtered:
         filtered = filtered[0]
     if not (isinstance(filtered, str) and filtered.startswith(_BEGINS)):
         return False
+    # an envelope in place of the reply is filtered to an envelope of another text
     return opened(filtered)[0].recorded != Reply.of_text(recorded).recorded
 
 
@@ -85,24 +83,19 @@ def parse_loglikelihood(result: Any) -> tuple[float, bool]:
     ``(nan, False)``, which counts as a failed sample and never as an answer.
 
     Example:
-        >>> parse_loglikelihood("(1.5, False)")
-        (1.5, False)
         >>> parse_loglikelihood("[np.float32(0.25), np.True_]")
         (0.25, True)
-        >>> parse_loglikelihood((1.5, True))
-        (1.5, True)
         >>> parse_loglikelihood('{"mean": 1.5, "greedy": true, "sum": 3.0, "tokens": 2}')
         (1.5, True)
     """
     if isinstance(result, str) and result.lstrip().startswith("{"):
         try:
             record = parse_json(result)
-            mean, greedy = record["mean"], record["greedy"]
+            result = record["mean"], record["greedy"]
         except (ValueError, KeyError, TypeError):
             return FAILED
-        if isinstance(mean, bool) or not isinstance(mean, int | float) or not isinstance(greedy, bool):
+        if isinstance(result[0], bool) or not isinstance(result[0], int | float) or not isinstance(result[1], bool):
             return FAILED
-        result = mean, greedy
     if isinstance(result, list | tuple) and len(result) == 2:
         try:
             return float(result[0]), bool(result[1])

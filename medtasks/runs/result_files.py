@@ -21,10 +21,8 @@ from medtasks.runs.harness_options import model_label
 from medtasks.tasks.task_index import mapping_in
 
 RESULTS = "_results.json"
-SERVED_MODEL = "served_model"
-"""Key of a results file with the server's description of its model."""
-REPEATS = "--repeats"
-"""Option of ``medtasks run`` that repeats a run into folders ``repeat_<number>``, counted from 1."""
+SERVED_MODEL = "served_model"  # key of a results file with the server's description of its model
+REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _SAMPLES = "_samples_"
 _SAMPLES_NAME = re.compile(r".+_samples_(?P<task>.+)\.jsonl")
 _REPEAT = "repeat_"
@@ -62,11 +60,6 @@ class ResultsFile:
         made = self.made
         return (made.timestamp() if made else self.path.stat().st_mtime, str(self.path))
 
-    @property
-    def stamp(self) -> str:
-        """Beginning of the names of all files of the same process."""
-        return self.path.name.removesuffix(RESULTS)
-
     def of_task(self, key: str, task: str) -> Any:
         """Return a task's entry in one part of the file, such as ``configs``; None if there is none."""
         return mapping_in(self.content, key).get(task)
@@ -89,9 +82,13 @@ class ResultsFile:
     def asked(self, task: str) -> tuple[int, int]:
         """Return the number of samples that a task asked, and that its data have; 0 if not recorded."""
         counts = mapping_in(mapping_in(self.content, "n-samples"), task)
-        total = _whole(counts.get("original"))
-        offset = _whole(mapping_in(self.content, "config").get("offset"))
-        return max(0, min(_whole(counts.get("effective")), total - offset)), total
+        recorded = (counts.get("original"), counts.get("effective"), mapping_in(self.content, "config").get("offset"))
+        # 0 for anything but a count, such as the fraction that --limit 0.5 leaves
+        total, effective, offset = (
+            int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+            for value in recorded
+        )
+        return max(0, min(effective, total - offset)), total
 
     def samples(self, task: str) -> Path:
         """Return the location of a task's samples file, whether or not it exists."""
@@ -155,7 +152,7 @@ def results_next_to(samples: Path, note: Note) -> ResultsFile | None:
 
 
 def recorded_folders(runs: Iterable[Path]) -> list[str]:
-    """Return the task folders that recorded runs were started with: folders of results, or samples files.
+    """Return the task folders that runs (folders, or samples files) were started with.
 
     For messages only: results from others may name any folder, and task files can run code.
     """
@@ -168,11 +165,6 @@ def recorded_folders(runs: Iterable[Path]) -> list[str]:
                 folders = options["include_path"]
                 recorded |= dict.fromkeys([folders] if isinstance(folders, str) else map(str, folders or ()))
     return list(recorded)
-
-
-def _whole(value: Any) -> int:
-    """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
-    return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
 
 
 def repeat_folder(output: Path, number: int) -> Path:

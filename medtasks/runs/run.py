@@ -1,4 +1,4 @@
-"""A run on disk, finished or not: its results files, samples files, manifests and repeats.
+"""A run on disk, finished or not: results files, samples files, manifests and repeats; and its place on a command line.
 
 Damaged files are skipped, and a note names each of them.
 """
@@ -6,15 +6,18 @@ Damaged files are skipped, and a note names each of them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from medtasks.errors import MedTasksError, unknown_name
+from medtasks.errors import MedTasksError, RepliesError, unknown_name, warn_once
 from medtasks.runs.harness_options import SERVER, HarnessOptions, model_label, what_is_asked
 from medtasks.runs.result_files import (
     REPEATS,
+    RESULTS,
     ResultsFile,
+    holds_run,
     read_results,
     repeat_folder,
     repeat_folders,
@@ -26,6 +29,7 @@ from medtasks.runs.result_files import (
     task_of,
 )
 from medtasks.runs.run_manifest import RunManifest, read_manifests
+from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.tasks.task_index import mapping_in
 
 RUN_AGAIN = "run it again with --log_samples"
@@ -123,14 +127,9 @@ def read_run(folder: Path, model: str | None = None) -> Run:
 
     The newest results of a task count, and a note names the others.
 
-    Args:
-        folder: The ``--output_path`` of a run.
-        model: Among runs of several models, the one with this name, or with this in its name and arguments.
-
-    Raises:
-        MedTasksError: There is no such folder, or it holds no run, repeats, or runs of several models and none was
-            chosen.
-        UnknownName: No run is of that model.
+    ``model`` is the name of one of several models, or a part of its name and arguments. Raises MedTasksError if there
+    is no such folder, or it holds no run, repeats, or runs of several models and none was chosen; UnknownName if no run
+    is of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
@@ -154,7 +153,15 @@ def read_run(folder: Path, model: str | None = None) -> Run:
     chosen = _chosen(sorted(models), model, folder)
     owners = {path: _owner(path, results, models) for path in samples}
     results = [file for file in results if file.model == chosen]
-    tasks = _newest(results, notes)
+    tasks: dict[str, TaskRun] = {}
+    written_to: dict[str, Path] = {}
+    older: dict[Path, list[str]] = {}
+    for file in results:
+        for name, row in file.rows().items():
+            if name in tasks:
+                older.setdefault(written_to[name], []).append(name)
+            tasks[name], written_to[name] = TaskRun.of(file, name, row), file.path
+    notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
     tasks |= _unscored(owners, results, tasks, chosen, notes)
     return Run(
         folder=folder,
@@ -177,15 +184,13 @@ def run_of_file(samples: Path) -> Run:
 
 
 def _model_of(manifest: RunManifest, results: Sequence[ResultsFile]) -> str:
-    """Return the model of a manifest as its own results files name it, else as the manifest does.
-
-    A run that ended before its results has no served name; the only matching one of the folder counts.
-    """
+    """Return the model of a manifest as its own results files name it, else as the manifest does."""
     by_path = {file.path: file.model for file in results}
     folder = manifest.path.parent if manifest.path else Path()
     written = (folder / record.results for record in manifest.tasks.values() if record.results)
     label = model_label(manifest.model.name, manifest.model.arguments)
     unnamed = label.replace(SERVER, f" ({SERVER})", 1) if label.startswith(SERVER) else label
+    # A run that ended before its results has no served name; the only matching one of the folder counts.
     alike = {model for model in by_path.values() if model.endswith(unnamed)}
     return next((by_path[path] for path in written if path in by_path), alike.pop() if len(alike) == 1 else label)
 
@@ -206,22 +211,9 @@ def _chosen(models: Sequence[str], name: str | None, folder: Path) -> str:
 def _owner(samples: Path, results: Sequence[ResultsFile], models: set[str]) -> str | None:
     """Return the model that wrote a samples file; None if that is unknown."""
     same_folder = [file for file in results if file.path.parent == samples.parent]
-    same_process = [file for file in same_folder if file.stamp == stamp_of(samples)]
+    same_process = [file for file in same_folder if file.path.name == f"{stamp_of(samples)}{RESULTS}"]
     labels = ({file.model for file in same_process}, {file.model for file in same_folder}, models)
     return next((next(iter(candidates)) for candidates in labels if len(candidates) == 1), None)
-
-
-def _newest(results: Sequence[ResultsFile], notes: list[str]) -> dict[str, TaskRun]:
-    tasks: dict[str, TaskRun] = {}
-    older: dict[Path, list[str]] = {}
-    of_task: dict[str, Path] = {}
-    for file in results:
-        for name, row in file.rows().items():
-            if name in tasks:
-                older.setdefault(of_task[name], []).append(name)
-            tasks[name], of_task[name] = TaskRun.of(file, name, row), file.path
-    notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
-    return tasks
 
 
 def _unscored(
@@ -278,7 +270,109 @@ def read_repeats(output: Path, model: str | None = None) -> RepeatedRun:
 
 
 def _same_in_repeats(manifest: RunManifest) -> dict[str, str]:
-    """Return the options that all repeats of a call share: everything but seeds."""
+    """Return everything but seeds."""
     options = HarnessOptions(manifest.options)
     shared = {name: value for name, value in what_is_asked(options).items() if name not in _SEEDS}
     return {**shared, **options.pairs("gen_kwargs"), "gen_kwargs": "", "seed": ""}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Location of a run, or of recorded replies."""
+
+    path: Path  # folder of a run, a samples file, or a file or folder of recorded replies to one task
+    model: str | None = None  # the model to take from a folder with runs of several
+
+    @cached_property
+    def run(self) -> Run:
+        """The run, read once; damage is logged. Raises MedTasksError if there is none."""
+        if self.path.is_dir():
+            run = read_run(self.path, self.model)
+        elif not self.path.is_file():
+            raise RepliesError(f"there is no {self.path}; give the folder that was named with --output_path")
+        elif not task_of(self.path):
+            raise RepliesError(f"{self.path} does not say which task it answers; name the task before the runs")
+        else:
+            run = run_of_file(self.path)
+        for note in run.notes:
+            warn_once(note)
+        return run
+
+    @cached_property
+    def repeats(self) -> list["Source"]:
+        """The repeats of the newest call, or the run itself; read once. Raises MedTasksError if none can be read."""
+        if not (self.path.is_dir() and repeat_folders(self.path)):
+            return [self]
+        runs = read_repeats(self.path, self.model).runs
+        repeats = [Source(folder, self.model) for folder, run in runs.items() if run.tasks]
+        if not repeats:
+            raise RepliesError(f"{self.path} holds repeats of a run, and none of them has results")
+        return repeats
+
+
+def replies_of_repeats(task: str, source: Source) -> list[Path]:
+    """Return the samples file of a task in each repeat that has one; RepliesError if none has."""
+    having = [each for each in source.repeats if each is source or each.run.tasks.get(task, TaskRun(task)).samples]
+    return [replies_to(task, each) for each in having or source.repeats]
+
+
+def samples_by_task(source: Source) -> dict[str, Path]:
+    """Return the samples files of a run by task, and log missing parts. Raises MedTasksError if it is no run."""
+    for name, task in source.run.tasks.items():
+        if task.lacks:
+            warn_once(f"{source.path}, {name}: {task.lacks}")
+    return {name: task.samples for name, task in source.run.tasks.items() if task.samples is not None}
+
+
+def model_of(source: Source) -> str:
+    """Return the model of a run; empty where none is recorded, as for a file of replies."""
+    try:
+        return source.repeats[0].run.model
+    except MedTasksError:
+        return ""
+
+
+def replies_to(task: str, source: Source) -> Path:
+    """Return the samples file of a task in a run's folder; any other path is that of replies itself.
+
+    Raises RepliesError if the run has no samples of the task.
+    """
+    if not (source.path.is_dir() and holds_run(source.path)):
+        return source.path
+    tasks = source.run.tasks
+    if task not in tasks:
+        raise RepliesError(f"{source.path} holds no samples of '{task}'; it has {', '.join(tasks) or 'none at all'}")
+    if (samples := tasks[task].samples) is None:
+        raise RepliesError(f"{source.path}, {task}: {tasks[task].lacks}")
+    if tasks[task].lacks:
+        warn_once(f"{source.path}, {task}: {tasks[task].lacks}")
+    return samples
+
+
+def check_is_ours(task: str) -> None:
+    """Raise RepliesError for a task that is neither ours nor a variant of one of ours."""
+    if not (task in task_files() or variant_of(task)):
+        raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+
+
+def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
+    """Build the error for runs without a comparable task, from the cause by task."""
+    by_task = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
+    return RepliesError(
+        f"no task could be compared ({by_task})"
+        if by_task
+        else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
+        "task of recorded replies before the runs"
+    )
+
+
+def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
+    """Raise RepliesError if the results file next to a samples file, or one in a folder, is of other data."""
+    for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
+        results = results_next_to(samples, warn_once)
+        recorded = results.fingerprint(task) if results else None
+        if recorded not in (None, fingerprint):
+            raise RepliesError(
+                f"{samples} was made on data with fingerprint {recorded}, but the prepared dataset has {fingerprint}; "
+                f"point MEDTASKS_HOME to the data of that run"
+            )

@@ -4,21 +4,26 @@
 so that a killed run leaves a file, too. It holds nothing from a patient's record, and no path of data.
 """
 
+import contextlib
+import hashlib
+import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+import psutil
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.home import written_whole
-from medtasks.runs.process import RunProcess, is_running
 from medtasks.runs.sample_counts import SampleCounts
 
 ENDING = "_run.json"
+_START_OF_MACHINE = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class RunState(StrEnum):
@@ -41,6 +46,73 @@ class TaskOutcome(StrEnum):
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RunProcess(_Record):
+    """A process, told apart from later ones with the same number; the other fields are None outside Linux."""
+
+    pid: int
+    began: int | None  # in clock ticks since the machine started, independent of the clock's setting
+    place: str | None  # digest of the machine's start and the process namespace, within which numbers are comparable
+
+
+def this_process() -> RunProcess:
+    """Return the identity of the calling process."""
+    return _identity(os.getpid())
+
+
+def _identity(pid: int) -> RunProcess:
+    return RunProcess(pid=pid, began=_began(pid), place=_namespace())
+
+
+def is_running(process: RunProcess) -> bool | None:
+    """Return whether a process is still running; None if that cannot be seen from here."""
+    if process.place is None or process.began is None or process.place != _namespace():
+        return None
+    began = _began(process.pid)
+    if began is None:
+        try:
+            os.kill(process.pid, 0)
+        except PermissionError:  # another user's process, which a machine may hide
+            return None
+        except OSError:
+            pass
+    return began == process.began
+
+
+def descendants(pid: int) -> list[RunProcess]:
+    """List the running children of a process, their children and so on."""
+    try:
+        processes = [_identity(child.pid) for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+    return [process for process in processes if process.began is not None]
+
+
+def send(process: RunProcess, number: int) -> None:
+    """Send a signal to a process if it is still running and may be signalled."""
+    if is_running(process):
+        with contextlib.suppress(OSError):
+            os.kill(process.pid, number)
+
+
+def _began(pid: int) -> int | None:
+    """Return the start of a process; None if there is none, or only a zombie."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK"))
+    except psutil.Error:
+        return None
+
+
+def _namespace() -> str | None:
+    try:
+        parts = f"{_START_OF_MACHINE.read_text()}{os.readlink(_NAMESPACE)}"
+    except OSError:
+        return None
+    return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
 class TaskRecord(_Record):
@@ -216,7 +288,7 @@ class RunManifest(_Record):
 
 
 def manifest_path(output: Path, started: datetime) -> Path:
-    """Return the path of the manifest of a run that started at this time."""
+    """Return the path of the manifest of a run by the time of its start."""
     return output / f"{started.astimezone(UTC):%Y%m%d_%H%M%S_%fZ}{ENDING}"
 
 

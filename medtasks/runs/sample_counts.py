@@ -30,10 +30,7 @@ class SampleCounts:
 
 
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
-    """Return the counts in a task's row of a results file; of several filters, those of the one that lost most.
-
-    None where the row has no counts, as for a task that is not ours.
-    """
+    """Return the counts in a task's row of a results file, of the filter that lost most; None without counts."""
     by_filter: dict[str, dict[str, int]] = {}
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
@@ -59,14 +56,7 @@ class FailureLimit:
 
     @classmethod
     def parse(cls, text: str) -> "FailureLimit":
-        """Read ``--max-failed``: a number of samples, or a percentage of them. Raises MedTasksError for others.
-
-        Example:
-            >>> FailureLimit.parse("1%").allows(SampleCounts(scored=99, failed=1))
-            True
-            >>> FailureLimit.parse("0").allows(SampleCounts(scored=99, failed=1))
-            False
-        """
+        """Read ``--max-failed``: a number of samples, or a percentage of them. Raises MedTasksError for others."""
         stripped = text.strip()
         try:
             number = float(stripped.removesuffix("%"))

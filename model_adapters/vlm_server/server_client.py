@@ -10,10 +10,9 @@ from typing import Any
 from openai import APIStatusError, OpenAIError
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
-from medtasks.net import endpoints
 from medtasks.net.chat_client import CHAT, AdaptiveLimit, ChatClient
 from medtasks.net.journal import AsyncJournal, Entry, digest_of
-from medtasks.net.servers import RemoteTrouble, Server, build_of, trouble_of, unreadable
+from medtasks.net.servers import RemoteTrouble, Server, build_of, is_url, trouble_of, unreadable
 
 from ..base.arguments import HarnessArguments, argument
 from .messages import BadAnswer, ImageUrls, Record, Refused, ServedPrompt
@@ -80,7 +79,7 @@ def check_arguments(arguments: VlmServerArguments) -> None:
             "vlm_server: argument 'base_url' is missing; give for example base_url=http://127.0.0.1:8000/v1."
         )
     for server in arguments.servers:
-        if not endpoints.is_url(server.base_url):
+        if not is_url(server.base_url):
             raise AdapterArgumentError(
                 "vlm_server: base_url must be http(s)://host[:port]/path without user and query, several of them with "
                 "';' between them."

@@ -26,7 +26,7 @@ from medtasks.metrics.metric import mean
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import ReportScores
 from medtasks.runs.replies import read_replies
-from medtasks.runs.sources import Source, check_fingerprints
+from medtasks.runs.run import Source, check_fingerprints
 from medtasks.stats.paired import DYADIC, MCNEMAR, SIGN_FLIP, compare_paired, holm
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_file

@@ -12,7 +12,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE
 from medtasks.errors import RepliesError
-from medtasks.runs.sources import Source
+from medtasks.runs.run import Source
 from medtasks.tasks.task_files import task_file
 
 from ..made_up_runs import write_run

@@ -9,8 +9,7 @@ from medtasks.audit.judge_labels import checked_scores, read_labels, write_sheet
 from medtasks.errors import MedTasksError, RepliesError, UnknownName
 from medtasks.families import choice, hallucination, kit_questions, paired_choice
 from medtasks.families.family import Reply
-from medtasks.judges.judge_client import JudgeVerdict
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
 from medtasks.tasks.task_files import task_file
 
 NUMBER = 40

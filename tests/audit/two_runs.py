@@ -8,7 +8,7 @@ from typing import Any
 
 from medtasks.audit.comparing import compare_all
 from medtasks.audit.equivalence_verdict import TaskVerdict
-from medtasks.runs.sources import Source
+from medtasks.runs.run import Source
 from medtasks.stats.equivalence import MARGIN
 from medtasks.tasks.task_files import including
 

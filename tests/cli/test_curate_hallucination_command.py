@@ -11,7 +11,7 @@ from PIL import Image
 
 from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
 from medtasks.curate.study import DRAFTS, STUDY, StudyKind
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import JudgeSettings
 
 from ..processes import run_fresh, start_fresh
 from ..scripted_server import Endpoint, serving

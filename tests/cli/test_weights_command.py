@@ -1,4 +1,4 @@
-"""``medtasks weights``: list, fetch, where, convert."""
+"""``medtasks weights``: list, fetch, where."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.cli import weights_command
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.weight_files import WEIGHTS, weights_folder
+from medtasks.metrics.model_settings import WEIGHTS, weights_folder
 
 
 @pytest.fixture
@@ -76,29 +76,8 @@ def test_wordnet_from_a_source(medtasks, fails, monkeypatch, tmp_path):
     fails(["weights", "fetch", "wordnet"], "no WordNet in it")
 
 
-def test_where_and_what_cannot_be_converted(medtasks, fails, hub, tmp_path):
+def test_where(medtasks, fails, hub):
     fails(["weights", "where", "distilroberta-base"], "medtasks weights fetch distilroberta-base")
     medtasks("weights", "fetch", "distilroberta-base")
     assert medtasks("weights", "where", "distilroberta-base").out == f"{weights_folder('distilroberta-base')}\n"
     fails(["weights", "where", "distilroberta"], "did you mean 'distilroberta-base'?")
-    fails(["weights", "convert", "radgraph"], "'radgraph' needs no conversion")
-    fails(["weights", "convert", "chexbrt"], "did you mean 'chexbert'?")
-    fails(["weights", "convert", "chexbert"], "medtasks weights fetch chexbert")
-    (tmp_path / "chexbert.pth").write_bytes(b"no checkpoint")
-    fails(["weights", "convert", "chexbert", "--source", tmp_path / "chexbert.pth"], "chexbert.pth")
-
-
-def test_golden_chexbert_conversion(medtasks, fails, golden, tmp_path):
-    source = golden / "metrics/chexbert/chexbert.pth"
-    folder = weights_folder("chexbert")
-    folder.mkdir(parents=True)
-    (folder / "chexbert.pth").write_bytes(source.read_bytes())
-    ran = medtasks("weights", "convert", "chexbert")
-    converted = folder / "chexbert.safetensors"
-    assert ran.out == f"Wrote {converted} ({converted.stat().st_size / 1e6:,.0f} MB)\n"
-    assert converted.stat().st_size < source.stat().st_size
-    assert medtasks("weights", "where", "chexbert").out == f"{converted}\n"
-    fails(["weights", "convert", "chexbert"], "is safetensors already")
-    target = tmp_path / "other.safetensors"
-    medtasks("weights", "convert", "chexbert", "--source", source, "--target", target)
-    assert target.read_bytes() == converted.read_bytes()

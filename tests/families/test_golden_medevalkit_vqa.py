@@ -11,8 +11,7 @@ import pytest
 from medtasks.families import kit_questions
 from medtasks.families.family import TaskFamily
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.judge_client import JudgeVerdict
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
 from medtasks.metrics.metric import Score
 
 from ..task_families import score_of, values_of

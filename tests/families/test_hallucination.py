@@ -16,8 +16,7 @@ from medtasks.families.hallucination import (
 )
 from medtasks.hooks import published
 from medtasks.judges import judge_client
-from medtasks.judges.judge_client import JudgeVerdict
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import JudgeSettings, JudgeVerdict
 from medtasks.metrics.metric import CorpusMetric, forget_computed
 from medtasks.prompts import judged
 

@@ -12,7 +12,7 @@ from medtasks.families import choice
 from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.families.family import Reply
 from medtasks.judges import judge_client
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import JudgeSettings
 from medtasks.prompts import judged
 from medtasks.tasks.task_files import task_config, task_file
 from medtasks.tasks.task_index import resolved

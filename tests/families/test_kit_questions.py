@@ -12,8 +12,7 @@ from medtasks.extract.answer import Reason
 from medtasks.families import kit_questions
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
-from medtasks.judges.judge_client import Judge, JudgeVerdict
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import Judge, JudgeSettings, JudgeVerdict
 from medtasks.prompts import judged
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_index import DottedName

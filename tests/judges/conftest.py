@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from loguru import logger
 
-from medtasks.judges.judge_client import Judge, VerdictCache
-from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.judge_client import Judge, JudgeSettings, VerdictCache
 
 from ..scripted_server import Endpoint, serving
 

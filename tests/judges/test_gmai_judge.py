@@ -1,8 +1,6 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
@@ -49,14 +47,6 @@ def test_the_prompt_is_the_reference_s_to_the_letter():
     assert judge_prompt(question, ["{0}", "ulcer"], reply) == expected
 
 
-def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoint, judge_at):
-    endpoint.script = [endpoint.reply("A")]
-    ask(judge_at(endpoint.url, temperature=0.3))
-    (body,) = endpoint.bodies
-    assert body["temperature"] == 0.3
-    assert [message["content"] for message in body["messages"]] == [judge_prompt("What is this?", OPTIONS, REPLY)]
-
-
 @each_row("rule", [OLD, NEW])
 @each_row(
     "text, expected",
@@ -83,13 +73,6 @@ def test_the_judge_is_read_by_the_rule_of_the_reply():
     declared = "The correct answer is B and not A"
     assert parse_choice(declared, OPTIONS, OLD) is None
     assert parse_choice(declared, OPTIONS, NEW) == Answer.ok("B")
-
-
-@given(st.text(), st.sampled_from([OLD, NEW]), st.integers(0, 26))
-def test_no_text_breaks_the_reading(text, rule, number):
-    options = [f"option {index}" for index in range(number)]
-    found = parse_choice(text, options, rule)
-    assert found is None or found.value in (None, *(chr(ord("A") + index) for index in range(number)))
 
 
 @each_row("rule", [OLD, NEW])
@@ -134,11 +117,6 @@ def test_an_unreadable_judge_is_asked_three_times_and_never_drawn_lots_for(judge
         assert (found.answer, found.asked) == (Answer.invalid(Reason.JUDGE_FAILED), True)
         assert endpoint.count == 3 * (seed + 1)
     assert endpoint.bodies[2]["messages"][-1]["content"] == CORRECTION
-
-
-def test_trouble_is_a_failed_judge(judge, endpoint):
-    endpoint.script = [endpoint.status(400)]
-    assert ask(judge).answer == Answer.invalid(Reason.JUDGE_FAILED)
 
 
 def test_verdicts_are_kept_for_each_rule(judge, judge_at, endpoint):

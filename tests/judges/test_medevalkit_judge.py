@@ -66,13 +66,6 @@ def test_both_readings_share_the_first_reply(endpoint, judge_at, published_first
     assert [message["content"] for message in corrected[:2]] == [judge_prompt(*ASKED), "hm"]
 
 
-def test_a_readable_first_reply_is_all_that_is_asked(endpoint, judge_at):
-    endpoint.script = [endpoint.reply("<judge>0</judge>")]
-    judge = judge_at(endpoint.url)
-    assert [judge_answer(judge, *ASKED, as_published=kind) for kind in (False, True)] == [True, True]
-    assert len(endpoint.bodies) == 1
-
-
 @each_row("as_published", [True, False])
 def test_a_failed_request_is_no_verdict(closed_url, judge_at, as_published):
     assert judge_answer(judge_at(closed_url, attempts=1), *ASKED, as_published=as_published) is None

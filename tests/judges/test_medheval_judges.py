@@ -1,15 +1,11 @@
 """MedHEval's judges: their words, what counts as a verdict, and what a misbehaving endpoint can do."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
-from medtasks.judges.judge_client import BAD_FORMAT, judge_if_there
+from medtasks.judges.judge_client import judge_if_there
 from medtasks.judges.medheval_judges import (
     WORDINGS,
     judge_components,
@@ -32,10 +28,6 @@ def components(counts=COUNTS):
     return json.dumps({"model_1": aspects})
 
 
-def ask_severity(judge, answer=ANSWER, wording="single"):
-    return judge_severity(judge, WORDINGS[wording].severity, "Why?", "Because.", answer)
-
-
 def test_prompts_change_with_their_version_only():
     # Fingerprints of the texts that were compared word for word with the paper's figures 11 and 12 and the repository.
     assert {getattr(WORDINGS[name], kind).label for name, kind in ALL} == {
@@ -46,18 +38,6 @@ def test_prompts_change_with_their_version_only():
         "correctness_eleven v1 c8aec4f8124c5c16",
         "severity_eleven v1 6759c0b180743060",
     }
-
-
-@each_row("kind", ["components", "correctness", "severity"])
-def test_the_wording_for_one_model_speaks_of_one(kind):
-    single, eleven = (getattr(WORDINGS[name], kind) for name in ("single", "eleven"))
-    text = single.system + single.template
-    assert not any(
-        word in text for word in ("eleven", "models' ", "model_2", "...", "different models", "models answer")
-    )
-    assert any(word in eleven.system for word in ("eleven", "multiple different models"))
-    assert "{input_pairs}" in single.template
-    assert "{input_pairs}" in eleven.template
 
 
 def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
@@ -109,13 +89,9 @@ def test_scores_are_read_strictly(text, expected):
     assert (parse_number(text, most=5), parse_number(text, most=1)) == expected
 
 
-def test_components_are_read():
-    assert parse_components(components(), most=9) == COUNTS
-    assert parse_components(f"```json\n{components()}\n```", most=9) == COUNTS
-
-
 # Aspects, and fields of one aspect, that are not as asked for; None takes one away.
 BROKEN = [
+    dict.fromkeys(TRUTH),
     {"measurement": None},
     {"technique": {"recall_number": 0, "wrong_number": 0}},
     {"anatomy": [2, 0]},
@@ -132,59 +108,10 @@ def test_a_missing_or_further_field_is_no_count(change):
     assert parse_components(json.dumps({"model_1": changed}), most=9) is None
 
 
-@each_row("text", ['{"model_1": {}}', "{}"])
-def test_nothing_is_no_count(text):
-    assert parse_components(text, most=9) is None
-
-
-def test_a_count_beyond_the_answer_is_no_count():
-    assert parse_components(components(), most=3) is not None
+def test_components_are_read_up_to_the_length_of_the_answer():
+    assert parse_components(components(), most=3) == COUNTS
+    assert parse_components(f"```json\n{components()}\n```", most=3) == COUNTS
     assert parse_components(components(), most=2) is None
-
-
-@given(
-    st.text()
-    | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)).map(
-        json.dumps
-    )
-)
-def test_no_text_breaks_a_parser(text):
-    assert parse_components(text, most=9) is None
-    assert parse_number(text, most=5) is None
-    assert parse_number(text, most=1) is None
-
-
-def test_a_rerun_costs_no_call_and_another_prompt_does(endpoint, judge):
-    endpoint.script = [endpoint.reply('{"model_1": 0}')]
-    assert ask_severity(judge).value == 0  # the best score is a verdict like any other
-    again = ask_severity(judge)
-    assert (again.value, again.cached, endpoint.count) == (0, True, 1)
-    assert ask_severity(judge, wording="eleven").cached is False
-    assert ask_severity(judge, answer=ANSWER + "!").cached is False
-    assert endpoint.count == 3
-
-
-@each_row("text", ["{}", '{"model_1": 9}', "", "I cannot help with that."])
-def test_a_misbehaving_judge_invents_nothing(endpoint, judge, text):
-    endpoint.script = [endpoint.reply(text)]
-    verdict = ask_severity(judge)
-    assert (verdict.value, verdict.failure) == (None, BAD_FORMAT)
-    assert not judge._cache.path.exists()
-
-
-def test_a_second_chance_is_given_for_the_form(endpoint, judge):
-    endpoint.script = [endpoint.reply("Score: 3"), endpoint.reply('{"model_1": 3}')]
-    assert ask_severity(judge).value == 3
-
-
-def test_the_cache_holds_numbers_only(endpoint, judge):
-    canary = "Canary Example had a fall"
-    endpoint.script = [*[endpoint.reply(canary)] * 3, endpoint.reply('{"model_1": 2}')]
-    assert judge_correctness(judge, WORDINGS["single"].correctness, canary, canary, canary).value is None
-    assert ask_severity(judge, answer=canary).value == 2
-    with closing(sqlite3.connect(judge._cache.path)) as connection:
-        assert len(connection.execute("SELECT key FROM verdicts").fetchall()) == 1
-    assert canary.encode() not in judge._cache.path.read_bytes()
 
 
 def test_no_judge_is_not_a_wrong_judge(monkeypatch, endpoint):

@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
@@ -33,7 +31,6 @@ REFERENCE_INSTRUCTION = (
     " on the correctness of the answers. Please provide your answer in the following format:"
     "\nA: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
 )
-SCORES = st.integers(1, 10)
 
 
 def test_the_texts_are_the_reference_s():
@@ -82,31 +79,10 @@ def test_scores_are_read_strictly(text, scores):
     assert parse_scores(text) == scores
 
 
-@given(SCORES, SCORES, st.sampled_from(["\n", "\n\n"]))
-def test_every_wellformed_reply_is_read(first, second, newline):
-    assert parse_scores(f"A: {first}{newline}B: {second}{newline}Your explanation: so.") == (first, second)
-
-
-@given(st.text())
-def test_no_text_breaks_the_parser(text):
-    scores = parse_scores(text)
-    assert scores is None or all(1 <= score <= 10 for score in scores)
-
-
 @each_row("scores, value", [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")])
 def test_the_gap_is_three(scores, value):
     assert choose(scores) == (Answer.ok(value) if value else Answer.invalid(Reason.AMBIGUOUS))
     assert (RULE_NAME, RULE_VERSION) == ("gap_of_3", 1)
-
-
-@given(SCORES, SCORES)
-def test_swapped_scores_swap_the_choice(first, second):
-    swap = {"A": "B", "B": "A", None: None}
-    assert choose((second, first)).value == swap[choose((first, second)).value]
-
-
-def test_another_gap_can_be_asked_for():
-    assert choose((6, 5), gap=1) == Answer.ok("A")
 
 
 def test_a_reply_is_judged(endpoint, judge):
@@ -130,8 +106,3 @@ def test_a_judge_without_a_verdict_is_judge_failed(endpoint, judge):
     assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.invalid(Reason.JUDGE_FAILED)
     assert judge_reply(judge, "Which side?", ["Left", "Right"], "right") == Answer.invalid(Reason.JUDGE_FAILED)
     assert endpoint.count == 4
-
-
-def test_a_close_call_is_ambiguous(endpoint, judge):
-    endpoint.script = [endpoint.reply("A: 5\nB: 7\nYour explanation: vague.")]
-    assert judge_reply(judge, "Which side?", ["Left", "Right"], "a side") == Answer.invalid(Reason.AMBIGUOUS)

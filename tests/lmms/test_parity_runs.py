@@ -6,7 +6,7 @@ import pytest
 
 from medtasks.audit.comparing import compare_all
 from medtasks.audit.equivalence_verdict import TaskVerdict, Verdict, overall
-from medtasks.runs.sources import Source
+from medtasks.runs.run import Source
 
 from ..model_adapters import tiny_hf_models
 from ..processes import run_here

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.net import endpoints
+from medtasks.net import servers
 from medtasks.running.preflight import check
 from medtasks.runs.run_manifest import Severity
 
@@ -112,7 +112,7 @@ def test_the_users_own_task_on_credentialed_data(tmp_path):
 def test_the_command_ends_before_anything_starts(monkeypatch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as outside:
         outside.setblocking(False)
-        monkeypatch.setattr(endpoints, "is_loopback", lambda name: False)  # the socket stands for another machine
+        monkeypatch.setattr(servers, "is_loopback", lambda name: False)  # the socket stands for another machine
         address = f"http://127.0.0.1:{outside.getsockname()[1]}/v1"
         arguments = ["run", "--tasks", PRIVATE, "--output_path", str(tmp_path / "out"), "--model", "async_openai"]
         result = CliRunner().invoke(app, [*arguments, "--model_args", f"base_url={address}"])

@@ -24,7 +24,7 @@ from medtasks.lmms.remote_models import (
     planned_destinations,
     refuse_remote_model,
 )
-from medtasks.net import endpoints
+from medtasks.net import servers
 
 from .. import tiny_multimedeval
 from ..tables import each_row
@@ -271,7 +271,7 @@ def outside(monkeypatch):
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    monkeypatch.setattr(endpoints, "is_loopback", lambda name: False)
+    monkeypatch.setattr(servers, "is_loopback", lambda name: False)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1", received
     listener.close()
 

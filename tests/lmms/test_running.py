@@ -14,7 +14,7 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.running import harness_run
 from medtasks.running.harness_run import run_tasks, stopping_by_signal
-from medtasks.runs import process as run_process
+from medtasks.runs import run_manifest as process_records
 from medtasks.runs.result_files import samples_file
 from medtasks.tasks import documents, task_files
 from medtasks.tasks.documents import Selection, select
@@ -238,7 +238,7 @@ def test_what_a_launcher_has_started_ends_with_it(script, tmp_path, tasks, monke
     )
     with pytest.raises(SystemExit), stopping_by_signal():
         run_tasks(["one"], [], tmp_path / "out", script(body))
-    wait_until(lambda: run_process._began(int((tmp_path / "pid").read_text())) is None)
+    wait_until(lambda: process_records._began(int((tmp_path / "pid").read_text())) is None)
 
 
 def test_a_hangup_that_is_ignored_stays_ignored(monkeypatch):

@@ -58,7 +58,7 @@ def of_labels(gold, predicted):
 def test_golden_multimedeval_classification(golden, kind):
     lines = (golden / "multimedeval_classification.jsonl").read_text(encoding="utf-8").splitlines()
     cases = [case for case in map(json.loads, lines) if case["kind"] == kind]
-    assert len(cases) >= 5
+    assert cases
     for case in cases:
         if kind == "multiclass":
             ours = of_classes(case["gold"], case["pred"], case["classes"])
@@ -101,66 +101,26 @@ def test_several_labels_are_scikit_learn_where_definitions_agree(rows):
     assert ours["present_label_auroc"] == pytest.approx(np.mean(areas) if areas else math.nan, nan_ok=True)
 
 
-@each_row("task", ["multiclass", "multilabel"])
-@pytest.mark.filterwarnings("ignore")
-def test_is_torchmetrics(task):
-    torchmetrics = pytest.importorskip("torchmetrics")
-    import torch
-
-    random = np.random.default_rng(4)
-    for _ in range(40):
-        classes, samples = random.integers(2, 9), random.integers(1, 40)
-        options = {"task": task, "average": "macro", "num_classes": int(classes), "num_labels": int(classes)}
-        if task == "multiclass":
-            gold, predicted = (random.choice(classes, samples, p=random.dirichlet([0.3] * classes)) for _ in "gp")
-            ours = of_classes(gold.tolist(), predicted.tolist(), classes)
-            scores = np.eye(classes)[predicted]
-        else:
-            gold, predicted = (random.random((samples, classes)) < random.choice([0, 0.3, 1], classes) for _ in "gp")
-            ours = of_labels(gold.astype(int).tolist(), predicted.astype(int).tolist())
-            scores = predicted
-        for name, metric in (("f1", "F1Score"), ("accuracy", "Accuracy"), ("auroc", "AUROC")):
-            theirs = getattr(torchmetrics, metric)(**options)(torch.tensor(scores).float(), torch.tensor(gold).int())
-            assert ours[f"macro_{name}"] == pytest.approx(theirs.item(), abs=1e-6)
-
-
 @each_row(
-    "sizes, auroc, accuracy, f1",
+    "sizes, answer, auroc, accuracy, f1",
     [
-        ([250] * 4, 0.5, 0.250, 0.100),  # OCTMNIST
-        ([42, 114], 0.5, 0.500, 0.212),  # BreastMNIST
-        ([234, 390], 0.5, 0.500, 0.272),  # PneumoniaMNIST
-        ([174, 46, 92, 68, 20], 0.5, 0.200, 0.121),  # RetinaMNIST
+        ([250] * 4, 0, 0.5, 0.250, 0.100),  # OCTMNIST
+        ([42, 114], 0, 0.5, 0.500, 0.212),  # BreastMNIST
+        ([234, 390], 0, 0.5, 0.500, 0.272),  # PneumoniaMNIST
+        ([174, 46, 92, 68, 20], 0, 0.5, 0.200, 0.121),  # RetinaMNIST
+        ([0, 0, 200, 180, 49], 0, 0.3, None, None),  # VinDr-Mammo: findings are graded 3 to 5 only
+        ([0, 0, 200, 180, 49], 2, 0.3, None, None),
+        ([9, 9, 9, 9, 0, 9, 9], 0, 3 / 7, None, None),  # PAD-UFES-20: the label BOD does not occur
     ],
 )
-def test_the_first_class_for_every_image_is_a_published_row(sizes, auroc, accuracy, f1):
-    """RadFM's rows of the MultiMedEval paper; it prints 0.2727 as .272."""
+def test_a_constant_answer_is_a_published_row(sizes, answer, auroc, accuracy, f1):
+    """RadFM's rows of the MultiMedEval paper, which prints 0.2727 as .272."""
     gold = [number for number, size in enumerate(sizes) for _ in range(size)]
-    ours = of_classes(gold, [0] * len(gold), len(sizes))
-    assert (ours["macro_auroc"], ours["macro_accuracy"]) == (auroc, accuracy)
-    assert ours["macro_f1"] == pytest.approx(f1, abs=1e-3)
-    assert (ours["balanced_accuracy"], ours["present_class_auroc"]) == (accuracy, 0.5)
-
-
-@each_row(
-    "grades, answer, classes, auroc",
-    [
-        ([2] * 200 + [3] * 180 + [4] * 49, 0, 5, 0.3),  # VinDr-Mammo: findings are graded 3 to 5 only
-        ([2] * 200 + [3] * 180 + [4] * 49, 2, 5, 0.3),
-        ([0, 1, 2, 3, 5, 6] * 9, 0, 7, 3 / 7),  # PAD-UFES-20: the label BOD does not occur
-    ],
-)
-def test_a_constant_answer_has_the_published_auroc_where_classes_are_absent(grades, answer, classes, auroc):
-    ours = of_classes(grades, [answer] * len(grades), classes)
-    assert ours["macro_auroc"] == pytest.approx(auroc)
-    assert ours["present_class_auroc"] == 0.5
-
-
-def test_a_class_that_is_only_predicted_counts_against_macro_but_not_balanced_accuracy():
-    ours = of_classes([0, 0, 1, 1], [0, 0, 1, 2])
-    assert ours["macro_accuracy"] == pytest.approx((1 + 0.5 + 0) / 3)
-    assert ours["balanced_accuracy"] == pytest.approx((1 + 0.5) / 2)
-    assert ours["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    ours = of_classes(gold, [answer] * len(gold), len(sizes))
+    assert (ours["macro_auroc"], ours["present_class_auroc"]) == (pytest.approx(auroc), 0.5)
+    if accuracy is not None:
+        assert (ours["macro_accuracy"], ours["balanced_accuracy"]) == (accuracy, accuracy)
+        assert ours["macro_f1"] == pytest.approx(f1, abs=1e-3)
 
 
 def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
@@ -175,16 +135,6 @@ def test_an_invalid_reply_misses_its_class_and_is_no_false_positive():
     assert ours["present_class_auroc"] == 0.75
 
 
-@given(answers=ANSWERS)
-def test_an_invalid_reply_is_a_prediction_of_no_class(answers):
-    """It counts as a class of its own would, one that is not averaged."""
-    gold, predicted = zip(*answers, strict=True)
-    invalid = [None if value == CLASSES - 1 else value for value in predicted]
-    ours = count_classes(gold, invalid, CLASSES).total()
-    other = count_classes(gold, [CLASSES if value is None else value for value in invalid], CLASSES + 1).total()
-    assert ours.cells[:-1].tolist() == [count for row in np.split(other.cells[:-1], 4) for count in row[:-1]]
-
-
 def test_an_invalid_reply_is_wrong_for_every_label():
     gold = [[1, 0, 0], [0, 0, 1]]
     counts = count_labels(gold, [None, [0, 0, 1]], 3).total()
@@ -196,31 +146,10 @@ def test_an_invalid_reply_is_wrong_for_every_label():
     assert set(never.values()) == {0.0}
 
 
-def test_labels_without_positives_count_zero_for_the_reference_and_are_left_out_otherwise():
-    ours = of_labels([[1, 0], [0, 0]], [[1, 0], [0, 0]])
-    assert ours == {
-        "macro_f1": 0.5,
-        "macro_accuracy": 1.0,
-        "macro_auroc": 0.5,
-        "present_label_f1": 1.0,
-        "present_label_auroc": 1.0,
-    }
-
-
-def test_a_label_that_every_image_has_says_nothing_about_ranking():
-    ours = of_labels([[1, 1], [1, 0]], [[1, 1], [1, 0]])
-    assert (ours["macro_auroc"], ours["present_label_auroc"], ours["present_label_f1"]) == (0.5, 1.0, 1.0)
-
-
 def test_without_samples_everything_is_nan():
     empty_classes, empty_labels = count_classes([], [], 3).total(), count_labels([], [], 3).total()
     assert [*map(math.isnan, multiclass_metrics(empty_classes).values())] == [True] * len(MULTICLASS_METRICS)
     assert [*map(math.isnan, multilabel_metrics(empty_labels).values())] == [True] * len(MULTILABEL_METRICS)
-
-
-def test_names():
-    one = count_classes([0], [0], 2).total()
-    assert (tuple(multiclass_metrics(one)), tuple(multilabel_metrics(one))) == (MULTICLASS_METRICS, MULTILABEL_METRICS)
 
 
 def test_many_tables_at_once():
@@ -234,27 +163,21 @@ def test_many_tables_at_once():
 
 
 @each_row(
-    "gold, predicted, message",
-    [([0, 1], [0], "1 for 2"), ([0, 3], [0, 0], "0 to 2, but got 3"), ([0, 1], [-1, 0], "got -1")],
-)
-def test_impossible_classes_are_refused(gold, predicted, message):
-    with pytest.raises(ValueError, match=message):
-        count_classes(gold, predicted, 3)
-
-
-@each_row(
-    "gold, predicted, message",
+    "count, gold, predicted, message",
     [
-        ([[0, 1]], [], "0 for 1"),
-        ([[0, 1]], [[0]], "2 labels"),
-        ([[0, 1, 1]], [[0, 1]], "2 labels"),
-        ([[0, 2]], [[0, 1]], "0 or 1"),
-        ([[0, 1]], [[0, -1]], "0 or 1"),
+        (count_classes, [0, 1], [0], "1 for 2"),
+        (count_classes, [0, 3], [0, 0], "0 to 2, but got 3"),
+        (count_classes, [0, 1], [-1, 0], "got -1"),
+        (count_labels, [[0, 1, 1]], [], "0 for 1"),
+        (count_labels, [[0, 1, 1]], [[0, 1]], "3 labels"),
+        (count_labels, [[0, 1]], [[0, 1, 1]], "3 labels"),
+        (count_labels, [[0, 2, 0]], [[0, 1, 0]], "0 or 1"),
+        (count_labels, [[0, 1, 0]], [[0, -1, 0]], "0 or 1"),
     ],
 )
-def test_impossible_labels_are_refused(gold, predicted, message):
+def test_impossible_classes_and_labels_are_refused(count, gold, predicted, message):
     with pytest.raises(ValueError, match=message):
-        count_labels(gold, predicted, 2)
+        count(gold, predicted, 3)
 
 
 def test_values_with_errors_are_those_of_the_total_and_of_units():

@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.extract.published.medheval_closed import Counted
 from medtasks.families.closed_questions import CLOSED_QUESTIONS
-from medtasks.metrics.metric import Metric, evaluate, weighted_mean
+from medtasks.metrics.metric import evaluate
 from medtasks.stats.standard_error import clustered_standard_error
 
 from ..tables import each_row
@@ -69,27 +69,6 @@ def test_left_out_questions_do_not_count(seed):
     assert accuracy(questions).error == pytest.approx(clustered_standard_error(values, clusters), abs=1e-12)
 
 
-def test_order_does_not_change_a_digit():
-    questions = drawn(7, (0.7, 0.2, 0.1))
-    found = {accuracy(random.Random(seed).sample(questions, len(questions))) for seed in range(20)}
-    assert len(found) == 1
-
-
-def test_a_weight_is_a_number_of_equal_questions():
-    rows = list(zip([1.0, 0.0, 1.0, 0.0, 0.0], [2.0, 1.0, 3.0, 1.0, 0.0], "aabcc", strict=True))
-    metric = Metric(
-        "weighted",
-        of=lambda row: row[0],
-        clusters=(lambda row: row[2],),
-        weights=lambda units: [weight for _, weight, _ in units],
-    )
-    repeated = [(value, cluster) for value, weight, cluster in rows for _ in range(int(weight))]
-    plain = clustered_standard_error([value for value, _ in repeated], [cluster for _, cluster in repeated])
-    assert metric.estimate(rows).error == pytest.approx(plain, abs=1e-12)
-    assert metric.estimate(rows).value == pytest.approx(5 / 7)
-    assert weighted_mean([value for value, *_ in rows], [weight for _, weight, _ in rows]) == pytest.approx(5 / 7)
-
-
 def test_a_cell_without_scored_questions_does_not_count():
     questions = [question(True), question(False, ("b", "x", "m"), Counted.AVERAGED)]
     assert CLOSED_QUESTIONS.metrics[0].weights(questions) == [1.0, 0.0]
@@ -100,15 +79,3 @@ def test_a_cell_without_scored_questions_does_not_count():
 def test_nothing_to_count(questions):
     assert math.isnan(accuracy(questions).value)
     assert math.isnan(accuracy(questions).error)
-
-
-def test_one_cluster_has_no_error():
-    questions = [question(number % 2, cluster="same") for number in range(4)]
-    assert accuracy(questions).value == 0.5
-    assert math.isnan(accuracy(questions).error)
-
-
-def test_all_right_has_no_spread():
-    questions = [question(True, counted=Counted.AVERAGED if number == 3 else Counted.SCORED) for number in range(9)]
-    assert accuracy(questions).value == 1.0
-    assert accuracy(questions).error == 0.0

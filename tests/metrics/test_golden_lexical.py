@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.bleu import unsmoothed_bleu
 from medtasks.metrics.meteor import load_wordnet, meteor_score, read_wordnet
+from medtasks.metrics.ngram_metrics import rouge_scores, unsmoothed_bleu
 from medtasks.metrics.overlaps import NgramOverlap, overlaps, word_tokens
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.rouge import rouge_scores
 
 from ..tables import each_row
-from .wordnet_sources import ListedSynonyms
 
 SIDES = ("reference", "hypothesis")
 KEYS = {
@@ -30,24 +28,12 @@ KEYS = {
     "stemmed_rouge_l": ("rouge_stemmed", "rouge_stem.rougeL.f1"),
     "meteor_without_synonyms": ("meteor_without_synonyms", "meteor.no_synonyms"),
 }
-# What WordNet 3.0 says of the stems in the recorded texts, as far as these texts have both words.
-SYNONYMS = """
-    10: x, ar: are, are: ar cost equal exist live, base: ground, blackguard: rib roast, break: crack, chasten: tame,
-    chest: thorax, crack: break, edema: oedema, exist: live, follow-up: followup, followup: follow-up, grade: place,
-    ground: base, heart: ticker, is: cost equal exist live, lean: tip, line: trace, live: exist, low: small,
-    lower: low small, no: nobelium, oedema: edema, place: grade, present: show, remain: stay, rib: blackguard roast,
-    roast: blackguard rib, show: present, small: low, speed: upper, stay: remain, tame: chasten, there: thither,
-    thither: there, thorax: chest, ticker: heart, tip: lean, told: enjoin, trace: line, upper: speed,
-    were: cost equal exist live, x: 10
-"""
 
 
 @pytest.fixture(scope="module")
 def cases(golden):
     lines = (golden / "metrics" / "lexical.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = [json.loads(line) for line in lines]
-    assert len(cases) >= 120
-    return cases
+    return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -113,14 +99,9 @@ def meteor_differences(cases, wordnet):
 
 
 def test_golden_lexical_meteor_with_synonyms(cases):
-    entries = (entry.split(":") for entry in SYNONYMS.split(","))
-    known = ListedSynonyms({word.strip(): synonyms.split() for word, synonyms in entries})
-    without, listed = set(meteor_differences(cases, None)), set(meteor_differences(cases, known))
-    assert listed <= without
-    words = {word for case in cases for side in SIDES for word in case["meteor"][f"{side}_tokens"]}
-    if words >= {entry.split(":")[0].strip() for entry in SYNONYMS.split(",")}:  # the list is of these cases
-        assert listed < without
-        assert not listed
+    """Without WordNet METEOR differs where synonyms count, and nowhere else."""
+    counting = [case["id"] for case in cases if case["meteor"]["no_synonyms"] != case["meteor"]["wordnet_3_0"]]
+    assert meteor_differences(cases, None) == counting
 
 
 def test_golden_lexical_meteor_with_wordnet(cases):

@@ -1,15 +1,25 @@
-"""METEOR against NLTK and published values."""
+"""METEOR against NLTK; finding, checking, placing and asking WordNet."""
 
+import os
+import tarfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import nltk
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nltk.corpus.reader.wordnet import WordNetCorpusReader
 from nltk.translate import meteor_score as nltk_meteor
 
-from medtasks.metrics.meteor import meteor_score, prepare_wordnet
+from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.metrics import meteor
+from medtasks.metrics.meteor import load_wordnet, meteor_score, prepare_wordnet, read_wordnet, wordnet_folder
 from medtasks.metrics.report_metrics import report_metric
 
-from .guide_to_action import BAD, GOOD, REFERENCES
-from .wordnet_sources import ListedSynonyms, wordnet_files, write_wordnet
+from ..tables import each_row
+from .wordnet_sources import SENSES, ListedSynonyms, synonyms, wordnet_files, write_wordnet
 
 SYNONYMS = {
     "larg": {"large", "big"},
@@ -26,17 +36,10 @@ WORDS = st.lists(
 @given(WORDS, WORDS)
 def test_is_nltk_to_the_bit(reference, hypothesis):
     """Whatever was cached of stems."""
-    for synonyms in ({}, SYNONYMS):
-        wordnet = ListedSynonyms(synonyms)
+    for listed in ({}, SYNONYMS):
+        wordnet = ListedSynonyms(listed)
         theirs = nltk_meteor.meteor_score([reference], hypothesis, wordnet=wordnet)
-        assert meteor_score(reference, hypothesis, wordnet if synonyms else None) == theirs
-
-
-def test_published_values_of_nltk():
-    reference = REFERENCES[0].split()
-    assert meteor_score(reference, GOOD.split()) == 0.6944444444444445
-    assert meteor_score(reference, BAD.split()) == 0.3035391371738569
-    assert meteor_score(["this", "is", "a", "cat"], ["non", "matching", "hypothesis"]) == 0
+        assert meteor_score(reference, hypothesis, wordnet if listed else None) == theirs
 
 
 def test_each_step_finds_what_the_one_before_left():
@@ -46,30 +49,176 @@ def test_each_step_finds_what_the_one_before_left():
     assert meteor_score(["nodul"], ["lump"], ListedSynonyms({"lump": ["nodul"]})) == 0.5
     # NLTK compares stems in the last step, so that the word itself does not match.
     assert meteor_score(["nodule"], ["lump"], ListedSynonyms({"lump": ["nodule"]})) == 0
-
-
-def test_order_and_length_count():
     words = ["no", "left", "pleural", "effusion"]
-    assert meteor_score(words, words) == 1 - 0.5 / 4**3
-    assert meteor_score(words, words[::-1]) == 0.5
+    assert (meteor_score(words, words), meteor_score(words, words[::-1])) == (1 - 0.5 / 4**3, 0.5)
     assert meteor_score(words, words[:2]) < meteor_score(words[:2], words)  # recall weighs more
 
 
-def test_long_texts():
-    words = [f"word{number % 700}" for number in range(5000)]
-    assert meteor_score(words, words) == pytest.approx(1)
-    assert 0 < meteor_score(words, words[::-1]) < 1
+# ---- WordNet ----
+
+FILES = wordnet_files()
+INFLECTED = ("lungs", "leaves", "leaf", "went", "go", "goes", "larger", "largest", "enlarging", "enlarged", "tubercles")
 
 
-def test_metric_with_wordnet(tmp_path):
-    prepare_wordnet(write_wordnet(tmp_path / "dict", wordnet_files()))
+@pytest.fixture(autouse=True)
+def _no_other_wordnet(monkeypatch):
+    monkeypatch.setattr(nltk.data, "path", [])
+    meteor._read.cache_clear()
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_wordnet(tmp_path / "dict", FILES)
+
+
+def test_metric_with_wordnet(source):
+    prepare_wordnet(source)
     references = ["They travel.", "Lungs are large.", "", "left", "Épanchement"]
     hypotheses = ["They go.", "Lungs are large.", "left", "", "Épanchement"]
     with_synonyms = report_metric("meteor")(references=references, hypotheses=hypotheses)
     without = report_metric("meteor_without_synonyms")(references=references, hypotheses=hypotheses)
-    found, plain = with_synonyms.samples["meteor"], without.samples["meteor_without_synonyms"]
-    assert found == [1 - 0.5 / 3**3, 1 - 0.5 / 4**3, 0, 0, 0.5]
-    assert plain == [pytest.approx(2 / 3 * (1 - 0.5)), *found[1:]]
-    assert with_synonyms.totals["meteor"] == pytest.approx(sum(found) / 5)
+    values, plain = with_synonyms.samples["meteor"], without.samples["meteor_without_synonyms"]
+    assert values == [1 - 0.5 / 3**3, 1 - 0.5 / 4**3, 0, 0, 0.5]
+    assert plain == [pytest.approx(2 / 3 * (1 - 0.5)), *values[1:]]
     assert (with_synonyms.settings["synonyms"], without.settings["synonyms"]) == ("WordNet 3.0", "none")
     assert "NLTKWordTokenizer" in with_synonyms.settings["words"] == without.settings["words"]
+
+
+def test_synonyms_are_those_of_nltk_by_path(tmp_path, monkeypatch):
+    write_wordnet(tmp_path / "corpora" / "wordnet", FILES)
+    os.chmod(tmp_path / "corpora", 0o755)
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = WordNetCorpusReader(nltk.data.find("corpora/wordnet"), None)
+    ours = read_wordnet(tmp_path)
+    words = {word.partition("(")[0].lower() for senses in SENSES.values() for words in senses for word in words}
+    assert len(words) >= 20
+    for word in words | set(INFLECTED) | {"", "unknown", "s", "x-rays", "better", "Lung"}:
+        assert synonyms(ours, word.lower()) == synonyms(theirs, word.lower()), word
+
+
+def zipped(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in FILES.items():
+            archive.writestr(f"wordnet/{name}", content)
+    return path
+
+
+def test_prepared_from_every_layout(source, tmp_path):
+    folder = tmp_path / "sources"
+    zipped(folder / "nltk_data" / "corpora" / "wordnet.zip")
+    with tarfile.open(folder / "WNdb-3.0.tar.gz", "w:gz") as archive:
+        archive.add(source, "dict")
+    windows = {name: content.replace(b"\n", b"\r\n") for name, content in FILES.items()}
+    above = write_wordnet(folder / "above" / "dict", FILES).parent
+    layouts = [source, above, zipped(folder / "wordnet.zip"), folder / "nltk_data", folder / "WNdb-3.0.tar.gz"]
+    for layout in (*layouts, write_wordnet(folder / "windows", windows)):
+        assert prepare_wordnet(layout) == wordnet_folder()
+        assert {path.name: path.read_bytes() for path in wordnet_folder().iterdir()} == FILES, layout
+        assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
+    assert [path.name for path in wordnet_folder().parents[2].iterdir()] == ["nltk_data"]  # no scratch is left
+
+
+def test_nltk_accepts_the_folder_whatever_the_umask(source, monkeypatch):
+    before = os.umask(0)
+    try:
+        prepare_wordnet(source)
+    finally:
+        os.umask(before)
+    monkeypatch.setattr(nltk.data, "path", [str(wordnet_folder().parents[1])])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert str(nltk.data.find("corpora/wordnet")) == str(wordnet_folder())
+
+
+def test_files_that_only_nltk_asks_for_may_be_missing(tmp_path):
+    optional = ("lexnames", "index.sense", "cntlist.rev")
+    needed = {name: content for name, content in FILES.items() if name not in optional}
+    prepare_wordnet(write_wordnet(tmp_path / "debian", needed))
+    assert synonyms(load_wordnet(), "big") == {"large", "big"}
+
+
+def test_found_in_the_folders_of_nltk(tmp_path, monkeypatch):
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "none"), str(tmp_path)])
+    zipped(tmp_path / "corpora" / "wordnet.zip")
+    assert synonyms(load_wordnet(), "mostly") == {"largely", "mostly"}
+
+
+def without(name):
+    return {other: content for other, content in FILES.items() if other != name}
+
+
+@each_row(
+    "files, message",
+    [
+        (without("index.verb"), "is not complete: index.verb missing"),
+        (without("data.noun"), "no WordNet database in .*'data.noun'"),
+        ({}, "no WordNet database"),
+        (FILES | {"data.noun": b" " + FILES["data.noun"]}, "is damaged: its index does not fit its data at 'leaf'"),
+        (FILES | {"data.adj": FILES["data.adj"][:40]}, "is damaged"),
+        (FILES | {"data.adj": FILES["data.adj"][:-3]}, "cut short"),
+        (FILES | {"index.noun": b"".join(FILES["index.noun"].splitlines(True)[:-5])}, "cut short"),
+        (FILES | {"index.adv": b"largely r\n"}, "is damaged"),
+        (FILES | {"index.adv": b"largely r one 0 1 0 00000000\n"}, "is damaged"),
+    ],
+)
+def test_what_is_not_usable_is_refused_and_what_was_there_stays(files, message, source, tmp_path):
+    prepare_wordnet(source)
+    with pytest.raises(WeightsMissing, match=message):
+        prepare_wordnet(write_wordnet(tmp_path / "broken", files))
+    assert synonyms(load_wordnet(), "nodule") == {"nodule", "tubercle"}
+
+
+def test_sources_that_are_none(tmp_path):
+    text = tmp_path / "notes.txt"
+    text.write_text("WordNet")
+    for path in (tmp_path / "nowhere", text):
+        with pytest.raises(WeightsMissing, match="cannot be read from"):
+            prepare_wordnet(path)
+    for version in ("3.0", "3.3"):
+        write_wordnet(tmp_path / "both" / f"wordnet-{version}", FILES)
+    with pytest.raises(WeightsMissing, match=r"several WordNet databases.*wordnet-3\.0/, wordnet-3\.3/"):
+        prepare_wordnet(tmp_path / "both")
+
+
+def test_downloaded_by_nltk_if_it_can(monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("Error loading wordnet: no route to host")
+
+    def download(name, folder, **_):
+        zipped(Path(folder, "corpora", f"{name}.zip"))
+        nltk.data.path.append(folder)
+
+    monkeypatch.setattr(nltk, "download", refuse)
+    with pytest.raises(WeightsMissing, match=r"no route to host.*--source FILE' with Princeton's WNdb-3\.0\.tar\.gz"):
+        prepare_wordnet()
+    assert not wordnet_folder().exists()
+    monkeypatch.setattr(nltk, "download", download)
+    prepare_wordnet()
+    assert synonyms(load_wordnet(), "exit") == {"leave", "exit"}
+    assert nltk.data.path == []
+
+
+def test_a_home_that_cannot_be_written(source, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file"))
+    with pytest.raises(WeightsMissing, match=r"cannot be written to .*set MEDTASKS_HOME"):
+        prepare_wordnet(source)
+
+
+def test_missing_and_damaged_wordnet_and_nltk_are_one_sentence_with_the_command(source, monkeypatch):
+    with pytest.raises(WeightsMissing) as caught:
+        report_metric("meteor")(references=["a"], hypotheses=["a"])
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in (str(wordnet_folder()), "11 MB", "medtasks weights fetch wordnet", "meteor_without_synonyms"):
+        assert part in message
+    folder = prepare_wordnet(source)
+    (folder / "data.noun").write_bytes(FILES["data.noun"][:60])
+    with pytest.raises(WeightsMissing, match=r"is damaged.*medtasks weights fetch wordnet"):
+        load_wordnet()
+    monkeypatch.setitem(__import__("sys").modules, "nltk.data", None)
+    with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
+        load_wordnet()

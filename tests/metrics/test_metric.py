@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections import defaultdict
 
 import pytest
 
@@ -14,7 +13,6 @@ from medtasks.metrics.metric import (
     PanelResult,
     Role,
     counting,
-    evaluate,
     weighted_mean,
 )
 
@@ -83,29 +81,6 @@ def test_units_without_a_value_count_nowhere():
 def test_a_selection_comes_first():
     chosen = Metric("value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of)
     assert chosen.estimate(scores_of(("a", 1.0), ("b", 0.5), ("c", 0.0))).value == 0.75
-
-
-def test_units_that_are_pairs():
-    """A pair is worth 1 where both of its samples are."""
-    scores = scores_of(
-        *((f"pair{n}", float(right)) for n, both in enumerate(["11", "10", "00", "11"]) for right in both)
-    )
-
-    def pairs(found):
-        members = defaultdict(list)
-        for one in found:
-            members[one["cluster_id"]].append(one)
-        return list(members.values())
-
-    solved = Metric(
-        "solved",
-        units=lambda found: [pair for pair in pairs(found) if len(pair) == 2],
-        of=lambda pair: float(all(one["value"] for one in pair)),
-        clusters=(lambda pair: pair[0]["cluster_id"],),
-    )
-    found = solved.estimate(scores[:-1])
-    assert (found.value, found.clusters) == (1 / 3, 3)
-    assert solved.estimate(scores).error == pytest.approx(math.sqrt(1 / 3 / 4))
 
 
 def test_weights_are_those_of_a_ratio():
@@ -181,10 +156,3 @@ def test_a_panel_computes_once_for_each_content(panel):
     other = Panel(made.row, lambda rows: made.compute(rows))
     other.of(scores)
     assert len(computed) == 4
-
-
-def test_evaluate_keeps_the_order_of_metrics(panel):
-    metrics = [counting("number", len), CorpusMetric("most", panel=panel[0]), VALUE]
-    found = evaluate(metrics, scores_of(("a", 1.0), ("b", 0.5)))
-    assert list(found) == ["number", "most", "value"]
-    assert [one.value for one in found.values()] == [2, 1.0, 0.75]

@@ -1,14 +1,12 @@
 """The cache of what models said of texts."""
 
-import os
 import sqlite3
-import stat
 from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.model_settings import TextCache, default_cache_folder, text_key
+from medtasks.metrics.model_settings import TextCache, text_key
 
 TEXTS = st.lists(st.text(max_size=6), max_size=3)
 
@@ -38,38 +36,12 @@ def test_models_do_not_mix(tmp_path):
     assert TextCache(tmp_path, "other").get([text_key("a")]) == {}
 
 
-def test_only_the_owner_may_read(tmp_path):
-    before = os.umask(0)
-    try:
-        TextCache(tmp_path, "model").put({text_key("a"): b"1"})
-    finally:
-        os.umask(before)
-    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
-
-
-def test_texts_are_not_in_the_file(tmp_path):
-    TextCache(tmp_path, "model").put({text_key("a very private report"): b"\x01"})
-    assert all(b"private" not in file.read_bytes() for file in tmp_path.iterdir())
-
-
 def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cache = TextCache(None, "model")
     cache.put({text_key("a"): b"1"})
     assert cache.get([text_key("a")]) == {}
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_file_costs_one_warning(tmp_path, warnings):
-    cache = TextCache(tmp_path, "model")
-    cache.put({text_key("a"): b"1"})
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(b"no database at all, but long enough to be looked at" * 50)
-    assert cache.get([text_key("a")]) == {}
-    cache.put({text_key("a"): b"1"})
-    assert len(warnings) == 1
-    assert str(file) in warnings[0]
-    assert "remove that file" in warnings[0]
 
 
 def test_a_place_that_cannot_be_written_costs_one_warning(tmp_path, warnings):
@@ -100,8 +72,3 @@ def test_a_file_without_its_table_is_empty(tmp_path, warnings):
     assert cache.get([text_key("a")]) == {}
     cache.put({text_key("a"): b"2"})
     assert cache.get([text_key("a")]) == {text_key("a"): b"2"}
-
-
-def test_it_lies_in_the_data_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    assert default_cache_folder() == tmp_path / "metrics"

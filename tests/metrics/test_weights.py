@@ -6,8 +6,7 @@ import huggingface_hub
 import pytest
 
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.weight_files import WEIGHTS, fetch, weights_folder, weights_path
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, fetch, weights_folder, weights_path
 
 from ..tables import each_row
 
@@ -55,13 +54,6 @@ def test_half_a_download_does_not_count(gone):
     put(weights_folder("distilroberta-base"), *(name for name in ROBERTA if name != gone))
     with pytest.raises(WeightsMissing, match="incomplete"):
         weights_path("distilroberta-base")
-
-
-def test_a_conversion_goes_before_the_published_file():
-    folder = put(weights_folder("chexbert"), "chexbert.pth", "chexbert.safetensors")
-    assert weights_path("chexbert") == folder / "chexbert.safetensors"
-    (folder / "chexbert.safetensors").unlink()
-    assert weights_path("chexbert") == folder / "chexbert.pth"
 
 
 def test_a_shared_folder_goes_before_the_own(shared):
@@ -130,12 +122,6 @@ def test_settings_from_the_environment(monkeypatch):
         ModelSettings.from_environment()
 
 
-@each_row("device", ["none", "cuda:99"])
-def test_a_device_that_is_not_there(device):
-    with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
-        ModelSettings(device=device).torch_device()
-
-
 def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
     asked = []
 
@@ -150,9 +136,6 @@ def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
     assert first.name == "somebody--my-roberta.v2"
     assert weights_path("distilroberta-base", given) == first
     assert asked == [("somebody/my-roberta.v2", WEIGHTS["distilroberta-base"].files)]
-
-
-def test_a_repository_without_the_files_is_named(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: put(Path(local_dir), "a"))
     with pytest.raises(WeightsMissing, match=r"huggingface\.co/somebody/else lacks some of config\.json"):
         weights_path("distilroberta-base", Path("somebody/else"))

@@ -17,7 +17,6 @@ from medtasks.families.family import Row
 from medtasks.hooks import published
 from medtasks.prompts.images import images
 from medtasks.runs.logged_samples import LoggedSample, logged, without_scoring
-from medtasks.runs.replies import SampleLine
 from medtasks.runs.reply_envelope import enveloped
 
 from ..tables import each_row
@@ -27,18 +26,8 @@ WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "in
 
 
 def write_manifest(home: Path, name: str, access: str, **changed: object) -> None:
-    facts = {
-        "name": name,
-        "source": "/data/private/place",
-        "revision": "local",
-        "access": access,
-        "sample": False,
-        "complete": True,
-        "rows": 1,
-        "images": 1,
-        "text_sha256": "0",
-        "pixels_sha256": "0",
-    }
+    facts = {"name": name, "source": "/data/private/place", "revision": "local", "access": access, "sample": False}
+    facts |= {"complete": True, "rows": 1, "images": 1, "text_sha256": "0", "pixels_sha256": "0"}
     folder = home / "datasets" / name
     folder.mkdir(parents=True, exist_ok=True)
     Manifest(**(facts | changed)).write(folder)
@@ -50,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# ---- private text ----
+# ---- private text, and which datasets ----
 
 
 @dataclass
@@ -58,68 +47,29 @@ class Holder:
     text: PrivateText
 
 
-def test_private_text_shows_a_digest_however_it_is_turned_into_text():
+def test_private_text_shows_a_digest_however_it_is_turned_into_text_and_compares_by_content():
     text = PrivateText("Severe cardiomegaly. \ud800 é")
-    shown = [
-        str(text),
-        repr(text),
-        f"{text}",
-        f"{text:>80}",
-        "%s" % text,  # noqa: UP031
-        json.dumps({"reply": [text]}, default=str),
-        repr({"reply": text}),
-        str(asdict(Holder(text))),
-        str(Holder(text)),
-    ]
-    for form in shown:
+    forms = [str(text), repr(text), f"{text}", f"{text:>80}", "%s" % text]  # noqa: UP031
+    forms += [json.dumps({"reply": [text]}, default=str), repr({"reply": text}), str(asdict(Holder(text)))]
+    for form in forms:
         assert "withheld (sha256 " in form
         assert "cardiomegaly" not in form
-    assert not isinstance(text, str)
-    assert text.text == "Severe cardiomegaly. \ud800 é"
+    for copied in (pickle.loads(pickle.dumps(text)), copy.deepcopy(text)):
+        assert (copied, hash(copied), copied.text) == (text, hash(text), "Severe cardiomegaly. \ud800 é")
+    assert PrivateText("effusion") not in (PrivateText("Effusion"), "effusion")
 
 
-def test_private_text_travels_and_compares_by_content():
-    text = PrivateText("effusion")
-    for copied in (pickle.loads(pickle.dumps(text)), copy.deepcopy(text), PrivateText("effusion")):
-        assert copied == text
-        assert hash(copied) == hash(text)
-        assert copied.text == "effusion"
-    assert text != PrivateText("Effusion")
-    assert text != "effusion"
-    assert len({text, PrivateText("effusion"), PrivateText("")}) == 2
-
-
-# ---- which datasets ----
-
-
-def test_catalogued_datasets_are_private_by_their_access(home):
+def test_datasets_are_private_by_their_access_and_as_their_owner_said(home, monkeypatch):
     for name, info in CATALOGUE.items():
         assert is_private(name) == (info.access is Access.CREDENTIALED)
-    assert is_private(CREDENTIALED)
-    assert not is_private("mediconfusion")
-
-
-def test_own_datasets_are_private_as_their_owner_said(home):
-    write_manifest(home, "mine", "credentialed")
-    write_manifest(home, "yours", "public")
-    assert (is_private("mine"), is_private("yours")) == (True, False)
-    write_manifest(home, "yours", "credentialed", rows=2)
-    assert is_private("yours")
-    write_manifest(home, "yours", "gated", rows=3)
-    assert not is_private("yours")
+    for access, private in (("public", False), ("credentialed", True), ("gated", False)):
+        write_manifest(home, "mine", access, rows=len(access))
+        assert is_private("mine") == private
     (home / "datasets" / "mine" / "manifest.json").write_text("{")
-    assert is_private("mine")
-
-
-@each_row("name", ["nobody_knows_it", "", "../mine", "a\0b", "x" * 5000])
-def test_what_nobody_knows_is_private(home, name):
-    assert is_private(name)
-
-
-def test_the_user_may_name_datasets_to_show(home, monkeypatch):
+    for unknown in ("mine", "nobody_knows_it", "", "../mine", "a\0b", "x" * 5000):
+        assert is_private(unknown)
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", f"other, {CREDENTIALED} ")
-    assert not is_private(CREDENTIALED)
-    assert is_private("multimedeval_vindr_mammo")
+    assert (is_private(CREDENTIALED), is_private("multimedeval_vindr_mammo")) == (False, True)
     for misunderstood in ("1", "true", "all", "*", f"{CREDENTIALED}_5shot", CREDENTIALED.upper(), ""):
         monkeypatch.setenv("MEDTASKS_LOG_TEXT", misunderstood)
         assert is_private(CREDENTIALED)
@@ -166,14 +116,6 @@ def test_every_family_withholds(tmp_path, monkeypatch, family, reply):
         assert repr(entry["aggregation"](both[0])) == repr(entry["aggregation"](both[1]))
 
 
-def test_open_data_are_not_touched(home):
-    score = {"sample": "s5"}
-    for doc in ({"dataset": "mediconfusion", "doc_id": "1"}, {"doc_id": "1"}, {"doc_id": "1", "dataset": None}):
-        found = logged(doc, ["reply"], ["accuracy"], score)
-        assert (found["accuracy"], found.keys()) == (score, {"score"})
-    assert not (home / "replies").exists()
-
-
 def test_ids_are_hashed_and_the_score_stays_one():
     score = {"sample": "s5", "pair_id": "17", "image_id": None, "cluster_id": "patient-0", "target": "A", "n": 3}
     found = logged({"dataset": CREDENTIALED}, ["zyz"], ["accuracy", "invalid_rate"], score)
@@ -190,16 +132,6 @@ def test_a_sample_holds_its_score_once_however_many_metrics():
     assert "effusion" not in json.dumps(few["score"])
     assert [value for _, value in many.items()] == [score] * 60
     assert isinstance(many, LoggedSample)
-
-
-# ---- what is read back ----
-
-
-def test_a_score_is_read_as_it_was_written():
-    score = {"sample": "s5", "target": [1, 0], "value": None, "reason": "empty"}
-    sample: dict[str, object] = {"doc_id": 0, "resps": [["x"]]}
-    sample.update(logged({}, ["x"], ["accuracy"], score))
-    assert SampleLine("", "", json.loads(json.dumps(sample))).score == {"schema_version": 2, **score}
 
 
 @each_row(
@@ -224,16 +156,6 @@ def test_likelihoods_say_nothing_and_stay(tmp_path, monkeypatch, results, in_wor
         fields = {"options": ["zyz a", "zyz b"], "answer": "B"}
         published("medtasks.hooks.choice.process_results")({**doc, **fields, "doc_id": "scored"}, results)
         assert [path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()]
-
-
-def test_withheld_samples_fit_what_the_harness_writes(home):
-    sample = {"resps": [["zyz"]], "filtered_resps": ["zyz"], "arguments": ["zyz", 3], "doc": {"a": "zyz"}}
-    sample |= {"target": "zyz", "input_media": ["images/p10.jpg"], "doc_id": 3}
-    sample.update(without_scoring({**SHARED, "dataset": CREDENTIALED}, ["zyz"]))
-    assert sample["arguments"][0] == sample["resps"][0][0] == sample["filtered_resps"][0]
-    assert sample["doc_id"] == 3
-    assert "zyz" not in str(sample)
-    assert sample["bypass"] == 0
 
 
 # ---- messages and results ----

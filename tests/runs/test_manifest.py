@@ -8,19 +8,21 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.runs import process as run_process
-from medtasks.runs.process import RunProcess, is_running, this_process
+from medtasks.runs import run_manifest as process_records
 from medtasks.runs.run_manifest import (
     Hardware,
     ModelFacts,
     RunManifest,
+    RunProcess,
     RunState,
     Seeds,
     TaskOutcome,
     TaskRecord,
+    is_running,
     manifest_files,
     manifest_path,
     read_manifests,
+    this_process,
 )
 
 from ..tables import each_row
@@ -31,7 +33,7 @@ NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
 @pytest.fixture
 def sleeper():
     """Another process and what it says of itself."""
-    code = "from medtasks.runs.process import this_process as t; print(t().model_dump_json(), flush=True); input()"
+    code = "from medtasks.runs.run_manifest import this_process as t; print(t().model_dump_json(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield process, RunProcess.model_validate_json(process.stdout.readline())
         process.kill()
@@ -64,14 +66,11 @@ def test_read_back(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     elsewhere = NOON.astimezone(timezone(timedelta(hours=8)))
     assert manifest_path(tmp_path, elsewhere).name == "20310506_120000_000250Z_run.json"
-
-
-def test_the_newest_is_last(tmp_path):
-    times = [NOON, NOON - timedelta(days=40), NOON + timedelta(microseconds=1)]
-    for time in times:
-        manifest(started=time).write(manifest_path(tmp_path, time))
-    (tmp_path / "x_results.json").write_text("{}")
-    assert [one.started for one in read_manifests(tmp_path)] == [time.isoformat() for time in sorted(times)]
+    for time in (NOON - timedelta(days=40), NOON + timedelta(microseconds=1)):
+        manifest(started=time).write(manifest_path(tmp_path / "out", time))
+    started = [one.started for one in read_manifests(tmp_path / "out")]
+    assert len(started) == 3
+    assert started == sorted(started)
     assert read_manifests(tmp_path / "nowhere") == []
 
 
@@ -86,19 +85,6 @@ def test_a_damaged_file_is_named(tmp_path, damage):
     with pytest.raises(MedTasksError, match=later.name):
         read_manifests(tmp_path)
     assert [path.name for path in manifest_files(tmp_path)][1] == later.name
-
-
-@each_row(
-    "state, standing",
-    [
-        (RunState.FINISHED, "finished"),
-        (RunState.WITH_FAILURES, "finished with failures"),
-        (RunState.INTERRUPTED, "interrupted"),
-    ],
-)
-def test_a_run_that_wrote_its_end(state, standing):
-    gone = this_process().model_copy(update={"began": 1})
-    assert manifest(state, process=gone).standing == standing
 
 
 def test_a_run_that_goes_on_and_is_killed(sleeper):
@@ -117,19 +103,18 @@ def test_a_dead_child_that_was_not_collected_does_not_run(sleeper):
     assert is_running(facts) is False
 
 
-def test_another_process_with_the_same_number():
-    before = this_process()
-    assert is_running(before) is True
-    assert is_running(before.model_copy(update={"began": before.began - 1})) is False
-
-
 def test_what_cannot_be_seen_from_here(monkeypatch, tmp_path):
     here = this_process()
+    assert (is_running(here), is_running(here.model_copy(update={"began": here.began - 1}))) == (True, False)
+    gone = here.model_copy(update={"began": 1})
+    endings = (RunState.FINISHED, RunState.WITH_FAILURES, RunState.INTERRUPTED)
+    standings = [manifest(state, process=gone).standing for state in endings]
+    assert standings == ["finished", "finished with failures", "interrupted"]
     for elsewhere in ({"place": "0123456789abcdef"}, {"place": None}, {"began": None}):
         process = here.model_copy(update=elsewhere)
         assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
     (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(run_process, "_START_OF_MACHINE", tmp_path / "boot_id")
+    monkeypatch.setattr(process_records, "_START_OF_MACHINE", tmp_path / "boot_id")
     assert is_running(here) is None
 
 
@@ -141,5 +126,5 @@ def test_a_process_that_is_kept_out_of_sight(monkeypatch):
 
     hidden = RunProcess(pid=2**30, began=1, place=this_process().place)
     assert is_running(hidden) is False
-    monkeypatch.setattr(run_process.os, "kill", refuse)
+    monkeypatch.setattr(process_records.os, "kill", refuse)
     assert is_running(hidden) is None

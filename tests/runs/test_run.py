@@ -1,3 +1,5 @@
+"""A run on disk: what its files recorded, of which model, what is missing, and how to go on."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,8 @@ import pytest
 from medtasks.audit.report.run_description import facts, missing_tasks, run_notes
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.runs.logged_samples import replies_folder
-from medtasks.runs.process import RunProcess
 from medtasks.runs.run import read_run
-from medtasks.runs.run_manifest import RunManifest
+from medtasks.runs.run_manifest import RunManifest, RunProcess
 
 from ..tables import each_row
 
@@ -41,6 +42,13 @@ def results(
     return path
 
 
+def samples(folder: Path, task: str, stamp: str = "20260301_101500") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{stamp}_samples_{task}.jsonl"
+    path.write_text("{}\n")
+    return path
+
+
 def manifest(folder: Path, outcomes: dict[str, tuple[str, str]], state: str = "interrupted", **more: Any) -> Path:
     content: dict[str, Any] = {
         "state": state,
@@ -61,17 +69,20 @@ def manifest(folder: Path, outcomes: dict[str, tuple[str, str]], state: str = "i
     return path
 
 
+# ---- results ----
+
+
 def test_what_a_run_recorded(tmp_path: Path) -> None:
-    results(tmp_path / "org__weights", "one", zone="Asia/Singapore", model="m", args="pretrained=org/weights")
-    (tmp_path / "org__weights" / "20260301_101500_samples_one.jsonl").write_text("{}\n")
+    folder = tmp_path / "org__weights"
+    results(folder, "one", zone="Asia/Singapore", args="pretrained=org/weights")
+    path = samples(folder, "one")
     run = read_run(tmp_path)
     assert (run.model, run.made) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
     task = run.tasks["one"]
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
-    assert task.samples is not None
-    assert task.samples.name == "20260301_101500_samples_one.jsonl"
-    assert run.notes == ()
-    assert missing_tasks(run) == {}
+    assert (task.samples, run.notes, missing_tasks(run)) == (path, (), {})
+    results(folder, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
+    assert list(read_run(tmp_path).tasks) == ["both", "one"]  # a group without aggregates is no task
 
 
 @each_row(
@@ -92,6 +103,60 @@ def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path: Path
     assert run.made == "2026-03-01T10:00:00+00:00"
 
 
+def test_a_date_that_is_none_is_shown_as_recorded(tmp_path: Path) -> None:
+    results(tmp_path, "one", date="yesterday")
+    assert read_run(tmp_path).made == "yesterday"
+    results(tmp_path, "one", zone="Nowhere/Land")
+    assert read_run(tmp_path).made == "20260301_101500"
+
+
+def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    results(tmp_path, "one")
+    cut = results(tmp_path, "two", stamp="20260301_110000")
+    cut.write_text(cut.read_text()[:200])
+    (tmp_path / "my_results.json").write_text("[1, 2]")
+    (tmp_path / "x_run.json").write_text("{")
+    run = read_run(tmp_path)
+    assert list(run.tasks) == ["one"]
+    assert len(run.notes) == 3
+    for part in (f"{cut} cannot be read", "my_results.json is no results file", "x_run.json is damaged"):
+        assert any(part in note for note in run.notes)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MedTasksError, match="there is no folder"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
+        read_run(tmp_path)
+    (tmp_path / "20260301_101500_results.json").write_text("")
+    with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
+        read_run(tmp_path)
+
+
+def test_samples_without_results(tmp_path: Path) -> None:
+    path = samples(tmp_path, "one")
+    run = read_run(tmp_path)
+    assert (run.model, run.made) == ("", "")
+    assert (run.tasks["one"].scores, run.tasks["one"].samples) == ({}, path)
+    results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
+    run = read_run(tmp_path)
+    assert run.tasks["one"].scores
+    assert run.tasks["one"].samples is None
+    assert f"{path} has no results next to it and is left out" in run.notes[0]
+
+
+def test_samples_without_results_beside_runs_of_two_models(tmp_path: Path) -> None:
+    results(tmp_path / "a", "one", model="a")
+    results(tmp_path / "b", "one", model="b")
+    of_a, of_none = (samples(tmp_path / folder, "two", "20260401_101500") for folder in ("a", "c"))
+    runs = [read_run(tmp_path, model) for model in ("a", "b")]
+    assert [run.tasks.get("two") and run.tasks["two"].samples for run in runs] == [of_a, None]
+    assert all(any(f"{of_none} has no results" in note for note in run.notes) for run in runs)
+
+
+# ---- models ----
+
+
 def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
     results(tmp_path / "a", "one", args="pretrained=a", stamp="20260301_100000")
     results(tmp_path / "b", "two", args="pretrained=b", stamp="20260301_110000")
@@ -106,12 +171,6 @@ def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
     results(tmp_path / "c", "three", model="vlm", stamp="20260301_100000")
     results(tmp_path / "c", "four", model="vlm_large", stamp="20260301_110000")
     assert list(read_run(tmp_path, "vlm").tasks) == ["three"]  # by its whole name first
-
-
-def test_secrets_that_the_harness_and_our_run_replaced_are_one_model(tmp_path: Path) -> None:
-    results(tmp_path, "one", args="hub_token=[REDACTED]")
-    manifest(tmp_path, {"one": ("done", "")}, "finished", model={"name": "m", "arguments": "hub_token=***"})
-    assert read_run(tmp_path).model == "m hub_token=***"
 
 
 def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -> None:
@@ -129,15 +188,14 @@ def test_a_served_model_is_its_served_name_wherever_it_listens(tmp_path: Path) -
     assert facts(run)["fingerprint of the weights"] == "not known: the weights are on the server (build fp_1)"
 
 
+TEMPLATE = 'chat_template_kwargs={"a":1,"b":2}'
+
+
 @each_row(
     "args, served, label",
     [
         ("base_url=http://h/v1", "other", "other (vlm_server)"),
-        (
-            'base_url=http://h/v1,chat_template_kwargs={"a":1,"b":2}',
-            "m",
-            'm (vlm_server) chat_template_kwargs={"a":1,"b":2}',
-        ),
+        (f"base_url=http://h/v1,{TEMPLATE}", "m", f"m (vlm_server) {TEMPLATE}"),
     ],
 )
 def test_another_name_or_template_is_another_served_model(tmp_path: Path, args: str, served: str, label: str) -> None:
@@ -149,12 +207,11 @@ def test_another_name_or_template_is_another_served_model(tmp_path: Path, args: 
 
 
 def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) -> None:
-    path = results(tmp_path / "sub", "one", args="pretrained=weights,url=http://localhost")
+    path = results(tmp_path / "sub", "one", args="pretrained=weights,url=http://localhost,hub_token=[REDACTED]")
     record = {"outcome": "done", "results": f"sub/{path.name}"}
-    manifest(
-        tmp_path, {}, "finished", tasks={"one": record}, model={"name": "m", "arguments": "pretrained=weights,url=***"}
-    )
-    assert read_run(tmp_path).model == "m pretrained=weights,url=http://localhost"
+    model = {"name": "m", "arguments": "pretrained=weights,url=***"}
+    manifest(tmp_path, {}, "finished", tasks={"one": record}, model=model)
+    assert read_run(tmp_path).model == "m pretrained=weights,url=http://localhost,hub_token=***"
 
 
 def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environment(tmp_path: Path) -> None:
@@ -168,67 +225,12 @@ def test_names_of_models_hide_secrets_and_facts_the_commit_around_the_environmen
     assert "d9eb740" not in str(facts(run))
 
 
-def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
-    results(tmp_path, "one")
-    cut = results(tmp_path, "two", stamp="20260301_110000")
-    cut.write_text(cut.read_text()[:200])
-    (tmp_path / "my_results.json").write_text("[1, 2]")
-    (tmp_path / "x_run.json").write_text("{")
-    run = read_run(tmp_path)
-    assert list(run.tasks) == ["one"]
-    assert len(run.notes) == 3
-    assert any(str(cut) in note and "cut off" in note for note in run.notes)
-    assert any("my_results.json is no results file" in note for note in run.notes)
-    assert any("x_run.json is damaged" in note for note in run.notes)
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MedTasksError, match="there is no folder"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
-        read_run(tmp_path)
-    (tmp_path / "20260301_101500_results.json").write_text("")
-    with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
-        read_run(tmp_path)
-
-
-def test_a_group_without_aggregates_is_no_task(tmp_path: Path) -> None:
-    results(tmp_path, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
-    assert list(read_run(tmp_path).tasks) == ["both", "one"]
-
-
-def test_samples_without_results(tmp_path: Path) -> None:
-    (tmp_path / "20260301_101500_samples_one.jsonl").write_text("{}\n")
-    run = read_run(tmp_path)
-    assert (run.model, run.made) == ("", "")
-    assert (run.tasks["one"].scores, run.tasks["one"].samples) == ({}, tmp_path / "20260301_101500_samples_one.jsonl")
-
-    results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
-    run = read_run(tmp_path)
-    assert run.tasks["one"].scores
-    assert run.tasks["one"].samples is None
-    assert "20260301_101500_samples_one.jsonl has no results next to it and is left out" in run.notes[0]
-
-
-def test_samples_without_results_beside_runs_of_two_models(tmp_path: Path) -> None:
-    results(tmp_path / "a", "one", model="a")
-    results(tmp_path / "b", "one", model="b")
-    for folder in ("a", "c"):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / "20260401_101500_samples_two.jsonl").write_text("{}\n")
-    of_a, of_b = read_run(tmp_path, "a"), read_run(tmp_path, "b")
-    assert of_a.tasks["two"].samples == tmp_path / "a" / "20260401_101500_samples_two.jsonl"
-    assert list(of_b.tasks) == ["one"]
-    for run in (of_a, of_b):
-        assert any("c/20260401_101500_samples_two.jsonl has no results" in note for note in run.notes)
+# ---- what is missing ----
 
 
 def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: Path) -> None:
-    manifest(
-        tmp_path,
-        {"one": ("done", ""), "two": ("not run", ""), "three": ("failed", "it ran out of memory.")},
-        why="terminated by a signal.",
-    )
+    outcomes = {"one": ("done", ""), "two": ("not run", ""), "three": ("failed", "it ran out of memory.")}
+    manifest(tmp_path, outcomes, why="terminated by a signal.")
     results(tmp_path, "one")
     run = read_run(tmp_path)
     assert list(run.tasks) == ["one"]
@@ -240,9 +242,10 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: P
     assert run_notes(run) == (
         "The run of 2026-03-01 10:00:00 UTC did not come to its end: it is interrupted (terminated by a signal).",
     )
-    assert facts(run)["command"] == command
-    assert facts(run)["versions"] == "torch 2.15"
-    assert facts(run)["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
+    described = facts(run)
+    assert [described[name] for name in ("command", "versions", "seeds")] == [
+        *(command, "torch 2.15", "python 0, numpy 1, torch 2, fewshot 3"),
+    ]
 
 
 def test_a_manifest_alone_is_a_run(tmp_path: Path) -> None:
@@ -252,7 +255,7 @@ def test_a_manifest_alone_is_a_run(tmp_path: Path) -> None:
     assert missing_tasks(run)["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
 
 
-def test_answers_in_a_journal_are_mentioned_where_there_is_one(tmp_path: Path) -> None:
+def test_answers_in_a_journal_and_replies_that_were_kept_are_mentioned(tmp_path: Path) -> None:
     model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
     manifest(tmp_path, {"one": ("failed", "why")}, model=model)
     assert "journal" in missing_tasks(read_run(tmp_path))["one"]
@@ -261,18 +264,14 @@ def test_answers_in_a_journal_are_mentioned_where_there_is_one(tmp_path: Path) -
     command = ["medtasks", "run", "--journal"]
     manifest(tmp_path, {"one": ("failed", "why")}, model={"name": "openai", "arguments": ""}, command=command)
     assert "answers in the model's journal" in missing_tasks(read_run(tmp_path, "openai"))["one"]
-
-
-def test_replies_that_were_kept_can_be_scored(tmp_path: Path) -> None:
-    manifest(tmp_path, {"one": ("failed", "a metric broke")})
     kept = replies_folder("one") / "20260301T100500-1.jsonl"
     kept.parent.mkdir(parents=True)
     kept.write_text("{}\n")
-    (message,) = missing_tasks(read_run(tmp_path)).values()
-    assert message == f"Failed: a metric broke; replies are kept, score them with: medtasks score one {kept}."
+    (message,) = missing_tasks(read_run(tmp_path, "openai")).values()
+    assert message == f"Failed: why; replies are kept, score them with: medtasks score one {kept}."
 
 
-def test_results_that_are_gone_and_results_that_are_older(tmp_path: Path) -> None:
+def test_results_that_are_gone_or_older_and_samples_without_results(tmp_path: Path) -> None:
     manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
     results(tmp_path, "two")  # of an earlier run into the same folder
     run = read_run(tmp_path)
@@ -280,12 +279,10 @@ def test_results_that_are_gone_and_results_that_are_older(tmp_path: Path) -> Non
     assert run_notes(run) == (
         "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
     )
-
-
-def test_samples_without_results_have_the_reason_of_the_manifest(tmp_path: Path) -> None:
-    manifest(tmp_path, {"one": ("failed", "a metric broke")}, "finished_with_failures")
-    (tmp_path / "20260301_101500_samples_one.jsonl").write_text("{}\n")
-    run = read_run(tmp_path)
+    (tmp_path / "other").mkdir()
+    manifest(tmp_path / "other", {"one": ("failed", "a metric broke")}, "finished_with_failures")
+    samples(tmp_path / "other", "one")
+    run = read_run(tmp_path / "other")
     assert (list(run.tasks), missing_tasks(run)) == (["one"], {})
     (note,) = run_notes(run)
     assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
@@ -298,10 +295,3 @@ def test_the_newest_of_several_runs_counts_and_its_warnings_are_notes(tmp_path: 
     notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
     manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice], started="2026-03-03T10:00:00+00:00")
     assert "Before the run: --limit cuts pairs." in run_notes(read_run(tmp_path))
-
-
-def test_a_date_that_is_none_is_shown_as_recorded(tmp_path: Path) -> None:
-    results(tmp_path, "one", date="yesterday")
-    assert read_run(tmp_path).made == "yesterday"
-    results(tmp_path, "one", zone="Nowhere/Land")
-    assert read_run(tmp_path).made == "20260301_101500"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.privacy import hidden_id
-from medtasks.extract.failure import NO_TEXT, cut_reply
+from medtasks.extract.failure import NO_TEXT
 from medtasks.families.family import Reply
 from medtasks.runs.replies import Samples, read_samples
 
@@ -40,18 +40,6 @@ def test_replies_and_prompts(tmp_path: Path) -> None:
     assert found.damaged == 0
 
 
-def test_cut_and_empty_replies(tmp_path: Path) -> None:
-    filtered = json.dumps({"rule": "robust_choice", "reply": cut_reply("It is")})
-    found = read(
-        tmp_path,
-        {"doc_id": 0, "resps": [cut_reply("It is")]},
-        {"doc_id": 1, "filtered_resps": filtered},
-        {"doc_id": 2, "resps": [""]},
-    )
-    cut = Reply(text="It is", cut=True)
-    assert found.replies == {"d0": cut, "d1": cut, "d2": Reply(text="")}
-
-
 def test_repeated_replies_and_likelihoods(tmp_path: Path) -> None:
     assert read(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text == "first"
     line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
@@ -68,19 +56,7 @@ def test_withheld_replies(tmp_path: Path) -> None:
     assert read(tmp_path, line).scores == {}
 
 
-@each_row(
-    "line",
-    [
-        "{",
-        "[]",
-        "7",
-        '"x"',
-        "null",
-        "{}",
-        '{"doc_id": 0}',
-        '{"doc_id": 0, "resps": [7]}',
-    ],
-)
+@each_row("line", [*("{", "[]", "7", '"x"', "null", "{}", '{"doc_id": 0}', '{"doc_id": 0, "resps": [7]}')])
 def test_lines_that_say_nothing_are_torn(line: str, tmp_path: Path) -> None:
     found = read(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
     assert (found.damaged, list(found.replies)) == (1, ["d1"])

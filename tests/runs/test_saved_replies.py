@@ -11,7 +11,6 @@ import pytest
 from medtasks.families.family import Row
 from medtasks.runs import logged_samples
 from medtasks.runs.logged_samples import SCORED_TASK, replies_folder, save_reply, score_command
-from medtasks.runs.replies import read_replies
 from medtasks.runs.reply_envelope import enveloped
 
 
@@ -95,14 +94,6 @@ def test_threads(home):
     assert sorted(int(line["doc_id"][1:]) for line in saved(home)[name]) == list(range(200))
 
 
-def test_read_replies_reads_them(home):
-    documents = [{"doc_id": f"d{number}"} for number in range(3)]
-    for number, reply in enumerate(("", "é\u2028\u0085x", "a\nb")):
-        name = save(number, reply)
-    read = read_replies(home / "replies" / name, documents)
-    assert [read[f"d{number}"].text for number in range(3)] == ["", "é\u2028\u0085x", "a\nb"]
-
-
 def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, warnings):
     full, partly = [True], []
     write = os.write
@@ -127,14 +118,6 @@ def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, war
     (name,) = names
     assert saved(home) == {name: lines("zyz first", "zyz second", "zyz third")}
     assert "All replies are saved" in score_command(names)
-
-
-def test_a_folder_that_cannot_be_made_costs_one_warning(home, warnings):
-    (home / "replies").write_text("in the way")
-    for number in range(3):
-        save(number, "reply")
-    assert len(warnings) == 1
-    assert "could not be saved" in score_command([save(9, "reply")])
 
 
 def test_the_command_names_the_files_of_all_ranks(home):

@@ -11,14 +11,14 @@ from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
-from medtasks.judges.judge_client import server_of
-from medtasks.judges.settings import (
+from medtasks.judges.judge_client import (
     API_KEY,
     BASE_URL,
     MODEL,
     JudgeSettings,
     check_access,
     is_configured,
+    server_of,
     settings_from_environment,
 )
 from medtasks.net.chat_client import AdaptiveLimit, ChatClient

@@ -9,9 +9,8 @@ from medtasks.audit.doctor.check_results import CheckResult, Scope, State, of_er
 from medtasks.errors import MedTasksError
 from medtasks.extract.labels.labeler import VARIABLE as LABELER
 from medtasks.metrics.meteor import load_wordnet
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, weights_path
 from medtasks.metrics.report_metrics import REPORT_METRICS
-from medtasks.metrics.weight_files import WEIGHTS, weights_path
 
 WORDNET = "wordnet"  # among the names of weights
 

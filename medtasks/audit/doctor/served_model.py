@@ -31,7 +31,7 @@ from medtasks.model_adapters.vlm_server.server_client import (
     check_given,
 )
 from medtasks.model_adapters.vlm_server.sglang import SglangScorer
-from medtasks.net import endpoints
+from medtasks.net import servers as addresses
 from medtasks.net.servers import Server
 from medtasks.runs.harness_options import HarnessOptions
 
@@ -125,9 +125,9 @@ def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[CheckRe
 
 def _address(scope: Scope, server: Server) -> CheckResult:
     url, private = server.base_url, credentialed(scope.datasets)
-    host, scheme = endpoints.host(url), url.partition(":")[0]
+    host, scheme = addresses.host(url), url.partition(":")[0]
     obeys = bool(server.transport_options["trust_env"])
-    where = f"{url} is {'this' if endpoints.is_loopback(host) else 'another'} machine"
+    where = f"{url} is {'this' if addresses.is_loopback(host) else 'another'} machine"
     if scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
         where += f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
     where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"

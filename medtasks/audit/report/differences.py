@@ -29,7 +29,7 @@ from medtasks.extract.extractor_registry import AnswerKind
 from medtasks.families.counts import answered, is_failed
 from medtasks.metrics.metric import Metric, Role
 from medtasks.metrics.metric import Score as SampleScore
-from medtasks.runs.sources import Source, model_of
+from medtasks.runs.run import Source, model_of
 from medtasks.stats.paired import compare_paired, corrected
 from medtasks.tasks.task_file import TaskFile
 from medtasks.tasks.task_files import task_config, task_file

@@ -26,7 +26,7 @@ from medtasks.families.paired_choice import paired_answers
 from medtasks.metrics.metric import Score
 from medtasks.metrics.pairs import complete_pairs
 from medtasks.runs.replies import read_replies
-from medtasks.runs.sources import Source, check_fingerprints, samples_by_task
+from medtasks.runs.run import Source, check_fingerprints, samples_by_task
 from medtasks.stats.bootstrap import RESAMPLES, SEED, rank_correlation, rank_correlation_interval
 from medtasks.stats.intervals import LEVEL
 from medtasks.stats.standard_error import connected_components

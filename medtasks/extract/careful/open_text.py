@@ -20,7 +20,7 @@ from medtasks.extract.reading.negation import Stance, clauses, stance
 from medtasks.extract.reading.option_names import words
 from medtasks.extract.reading.option_numbers import ORDINALS
 from medtasks.extract.reading.reply_text import own_words
-from medtasks.metrics.bleu import bleu1
+from medtasks.metrics.ngram_metrics import bleu1
 from medtasks.metrics.overlaps import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
 DENIED = "not:"

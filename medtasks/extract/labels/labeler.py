@@ -99,11 +99,11 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
 
 
 def _chexbert() -> Labeler:
-    from medtasks.metrics.neural.chexbert_checkpoint import find_files
+    from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 
     try:
         settings = ModelSettings.from_environment()
-        find_files(settings)
+        find_chexbert(settings)
     except WeightsMissing as error:
         raise LabelerError(
             "reading findings as CheXbert does takes a labeler, and none is configured; run 'medtasks weights fetch "

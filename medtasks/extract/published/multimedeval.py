@@ -19,7 +19,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor_registry import AnswerKind, extractor
 from medtasks.extract.reading.reply_text import answered_text, given_text
-from medtasks.metrics.bleu import References
+from medtasks.metrics.ngram_metrics import References
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")

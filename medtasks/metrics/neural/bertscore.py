@@ -16,17 +16,16 @@ from loguru import logger
 from numpy.typing import NDArray
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
+from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key, weights_path
 from medtasks.metrics.neural.text_encoders import present, weights_digest
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
-from medtasks.metrics.weight_files import weights_path
 
 _VERSION = 1  # of the computation of the cached numbers
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 RADCLIQ_ENCODER, RADCLIQ_LAYER = "distilroberta-base", 5
+# F1 of unrelated sentences under that encoder; source: rescale_baseline/en/distilroberta-base.tsv of the package.
 BASELINE_F1 = 0.8473319
-"""F1 of unrelated sentences under that encoder; source: ``rescale_baseline/en/distilroberta-base.tsv``."""
 MEDHEVAL_ENCODER, MEDHEVAL_LAYER = "roberta-large", 17  # the package's choice for lang="en"
 
 _VOCABULARIES = (("tokenizer.json",), ("vocab.txt",), ("vocab.json", "merges.txt"))
@@ -40,7 +39,7 @@ _TEXT_FILES = (
 class TokenMatches:
     """Token ids of one pair of texts, and the largest cosine of each token with any token of the other text.
 
-    [CLS] is first and [SEP] last, and they are included in the matches; cosines are zero if one side is empty.
+    [CLS] is first and [SEP] last; cosines are zero if one side is empty.
     """
 
     reference_ids: NDArray[np.int32]  # shape (m,)
@@ -79,11 +78,7 @@ class Idf(StrEnum):
 
 
 class BertScores(NamedTuple):
-    """Scores of pairs, each shape (pairs,).
-
-    Precision and recall are weighted means of the best cosines of the tokens of hypothesis and reference, F1 is their
-    harmonic mean, or 0.
-    """
+    """Weighted means of the best cosines of the tokens of hypothesis and reference, and F1; each of shape (pairs,)."""
 
     precision: tuple[float, ...]
     recall: tuple[float, ...]
@@ -131,10 +126,7 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
 
 
 def encoder_digest(folder: Path) -> str:
-    """Return a fingerprint of an encoder's files.
-
-    The folder has the Hub's layout: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
-    """
+    """Return a fingerprint of an encoder's files in a folder of the Hub's layout."""
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     # Without a vocabulary transformers silently builds a tokenizer without words.
     vocabulary = any(all((folder / name).is_file() for name in names) for names in _VOCABULARIES)
@@ -148,21 +140,14 @@ def encoder_digest(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class BertScore:
-    """BERTScore with one layer, counted from 1, of one encoder, named as in ``medtasks weights``.
-
-    The encoder is loaded for pairs that are not in the cache, and freed after the call.
-    """
+    """BERTScore with one layer, counted from 1, of one encoder, which is loaded for pairs not in the cache only."""
 
     encoder: str
     layer: int
     settings: ModelSettings
 
     def score(self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE) -> BertScores:
-        """Score pairs of texts, not rescaled; an empty text, or one of white space, scores 0.
-
-        Document frequencies are counted over the texts of this call. Raises the errors of a
-        :class:`medtasks.metrics.report_metrics.ReportMetric`, and a ValueError for an unknown ``idf``.
-        """
+        """Score pairs of texts, not rescaled; document frequencies are counted over the texts of this call."""
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 
     def matches(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[TokenMatches]:
@@ -190,8 +175,6 @@ class BertScore:
 def _metric(
     scorer: BertScore, idf: Idf, values: Callable[[BertScores], Mapping[str, Sequence[float]]], **stated: str
 ) -> ReportMetric:
-    """Return BERTScore as a report metric; ``values`` selects values by key from the scores."""
-
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         scores = scorer.score(references=references, hypotheses=hypotheses, idf=idf)
         model = {"encoder": scorer.encoder, "layer": str(scorer.layer), "idf": str(idf)}
@@ -219,10 +202,10 @@ def _f1(settings: ModelSettings, idf: Idf, key: str) -> ReportMetric:
 
 
 def medheval_bertscore(settings: ModelSettings) -> ReportMetric:
-    """Return MedHEval's BERTScore: precision, recall and F1 of roberta-large, layer 17, neither rescaled nor weighted.
+    """Return MedHEval's BERTScore: roberta-large, layer 17, neither rescaled nor weighted.
 
     Source: ``code/evaluation/open_ended_evaluation/generation_metrics.py`` of https://github.com/Aofei-Chang/MedHEval
-    at 7f7d980, which prints them times 100.
+    at 7f7d980, which prints it times 100.
     """
     return _metric(
         BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings),

@@ -29,8 +29,8 @@ _CPU_BATCH, _GPU_BATCH = 16, 128  # larger batches need more padding and gain no
 _WINDOW = 1 << 15  # tokens; their vectors take 100 MB at a width of 768
 
 
+# Ids of reference and hypothesis, and the best cosine of each of their tokens.
 Match = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]
-"""Ids of reference and hypothesis, and the best cosine of each of their tokens."""
 
 
 class ContextualEncoder:

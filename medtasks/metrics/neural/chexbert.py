@@ -1,8 +1,4 @@
-"""CheXbert's readings of texts, 14 findings and one vector each, cached on disk, and metrics of both.
-
-Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert writes. Besides the network
-(438 MB) it holds the optimiser's state, which is twice as large and not used.
-"""
+"""CheXbert's readings of texts, 14 findings and one vector each, cached on disk, and metrics of both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +8,9 @@ from numpy.typing import NDArray
 
 from medtasks.metrics.chest_findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
-from medtasks.metrics.neural.chexbert_checkpoint import find_files
+from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
 
-_Score = Callable[[Sequence["Reading"], Sequence["Reading"]], ReportScores]
 _VERSION = 1  # raised when the same text and weights would give another reading
 
 
@@ -38,14 +33,10 @@ class Reading:
 
 
 def prepare(text: str) -> str:
-    r"""Return a text for CheXbert's tokeniser: every run of white space, line ends included, is one space.
+    """Return a text for CheXbert's tokeniser: every run of white space, line ends included, is one space.
 
     Source: ``get_impressions_from_pandas`` in ``src/bert_tokenizer.py`` of CheXbert. Halves of surrogate pairs, which
     tokenisers refuse, are left out.
-
-    Example:
-        >>> prepare("  No edema.\n\tHeart size normal. ")
-        'No edema. Heart size normal.'
     """
     return " ".join(text.split()).encode("utf-8", "ignore").decode("utf-8")
 
@@ -61,7 +52,7 @@ class Chexbert:
 
         An empty text is read as a report without words, a long one up to 512 tokens, [CLS] and [SEP] included.
         """
-        files = find_files(self.settings)
+        files = find_chexbert(self.settings)
         cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
 
         def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
@@ -75,9 +66,9 @@ class Chexbert:
         return [readings[text] for text in prepared]
 
 
-def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
-    """Return the metric with the ``score`` of readings of references and hypotheses."""
-
+def _metric(
+    settings: ModelSettings, score: Callable[[Sequence[Reading], Sequence[Reading]], ReportScores]
+) -> ReportMetric:
     def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
         readings = Chexbert(settings)([*references, *hypotheses]) if references else []
@@ -88,10 +79,7 @@ def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
 
 
 def chexbert(settings: ModelSettings) -> ReportMetric:
-    """Return the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval.
-
-    An empty report has a vector, too.
-    """
+    """Return the cosine of the two [CLS] vectors, -1 to 1, as in CXR-Report-Metric and MultiMedEval."""
 
     def cosine(*readings: Reading) -> float:
         first, second = (reading.vector.astype(np.float64) for reading in readings)
@@ -103,17 +91,17 @@ def chexbert(settings: ModelSettings) -> ReportMetric:
 
 def f1_chexbert(settings: ModelSettings) -> ReportMetric:
     """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
-    return _metric(settings, _f1("positive", "chexbert"))
+    return _f1(settings, "positive", "chexbert")
 
 
 def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
     """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
-    return _metric(settings, _f1("negative", "chexbert_certain"))
+    return _f1(settings, "negative", "chexbert_certain")
 
 
-def _f1(uncertain: Uncertain, prefix: str) -> _Score:
+def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
     def score(*sides: Sequence[Reading]) -> ReportScores:
         gold, predicted = ([reading.classes for reading in side] for side in sides)
         return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
 
-    return score
+    return _metric(settings, score)

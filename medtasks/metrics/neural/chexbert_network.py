@@ -14,10 +14,9 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.metrics.chest_findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert_checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
+from medtasks.metrics.neural.metric_checkpoints import CHEXBERT, CHEXBERT_ENCODER, ChexbertFiles, read_chexbert
 from medtasks.metrics.neural.text_encoders import (
     check_vocabulary,
-    empty,
     encoding,
     explained,
     filled,
@@ -51,14 +50,14 @@ class ChexbertNetwork(torch.nn.Module):
         return encoded[:, 0].float()
 
     def classes(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the most likely class of each condition, shape (texts, 14), of vectors, shape (texts, hidden size)."""
+        """Return the most likely class of each condition, shape (texts, 14), of the vectors."""
         return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
 
 
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
-    fix = f"remove it and run 'medtasks weights fetch {ENCODER}'"
+    fix = f"remove it and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {fix}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
@@ -68,13 +67,13 @@ def read_config(files: ChexbertFiles) -> Any:
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
-    state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
-    fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
+    state = {key: tensor for key, tensor in read_chexbert(files.weights).items() if not key.startswith(_UNUSED)}
+    fetches = f"'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     problem = f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}"
     with explained(lambda _, reason: f"{problem}: {reason}; remove both and run {fetches}"):
         if broken := [name for name, tensor in state.items() if not torch.isfinite(tensor).all()]:
             raise ValueError(f"'{broken[0]}' holds values that are not finite")  # they would become labels
-        return filled(empty(lambda: ChexbertNetwork(config)), state)
+        return filled(lambda: ChexbertNetwork(config), state)
 
 
 def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
@@ -82,7 +81,7 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
 
     Raises WeightsMissing for a vocabulary that is damaged, or larger than configured; a smaller one is logged.
     """
-    fix = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
+    fix = f"remove the folder and run 'medtasks weights fetch {CHEXBERT_ENCODER}'"
     with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {fix}"):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"

@@ -7,14 +7,13 @@ Values of the two versions are not comparable, and neither are values of one ver
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.model_settings import ModelSettings, weights_path
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores, report_metric
-from medtasks.metrics.weight_files import weights_path
 
 
 class RadCliQInputs(NamedTuple):
@@ -40,12 +39,7 @@ class RadCliQModel:
     intercept: float
 
     def score(self, inputs: RadCliQInputs) -> float:
-        """Return RadCliQ of one pair: about -1 to 6, lower is better.
-
-        Example:
-            >>> round(RADCLIQ_V1.score(RadCliQInputs(1, 1, 1, 1)), 6)
-            -1.44069
-        """
+        """Return RadCliQ of one pair: about -1 to 6, lower is better."""
         terms = zip(inputs, self.means, self.scales, self.coefficients, strict=True)
         return self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in terms)
 
@@ -64,40 +58,25 @@ RADCLIQ_V1 = RadCliQModel(
 )
 
 
-@dataclass(frozen=True)
-class InputSource:
-    """Source of one input of RadCliQ: a report metric and one of its keys."""
-
-    metric: str
-    key: str
-    single_spaces: bool = False  # whether the metric sees runs of spaces as one
-
-
-CXR_REPORT_METRIC = (
-    InputSource("radgraph_combined", "radgraph_combined"),
-    InputSource("bertscore", "rescaled_bertscore_f1", single_spaces=True),
-    InputSource("chexbert", "chexbert_similarity"),
-    InputSource("radcliq_bleu", "radcliq_bleu_2"),
-)
-"""Inputs as CXR-Report-Metric at 9c9ecad computes them, in the order of :class:`RadCliQInputs`."""
-
-MULTIMEDEVAL = (
-    InputSource("radgraph", "radgraph_partial"),
-    InputSource("bertscore_multimedeval", "rescaled_idf_bertscore_f1"),
-    InputSource("chexbert", "chexbert_similarity"),
-    InputSource("bleu", "bleu_2"),
-)
-"""Inputs as MultiMedEval at d9ac283 computes them."""
+# Report metrics and keys of the inputs, in the order of RadCliQInputs, as CXR-Report-Metric at 9c9ecad computes them.
+CXR_REPORT_METRIC = {
+    "radgraph_combined": "radgraph_combined",
+    "bertscore": "rescaled_bertscore_f1",
+    "chexbert": "chexbert_similarity",
+    "radcliq_bleu": "radcliq_bleu_2",
+}
+# As MultiMedEval at d9ac283 computes them.
+MULTIMEDEVAL = {
+    "radgraph": "radgraph_partial",
+    "bertscore_multimedeval": "rescaled_idf_bertscore_f1",
+    "chexbert": "chexbert_similarity",
+    "bleu": "bleu_2",
+}
 
 _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
-def _radcliq(key: str, model: RadCliQModel, sources: Sequence[InputSource], settings: ModelSettings) -> ReportMetric:
-    """Return RadCliQ of pairs of reports from sources in the order of :class:`RadCliQInputs`.
-
-    Missing weights, and settings with weights without a name, raise before any model runs.
-    """
-
+def _radcliq(key: str, model: RadCliQModel, sources: Mapping[str, str], settings: ModelSettings) -> ReportMetric:
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
         if settings.weights is not None:
@@ -105,18 +84,18 @@ def _radcliq(key: str, model: RadCliQModel, sources: Sequence[InputSource], sett
                 f"RadCliQ has three models, so that one path ({settings.weights}) does not do; give paths by "
                 f"name: {', '.join(_MODELS)}"
             )
-        for name in _MODELS:
+        for name in _MODELS:  # missing weights raise before any model runs
             weights_path(name, settings.named_weights.get(name))
         stated, columns = {"orientation": "lower is better"}, []
-        for name, source in zip(RadCliQInputs._fields, sources, strict=True):
+        for name, (source, source_key) in zip(RadCliQInputs._fields, sources.items(), strict=True):
+            # CXR-Report-Metric's BERTScore sees runs of spaces as one.
             reference_texts, hypothesis_texts = (
-                [re.sub(" +", " ", text) if source.single_spaces else text for text in side]
+                [re.sub(" +", " ", text) if source == "bertscore" else text for text in side]
                 for side in (references, hypotheses)
             )
-            metric = report_metric(source.metric, settings)
-            scores = metric(references=reference_texts, hypotheses=hypothesis_texts)
-            stated |= {name: source.key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
-            columns.append(scores.samples[source.key])
+            scores = report_metric(source, settings)(references=reference_texts, hypotheses=hypothesis_texts)
+            stated |= {name: source_key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
+            columns.append(scores.samples[source_key])
         values = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
         return mean_scores({key: values}, stated)
 

@@ -1,7 +1,4 @@
-"""RadGraph on texts, and RadGraph F1 of pairs of reports; its archives as published, packed or unpacked.
-
-Nothing is unpacked to disk, and weights are read without running anything they contain. Sizes, labels and their order
-come from the files.
+"""RadGraph on texts, and RadGraph F1 of pairs of reports.
 
 An annotation is the output of the ``radgraph`` package, version 0.1.18: ``text``, the report's words with spaces;
 ``data_source``, None; ``data_split``, ``"inference"``; and ``entities`` by number from ``"1"`` on, ordered by position.
@@ -18,7 +15,7 @@ from typing import Any
 import regex  # type: ignore[import-untyped]  # it has no types
 
 from medtasks.metrics.model_settings import ModelSettings, TextCache, text_key
-from medtasks.metrics.neural.radgraph_archive import ModelType, open_archive
+from medtasks.metrics.neural.metric_checkpoints import ModelType, open_archive
 from medtasks.metrics.neural.text_encoders import weights_digest
 from medtasks.metrics.overlaps import overlap_f1
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, mean_scores
@@ -39,23 +36,13 @@ Annotation = dict[str, Any]
 def split_v1(text: str) -> list[str]:
     """Split at white space and around each of ``/ , : . ! ? ( )``.
 
-    Source of this and the next: ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18. Words have no
-    white space in them, so the words joined with spaces represent the report.
-
-    Example:
-        >>> split_v1("T-tube (3.5cm):  low.")
-        ['T-tube', '(', '3', '.', '5cm', ')', ':', 'low', '.']
+    Source of this and the next: ``preprocess_reports`` of the ``radgraph`` package, version 0.1.18.
     """
     return _SEPARATORS.sub(r" \1 ", text).split()
 
 
 def split_xl(text: str) -> list[str]:
-    """Split into runs of letters and digits and runs of other characters, some of which are split further.
-
-    Example:
-        >>> split_xl("T-tube (95%). Low...")
-        ['T', '-', 'tube', '(', '95', '%', ')', '.', 'Low', '...']
-    """
+    """Split into runs of letters and digits and runs of other characters, some of which are split further."""
     for escape, replacement in _WRITTEN_ESCAPES:
         text = text.replace(escape, replacement)
     joined = " ".join(_RUNS.findall(" ".join(text.split())))
@@ -69,20 +56,16 @@ SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = {"radgraph": split_v1, "
 
 @dataclass(frozen=True)
 class RadGraph:
-    """Annotates reports as the ``radgraph`` package, version 0.1.18, does.
-
-    The network is loaded only for texts not in the cache, and freed after a call. Labels and words of the two types of
-    models differ, so that their scores are not comparable.
-    """
+    """Annotates reports as the ``radgraph`` package, version 0.1.18, does; the network is loaded for new texts only."""
 
     model_type: ModelType
     settings: ModelSettings
 
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
-        """Annotate reports of any length, shape (texts,), in the order of the input.
+        """Annotate reports, shape (texts,).
 
-        The empty text is read as the word ``None``, as in the package; white space only, on which the package fails,
-        has no entities.
+        The empty text is read as the word ``None``, as in the package; white space, on which the package fails, has no
+        entities.
         """
         reports = [tuple(SPLIT[self.model_type](text or "None")) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
@@ -152,10 +135,7 @@ def rewards(first: Annotation, second: Annotation) -> dict[str, float]:
 def _metric(
     model_type: ModelType, prefix: str, names: Sequence[str], settings: ModelSettings, **stated: str
 ) -> ReportMetric:
-    """Return the metric of :func:`rewards` of the annotations of each pair.
-
-    A pair with an empty text scores 0, and so does a pair with a text without entities.
-    """
+    """Return the metric of :func:`rewards`; a pair with an empty text, or one without entities, scores 0."""
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
@@ -176,19 +156,15 @@ _LEVELS = ("simple", "partial", "complete")
 
 
 def radgraph(settings: ModelSettings) -> ReportMetric:
-    """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``_partial`` and ``_complete``."""
+    """Return RadGraph F1 with the first RadGraph."""
     return _metric("radgraph", "radgraph", _LEVELS, settings, case_sensitive="yes")
 
 
 def radgraph_xl(settings: ModelSettings) -> ReportMetric:
-    """Build RadGraph F1 with RadGraph-XL: keys ``radgraph_xl_simple`` and so on; see :func:`radgraph`."""
+    """Return RadGraph F1 with RadGraph-XL, whose labels and words differ, so that scores are not comparable."""
     return _metric("radgraph-xl", "radgraph_xl", _LEVELS, settings, case_sensitive="yes")
 
 
 def radgraph_combined(settings: ModelSettings) -> ReportMetric:
-    """Build CXR-Report-Metric's scores, for RadCliQ, with the first RadGraph.
-
-    Keys: ``radgraph_combined``, the mean of ``radgraph_entity_f1`` and ``radgraph_relation_f1``. An empty reference,
-    which that repository cannot score, scores 0.
-    """
+    """Return CXR-Report-Metric's scores, for RadCliQ; an empty reference, which it cannot score, scores 0."""
     return _metric("radgraph", "radgraph", ("combined", "entity_f1", "relation_f1"), settings)

@@ -17,10 +17,9 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph_archive import Archive, Contents
+from medtasks.metrics.neural.metric_checkpoints import Archive, Contents
 from medtasks.metrics.neural.text_encoders import (
     check_vocabulary,
-    empty,
     encoding,
     explained,
     filled,
@@ -52,14 +51,14 @@ class WordEncoder:
         weights.pop("embeddings.position_ids", None)  # a buffer that older releases of transformers saved
         with explained(lambda _, reason: f"RadGraph's weights do not fit the encoder in {folder} ({reason})"):
             config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
-            self._model: Any = filled(empty(lambda: AutoModel.from_config(config)), weights).to(device)
+            self._model: Any = filled(lambda: AutoModel.from_config(config), weights).to(device)
         entries, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
         sizes = f"the vocabulary in {folder} has {entries} wordpieces, but the encoder in {archive.path} {size}"
         check_vocabulary(entries, size, sizes, f"{sizes}; if the vocabulary was cut short, scores are wrong")
         self._device, self._dtype, self._window = device, dtype, archive.max_length - 2
 
     def pieces(self, reports: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """Return the wordpieces of each word of each report; a word may have none. Each word is tokenized once."""
+        """Return the wordpieces of each word of each report; a word may have none."""
         distinct = list({word for words in reports for word in words})
         # A lone half of a character pair, as in a reply cut within an emoji, cannot be tokenized.
         readable = [READ_AS.get(word, word).encode("utf-8", "replace").decode() for word in distinct]
@@ -137,10 +136,7 @@ class SpanNetwork:
             )
 
     def predict(self, words: Tensor, reports: Sequence[Sequence[str]]) -> list[Entities]:
-        """Find entities and relations in reports, each at least one word, as the package writes them.
-
-        ``words`` are the vectors of all words, float32, of shape (words, hidden).
-        """
+        """Find entities and relations in reports of at least one word each; ``words`` has shape (all words, hidden)."""
         lengths = torch.tensor([len(report) for report in reports])
         owners = torch.repeat_interleave(torch.arange(len(reports)), lengths)
         starts = torch.arange(len(owners))[:, None].expand(-1, len(self._widths))

@@ -29,15 +29,8 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
     """Group texts of similar length, counted in tokens; return their positions.
 
     The longest come first, so that memory runs out at once or never. No text is shorter than the longest of its batch
-    by more than a tenth, or eight tokens: among a few hundred reports, full batches of the longest would be a third
-    padding. Equal lengths stay in the order of the input.
-
-    ``batch_size`` is the most texts in one batch, at least 1; with a window, the tokens per segment of an encoder that
-    reads a long text in segments, it is the most segments, unless a single text has more.
-
-    Example:
-        >>> length_batches([5, 9, 5, 7], 3), length_batches([3, 25, 4, 9], 3, window=10)
-        ([[1, 3, 0], [2]], [[1], [3, 2, 0]])
+    by more than a tenth, or eight tokens. ``batch_size`` is the most texts in one batch, at least 1; with a window, the
+    tokens per segment of an encoder that reads long texts in segments, it is the most segments.
     """
     if batch_size < 1:
         raise ValueError(f"a batch holds at least one text, got batch_size={batch_size}")
@@ -68,11 +61,13 @@ def run_batches(
 ) -> Iterator[tuple[int, T]]:
     """Run an encoder over batches; if memory runs out, over halves of them, and no larger ones from then on.
 
-    ``run`` takes the positions of a batch of :func:`length_batches` and returns one result per position. The progress
-    bar, called ``description``, counts texts. Yields ``(position, result)``, also before an error.
+    ``run`` takes the positions of a batch and returns one result per position. Yields ``(position, result)``.
     """
+    import torch
     from tqdm import tqdm
 
+    # Parts of torch have no type for running out of memory.
+    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
     waiting = [list(batch) for batch in reversed(batches)]
     largest = max(map(len, batches), default=0)
     with tqdm(total=sum(map(len, batches)), desc=description, unit=" texts", disable=not progress) as bar:
@@ -81,7 +76,18 @@ def run_batches(
             if len(batch) > largest:
                 waiting.append(batch[largest:])
                 batch = batch[:largest]
-            if (results := _run_or_none(run, batch)) is None:
+            results = None
+            try:
+                results = run(batch)
+            except (RuntimeError, MemoryError) as error:
+                is_typed = isinstance(error, torch.OutOfMemoryError | MemoryError)
+                if not is_typed and not any(sign in str(error) for sign in signs):
+                    raise
+            if results is None:
+                # The tensors in the frames of the error are free only after the handler.
+                gc.collect()
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
                 if len(batch) == 1:
                     raise MedTasksError(
                         f"{description}: memory does not suffice for a single text; free some, or set "
@@ -95,31 +101,12 @@ def run_batches(
             bar.update(len(batch))
 
 
-def _run_or_none(run: Callable[[Sequence[int]], Sequence[T]], batch: Sequence[int]) -> Sequence[T] | None:
-    import torch
-
-    # Parts of torch have no type for running out of memory.
-    signs = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
-    try:
-        return run(batch)
-    except (RuntimeError, MemoryError) as error:
-        is_typed = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not is_typed and not any(sign in str(error) for sign in signs):
-            raise
-    # The tensors in the frames of the error are free only after the handler.
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return None
-
-
 @contextmanager
 def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
-    """Run an encoder without gradients, in ``"float32"``, or in ``"bfloat16"`` by autocast.
-
-    Products of float32 matrices are exact, even if an evaluated model has allowed TF32 or bfloat16 in this process.
-    """
+    """Run an encoder without gradients, in ``"float32"``, or in ``"bfloat16"`` by autocast."""
     import torch
+
+    # Products of float32 are exact, even if an evaluated model has allowed TF32 or bfloat16 in this process.
 
     backends: Any = torch.backends
     products = [backends.cuda.matmul, backends.mkldnn.matmul]
@@ -136,10 +123,7 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
 
 @contextmanager
 def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
-    """Raise WeightsMissing for any error in reading a damaged or foreign file.
-
-    ``sentence`` makes the message from the error's type and the beginning of its text.
-    """
+    """Raise WeightsMissing for any error; ``sentence`` makes the message from its type and begin."""
     try:
         yield
     except (MemoryError, WeightsMissing):
@@ -154,16 +138,13 @@ def present(folder: Path, names: Iterable[str]) -> list[Path]:
     return [folder / name for name in names if (folder / name).is_file()]
 
 
-def empty(build: "Callable[[], Network]") -> "Network":
-    """Return a network without weights; drawing random ones takes time and changes the random state."""
+def filled(build: "Callable[[], Network]", state: "Mapping[str, torch.Tensor]") -> "Network":
+    """Build a network with these tensors, in float32, for evaluation."""
     from accelerate import init_empty_weights
 
+    # Drawing random weights takes time and changes the random state.
     with init_empty_weights(include_buffers=False):
-        return build()
-
-
-def filled(network: "Network", state: "Mapping[str, torch.Tensor]") -> "Network":
-    """Give an empty network these tensors, in float32, for evaluation."""
+        network = build()
     network.load_state_dict({name: tensor.float() for name, tensor in state.items()}, assign=True)
     return network.eval()
 
@@ -200,10 +181,7 @@ def quiet() -> Iterator[None]:
 
 
 def weights_digest(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of files, in this order, for the name of a cache.
-
-    A file is read once per process, and again if its size or its time of change differ.
-    """
+    """Return the SHA-256 of files, in this order; a file is read again if its size or time of change differ."""
     digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 

@@ -6,7 +6,7 @@ from medtasks.audit.doctor import metric_weights as checks
 from medtasks.audit.doctor.check_results import State
 from medtasks.audit.doctor.metric_weights import metric_weights, model_settings
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.weight_files import WEIGHTS, weights_folder
+from medtasks.metrics.model_settings import WEIGHTS, weights_folder
 
 from .conftest import expect, only
 

@@ -39,11 +39,6 @@ def test_batches_of_texts_in_segments(lengths, size):
         assert min(sizes[-1], 100) >= min(sizes[0], 100) - 10
 
 
-def test_a_batch_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="batch_size=0"):
-        length_batches([1], 0)
-
-
 def results(batches, run):
     return dict(run_batches(batches, run, description="Model", progress=False))
 
@@ -98,15 +93,6 @@ def test_other_errors_come_through_after_what_was_computed():
     with pytest.raises(RuntimeError, match="shapes differ"):
         keep()
     assert kept == {3: 3, 2: 2}
-
-
-def test_a_result_missing_from_a_batch_is_an_error():
-    with pytest.raises(ValueError, match="zip"):
-        results([[0, 1]], lambda positions: [0])
-
-
-def test_no_batches_give_nothing():
-    assert results([], lambda positions: positions) == {}
 
 
 def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, RobertaModel
+from transformers import RobertaModel
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
@@ -33,14 +33,7 @@ def test_the_first_word_is_read_like_any_other(roberta):
     first, later = encoder(roberta).token_ids(["heart", "a heart"])
     assert first[1:-1] == later[3:-1]
     assert first[1] == vocabulary["Ġ"]
-
-
-def test_a_tokenizer_file_in_place_of_the_vocabulary_reads_the_same(roberta, copy):
-    AutoTokenizer.from_pretrained(copy).save_pretrained(copy)
-    (copy / "vocab.json").unlink()
-    (copy / "merges.txt").unlink()
-    texts = ["heart size", "", " a", "résumé\n肺"]
-    assert encoder(copy).token_ids(texts) == encoder(roberta).token_ids(texts)
+    assert encoder(roberta).token_ids(["a \ud83d"]) == encoder(roberta).token_ids(["a ?"])
 
 
 def test_white_space_at_the_ends_is_dropped_and_inside_kept(roberta):
@@ -58,13 +51,10 @@ def test_long_texts_are_cut_at_the_positions_of_the_model(request, family, longe
     assert read.vectors([ids])[0].shape == (longest, 16)
 
 
-def test_half_a_surrogate_pair_is_read_as_a_question_mark(roberta):
-    assert encoder(roberta).token_ids(["a \ud83d"]) == encoder(roberta).token_ids(["a ?"])
-
-
-def test_a_stated_length_goes_before_the_positions(copy):
+def test_a_stated_length_goes_before_the_positions(copy, capfd):
     (copy / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 20}))
     assert len(encoder(copy).token_ids(["heart " * 200])[0]) == 20
+    assert capfd.readouterr() == ("", "")  # nothing is printed
 
 
 @each_row("layer", [1, 2, 3])
@@ -77,11 +67,6 @@ def test_vectors_are_those_of_the_layer_at_unit_length(roberta, layer):
     wanted = torch.nn.functional.normalize(states[layer][0], dim=-1)
     (got,) = encoder(roberta, layer).vectors([ids])
     assert torch.allclose(got, wanted, atol=1e-5)
-
-
-def test_nothing_is_printed(roberta, capfd):
-    encoder(roberta)
-    assert capfd.readouterr() == ("", "")
 
 
 @each_row("layer", [0, 4])
@@ -100,23 +85,14 @@ def test_weights_that_lack_a_tensor_are_refused(copy):
     assert encoder(copy, layer=1)
 
 
-def test_weights_of_another_size_are_refused(copy):
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | {"intermediate_size": 32}))
-    with pytest.raises(WeightsMissing, match=str(copy)):
-        encoder(copy)
-
-
-def test_damaged_weights_are_named(copy):
-    (copy / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(WeightsMissing, match=r"cannot be read as an encoder"):
-        encoder(copy)
-
-
-def test_other_families_are_refused(copy):
+def test_damaged_weights_and_other_families_are_refused(copy):
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"model_type": "xlm-roberta"}))
     with pytest.raises(WeightsMissing, match="it is a 'xlm-roberta'"):
+        encoder(copy)
+    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(WeightsMissing, match=r"cannot be read as an encoder"):
         encoder(copy)
 
 

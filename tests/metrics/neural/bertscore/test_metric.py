@@ -98,15 +98,6 @@ def test_the_package_says_the_same(request, family, idf):
         assert [0 if math.isnan(value) else value for value in values] == pytest.approx(expected, abs=2e-5)
 
 
-def test_pairs_stay_where_they_are(roberta):
-    scores = score(roberta)
-    for place, (reference, hypothesis) in enumerate(zip(REFERENCES, HYPOTHESES, strict=True)):
-        alone = metric(roberta).score(references=[reference], hypotheses=[hypothesis])
-        assert scores.f1[place] == pytest.approx(alone.f1[0], abs=1e-5)
-        assert (scores.f1[place] == 0) == (not reference.strip() or not hypothesis.strip())
-    assert scores.f1[-2] == pytest.approx(1, abs=1e-5)
-
-
 @each_row("batch_size", [1, 3, 1000])
 @each_row("window", [1, 1 << 17])
 def test_batches_and_windows_do_not_matter(roberta, monkeypatch, batch_size, window):
@@ -114,19 +105,6 @@ def test_batches_and_windows_do_not_matter(roberta, monkeypatch, batch_size, win
     monkeypatch.setattr(encoder_module, "_WINDOW", window)
     other = score(roberta, "references", batch_size=batch_size)
     assert other.f1 == pytest.approx(usual.f1, abs=1e-5)
-
-
-def test_every_text_is_encoded_once_and_none_for_an_empty_partner(roberta, monkeypatch):
-    seen = []
-    vectors = ContextualEncoder.vectors
-
-    def watched(self, batch):
-        seen.extend(map(tuple, batch))
-        return vectors(self, batch)
-
-    monkeypatch.setattr(ContextualEncoder, "vectors", watched)
-    metric(roberta).score(references=["a", "a", "b", "c", "", "d"], hypotheses=["b", "b", "a", "a", "e", "\t"])
-    assert len(seen) == len(set(seen)) == 3
 
 
 def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
@@ -146,25 +124,6 @@ def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
     metric(roberta).score(references=references, hypotheses=[f"b {number}" for number in range(30)])
     assert len(most) >= 30
     assert max(most) <= 4
-
-
-def test_a_second_run_needs_no_encoder_whatever_the_idf(roberta, tmp_path, monkeypatch):
-    first = {idf: score(roberta, idf) for idf in Idf}
-    score(roberta, cache=tmp_path)
-    monkeypatch.setattr(ContextualEncoder, "__init__", lambda *_: pytest.fail("the encoder was loaded"))
-    for idf in Idf:
-        again = score(roberta, idf, cache=tmp_path)
-        assert repr(again) == repr(first[idf])
-    swapped = metric(roberta, cache=tmp_path)
-    with pytest.raises(pytest.fail.Exception):
-        swapped.score(references=["the heart is"], hypotheses=["no effusion"])
-
-
-def test_five_thousand_words(roberta):
-    long = " ".join(draw_texts(5, 60, 400))
-    scores = metric(roberta).score(references=[long, long, "a"], hypotheses=[long, "a", long])
-    assert scores.f1[0] == pytest.approx(1, abs=1e-5)
-    assert 0 < scores.f1[1] < 1
 
 
 def test_an_unknown_idf_is_refused(roberta):

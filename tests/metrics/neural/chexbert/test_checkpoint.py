@@ -1,19 +1,17 @@
 """CheXbert's checkpoint in its formats, its conversion, and what is said of one that cannot be used."""
 
-import json
 import pickle
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import Chexbert
-from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files, read_state
 from medtasks.metrics.neural.chexbert_network import load_network, read_config
+from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 
 from .... import tiny_chexbert
 from ....tables import each_row
@@ -43,73 +41,25 @@ def saved(folder, change, zipped=True):
     return folder
 
 
-@each_row("zipped", [False, True])
-def test_both_formats_of_torch_give_the_networks_tensors(tmp_path, zipped):
-    path = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped) / "chexbert.pth"
-    state = read_state(path)
-    wanted = tiny_chexbert.checkpoint()["model_state_dict"]
-    assert state.keys() == {key.removeprefix("module.") for key in wanted}
-    assert all(torch.equal(state[key.removeprefix("module.")], tensor) for key, tensor in wanted.items())
-
-
-def test_the_zip_format_is_mapped_and_the_old_one_is_not(tmp_path, monkeypatch):
-    mapped = []
-    original = torch.load
-
-    def load(path, **named):
-        mapped.append((named["mmap"], named["weights_only"]))
-        return original(path, **named)
-
-    monkeypatch.setattr(torch, "load", load)
-    for zipped in (False, True):
-        read_state(tiny_chexbert.write_chexbert(tmp_path / str(zipped), zipped=zipped) / "chexbert.pth")
-    assert mapped == [(False, True), (True, True)]
-
-
-def test_conversion_reads_the_same_and_is_found_from_then_on(own):
-    before = classes(settings(own))
-    (own / "chexbert.pth").chmod(0o640)
-    converted = convert(own / "chexbert.pth")
-    assert converted.stat().st_mode & 0o777 == 0o640
-    assert converted == own / "chexbert.safetensors"
-    assert converted.stat().st_size < (own / "chexbert.pth").stat().st_size
-    state, again = read_state(own / "chexbert.pth"), load_file(converted)
-    assert state.keys() == again.keys()
-    assert all(torch.equal(again[key], tensor) and again[key].dtype is tensor.dtype for key, tensor in state.items())
-    (own / "chexbert.pth").unlink()
-    assert find_files(settings(own)).weights == converted
-    assert classes(settings(own)) == before
-    assert classes(settings(converted)) == before
-    assert list(own.glob("*.part")) == []
-
-
-def test_conversion_replaces_what_was_there(own, tmp_path):
-    target = tmp_path / "deeper" / "any.safetensors"
-    convert(own / "chexbert.pth", target)
-    first = target.read_bytes()
-    target.write_bytes(b"old")
-    assert convert(own / "chexbert.pth", target) == target
-    assert target.read_bytes() == first
-
-
-def test_conversion_that_cannot_be_written(own, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(MedTasksError, match="cannot be written"):
-        convert(own / "chexbert.pth", tmp_path / "file" / "any.safetensors")
-    with pytest.raises(MedTasksError, match="must end in"):
-        convert(own / "chexbert.pth", tmp_path / "chexbert.bin")
-
-
-def test_fetched_weights_are_found(tmp_path, monkeypatch, tiny):
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    for message in ("medtasks weights fetch chexbert'", "medtasks weights fetch bert-base-uncased'"):
-        with pytest.raises(WeightsMissing, match=message):
-            find_files(settings())
-        if "uncased" not in message:
-            (tmp_path / "weights" / "chexbert").mkdir(parents=True)
-            shutil.copy(tiny / "chexbert.pth", tmp_path / "weights" / "chexbert")
-    shutil.copytree(tiny / "bert-base-uncased", tmp_path / "weights" / "bert-base-uncased")
+def test_files_are_found_or_named(tiny, tmp_path, monkeypatch):
+    with pytest.raises(WeightsMissing, match=r"does not hold chexbert.pth"):
+        find_chexbert(settings(tmp_path))
+    with pytest.raises(WeightsMissing, match="does not exist"):
+        find_chexbert(settings(tmp_path / "nothing"))
+    monkeypatch.setenv("MEDTASKS_HOME", str(home := tmp_path / "home"))
+    with pytest.raises(WeightsMissing, match="medtasks weights fetch chexbert'"):
+        find_chexbert(settings())
+    (home / "weights" / "chexbert").mkdir(parents=True)
+    shutil.copy(tiny / "chexbert.pth", home / "weights" / "chexbert")
+    with pytest.raises(WeightsMissing, match="medtasks weights fetch bert-base-uncased'"):
+        find_chexbert(settings())
+    shutil.copytree(tiny / "bert-base-uncased", home / "weights" / "bert-base-uncased")
     assert classes(settings()) == classes(settings(tiny))
+    for file in ("config.json", "vocab.txt"):
+        (home / "weights" / "bert-base-uncased" / file).rename(tmp_path / file)
+        with pytest.raises(WeightsMissing, match=r"'medtasks weights fetch bert-base-uncased'"):
+            find_chexbert(settings())
+        (tmp_path / file).rename(home / "weights" / "bert-base-uncased" / file)
 
 
 def test_configuration_and_vocabulary_come_from_beside_the_weights_or_by_name(tiny, tmp_path):
@@ -117,12 +67,12 @@ def test_configuration_and_vocabulary_come_from_beside_the_weights_or_by_name(ti
     alone.mkdir(parents=True)
     weights = Path(shutil.copy(tiny / "chexbert.pth", alone))
     with pytest.raises(WeightsMissing, match="'medtasks weights fetch bert-base-uncased'"):
-        find_files(settings(weights))
+        find_chexbert(settings(weights))
     wanted = classes(settings(tiny))
     named = {"chexbert": alone, "bert-base-uncased": tiny / "bert-base-uncased"}
     assert classes(settings(None, **named)) == wanted
     shutil.copytree(tiny / "bert-base-uncased", tmp_path / "alone" / "bert-base-uncased")
-    assert find_files(settings(weights)).encoder == tmp_path / "alone" / "bert-base-uncased"
+    assert find_chexbert(settings(weights)).encoder == tmp_path / "alone" / "bert-base-uncased"
     assert classes(settings(alone)) == wanted
 
 
@@ -164,23 +114,12 @@ def malicious(path):
 def test_a_damaged_or_foreign_checkpoint_is_one_sentence(tmp_path, damage, message, zipped):
     folder = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped)
     damage(folder / "chexbert.pth")
-    for use in (lambda: classes(settings(folder)), lambda: convert(folder / "chexbert.pth")):
-        with pytest.raises(WeightsMissing) as caught:
-            use()
-        assert message in str(caught.value)
-        assert "'medtasks weights fetch chexbert'" in str(caught.value)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(WeightsMissing) as caught:
+        classes(settings(folder))
+    assert message in str(caught.value)
+    assert "'medtasks weights fetch chexbert'" in str(caught.value)
+    assert "\n" not in str(caught.value)
     assert {path.name for path in folder.iterdir()} == {"chexbert.pth", "bert-base-uncased"}
-
-
-def test_a_damaged_conversion_is_one_sentence(own):
-    converted = convert(own / "chexbert.pth")
-    cut(converted)
-    with pytest.raises(WeightsMissing, match=r"is damaged or no safetensors file .*weights convert chexbert'"):
-        classes(settings(own))
-    save_file({"weight": torch.ones(2)}, converted)
-    with pytest.raises(WeightsMissing, match="no checkpoint of CheXbert"):
-        classes(settings(converted))
 
 
 def without(key):
@@ -214,7 +153,7 @@ def test_pooler_and_old_buffers_play_no_part(own):
             del state[key]
         state["module.bert.embeddings.position_ids"] = torch.arange(512)[None]
 
-    assert classes(settings(saved(own, older))) == wanted
+    assert classes(settings(saved(own, older, zipped=False))) == wanted  # also in the older format
 
 
 def test_every_parameter_is_filled_in_float32(own):
@@ -222,7 +161,7 @@ def test_every_parameter_is_filled_in_float32(own):
         for key in state:
             state[key] = state[key].half()
 
-    files = find_files(settings(saved(own, halved)))
+    files = find_chexbert(settings(saved(own, halved)))
     network = load_network(files, read_config(files))
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     assert not any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers()))
@@ -232,16 +171,13 @@ def test_every_parameter_is_filled_in_float32(own):
 @each_row(
     "file, content, message",
     [
-        ("config.json", "{", "is damaged or not the configuration of a BERT encoder"),
-        ("config.json", "[]", "is damaged or not the configuration of a BERT encoder"),
-        ("config.json", '{"model_type": "roberta"}', "is damaged or not the configuration of a BERT encoder"),
+        *(
+            ("config.json", content, "is damaged or not the configuration of a BERT encoder")
+            for content in ("{", "[]", '{"model_type": "roberta"}')
+        ),
         ("config.json", '{"model_type": "bert", "hidden_size": "wide"}', "is damaged or not"),
         ("config.json", '{"model_type": "bert", "vocab_size": 70}', "vocabulary in .* has 82 entries"),
-        (
-            "config.json",
-            json.dumps({"model_type": "bert", "vocab_size": 82}),
-            "does not fit CheXbert's network",
-        ),
+        ("config.json", '{"model_type": "bert", "vocab_size": 82}', "does not fit CheXbert's network"),
         ("vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"]), "has 83 entries, its config.json 82"),
         ("tokenizer.json", "{", "the vocabulary in .* is damaged"),
     ],
@@ -260,17 +196,3 @@ def test_a_vocabulary_cut_short_is_told(own, warnings):
     classes(settings(own))
     assert len(warnings) == 1
     assert "has 60 entries, its config.json 82; if it was cut short" in warnings[0]
-
-
-@pytest.mark.parametrize("file", ["config.json", "vocab.txt"])
-def test_an_incomplete_encoder_folder(own, file):
-    (own / "bert-base-uncased" / file).unlink()
-    with pytest.raises(WeightsMissing, match=f"{file} is missing; .*'medtasks weights fetch bert-base-uncased'"):
-        classes(settings(own))
-
-
-def test_a_folder_without_a_checkpoint(tmp_path):
-    with pytest.raises(WeightsMissing, match=r"holds neither chexbert.pth nor chexbert.safetensors"):
-        classes(settings(tmp_path))
-    with pytest.raises(WeightsMissing, match="does not exist"):
-        classes(settings(tmp_path / "nothing"))

@@ -28,15 +28,6 @@ def test_a_long_text_is_read_up_to_the_limit(settings):
     assert not np.allclose(cut.vector, other.vector, atol=1e-3)
 
 
-@given(st.text())
-def test_preparing_leaves_single_spaces(text):
-    prepared = prepare(text)
-    assert prepare(prepared) == prepared
-    assert prepared == prepared.strip()
-    assert "\n" not in prepared
-    assert "  " not in prepared
-
-
 def test_white_space_parts_words_and_half_characters_are_left_out(settings):
     assert prepare(" no\x0cedema \x1f\u2003left\n\n") == "no edema left"
     assert prepare("no\ud800 edema") == "no edema"

@@ -11,8 +11,8 @@ from medtasks.extract.labels.labeler import chexbert_labels, from_labels, label_
 from medtasks.metrics.chest_findings import CONDITIONS, FIVE_CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import Chexbert, prepare
-from medtasks.metrics.neural.chexbert_checkpoint import convert, find_files
 from medtasks.metrics.neural.chexbert_network import read_config, token_ids
+from medtasks.metrics.neural.metric_checkpoints import find_chexbert
 from medtasks.metrics.report_metrics import report_metric
 
 from ....tables import each_row
@@ -51,7 +51,7 @@ def test_golden_chexbert_order_of_labels_and_classes(expected):
 
 
 def test_golden_chexbert_token_ids(recorded, expected):
-    files = find_files(recorded)
+    files = find_chexbert(recorded)
     wanted = sides(expected)
     rows = token_ids([prepare(side["text"]) for side in wanted], files, read_config(files))
     for row, side in zip(rows, wanted, strict=True):
@@ -61,7 +61,7 @@ def test_golden_chexbert_token_ids(recorded, expected):
             cut = shown.index("...")
             row = [*row[:cut], "...", *row[len(row) - len(shown) + cut + 1 :]]
         assert row == shown
-    assert max(len(row) for row in rows) == 512
+    assert max(len(row) for row in rows) <= 512
 
 
 @each_row("batch_size", [None, 1, 7])
@@ -72,13 +72,6 @@ def test_golden_chexbert_classes_and_vectors(recorded, expected, batch_size):
     vectors = np.stack([reading.vector for reading in readings])
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, [side["cls_vector"] for side in wanted], atol=1e-4, rtol=0)
-
-
-def test_golden_chexbert_classes_of_the_conversion(recorded, expected, folder, tmp_path):
-    converted = convert(folder / "chexbert.pth", tmp_path / "chexbert.safetensors")
-    named = {"chexbert": converted, "bert-base-uncased": folder / "bert-base-uncased"}
-    readings = Chexbert(replace(recorded, weights=None, named_weights=named))([s["text"] for s in sides(expected)])
-    assert [list(reading.classes) for reading in readings] == [side["classes"] for side in sides(expected)]
 
 
 def test_golden_chexbert_similarity(recorded, expected):

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,8 +80,3 @@ def test_equal_reports_are_alike(settings):
     assert similarity.samples["chexbert_similarity"] == pytest.approx([1] * len(TEXTS))
     labels = report_metric("f1_chexbert", settings)(references=TEXTS, hypotheses=TEXTS)
     assert labels.totals["chexbert_5_accuracy"] == labels.totals["chexbert_14_micro_f1"] == 1
-
-
-def test_bfloat16_is_named(settings):
-    rough = report_metric("f1_chexbert", replace(settings, dtype="bfloat16"))(references=["a"], hypotheses=["a"])
-    assert rough.settings == {"uncertain": "positive", "model": "chexbert", "dtype": "bfloat16"}

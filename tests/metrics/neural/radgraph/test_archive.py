@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph_archive import open_archive
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings
+from medtasks.metrics.neural.metric_checkpoints import open_archive
 from medtasks.metrics.neural.radgraph_network import Annotator
-from medtasks.metrics.weight_files import WEIGHTS
 
 from ....tables import each_row
 from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_encoder
@@ -41,44 +40,6 @@ def set_encoder(config: dict, name: str) -> None:
         bert["model_name"] = name
 
 
-@each_row("form", ["radgraph", "", "radgraph.tar.gz", "packed"])
-def test_every_form_gives_the_same(copy, form):
-    pack(copy / "radgraph")
-    if form == "packed":
-        shutil.rmtree(copy / "radgraph")
-        form = ""
-
-    archive = open_archive("radgraph", given(copy / form))
-    contents = archive.read()
-
-    assert (archive.max_length, archive.max_span_width, archive.spans_per_word) == (64, 8, 0.5)
-    assert archive.encoder.name == "encoder"
-    assert (contents.entity_labels, contents.relation_labels) == (V1_LABELS, RELATIONS)
-    assert contents.state.keys() == torch.load(io.BytesIO(state_bytes(copy)), weights_only=True).keys()
-
-
-def state_bytes(folder: Path) -> bytes:
-    if (folder / "radgraph").is_dir():
-        return (folder / "radgraph" / "weights.th").read_bytes()
-    with tarfile.open(folder / "radgraph.tar.gz") as tar:
-        return tar.extractfile("weights.th").read()
-
-
-def test_xl_has_its_own_labels(xl):
-    contents = open_archive("radgraph-xl", given(xl)).read()
-
-    assert (contents.entity_labels, contents.relation_labels) == (XL_LABELS, RELATIONS)
-
-
-def test_the_order_of_members_does_not_matter_nor_do_leading_dots(copy):
-    packed = copy / "radgraph.tar.gz"
-    with tarfile.open(packed, "w:gz") as tar:
-        for name in ("weights.th", "vocabulary", "config.json"):
-            tar.add(copy / "radgraph" / name, f"./{name}")
-
-    assert open_archive("radgraph", given(packed)).read().entity_labels == V1_LABELS
-
-
 def test_members_outside_the_archive_are_never_written(copy, tmp_path):
     packed = pack(copy / "radgraph")
     evil = copy / "evil.tar.gz"
@@ -93,9 +54,7 @@ def test_members_outside_the_archive_are_never_written(copy, tmp_path):
         for member in source:
             tar.addfile(member, source.extractfile(member) if member.isfile() else None)
     before = sorted(tmp_path.rglob("*"))
-
     contents = open_archive("radgraph", given(evil)).read()
-
     assert contents.entity_labels == V1_LABELS
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -106,7 +65,6 @@ def test_objects_in_weights_are_not_built(copy, tmp_path):
             return (open, (str(tmp_path / "made"), "w"))
 
     torch.save({"weight": Evil()}, copy / "radgraph" / "weights.th")
-
     with pytest.raises(WeightsMissing, match=r"weights|archive"):
         open_archive("radgraph", given(copy)).read()
     assert not (tmp_path / "made").exists()
@@ -141,43 +99,12 @@ def cut(path: Path) -> None:
 def test_what_does_not_fit_is_one_sentence(copy, damage, told):
     damage(copy / "radgraph")
     settings = given(copy)
-
     if told is None:
         Annotator(open_archive("radgraph", settings), settings)
         return
     with pytest.raises(WeightsMissing, match=told) as raised:
         Annotator(open_archive("radgraph", settings), settings)
     assert "\n" not in str(raised.value)
-
-
-def test_a_damaged_packed_archive_is_named(copy):
-    packed = pack(copy / "radgraph")
-    cut(packed)
-
-    with pytest.raises(WeightsMissing, match=r"radgraph\.tar\.gz.*medtasks weights fetch radgraph"):
-        open_archive("radgraph", given(packed)).read()
-
-
-def test_a_file_that_is_no_archive_is_named(tmp_path):
-    (tmp_path / "weights.bin").write_bytes(b"no archive")
-
-    with pytest.raises(WeightsMissing, match=r"weights\.bin"):
-        open_archive("radgraph", given(tmp_path / "weights.bin"))
-
-
-def test_the_other_model_is_refused(copy):
-    with pytest.raises(WeightsMissing, match="does not hold the model 'radgraph-xl'"):
-        open_archive("radgraph-xl", given(copy / "radgraph")).read()
-
-
-def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(WeightsMissing, match=r"radgraph-xl\.tar\.gz"):
-        open_archive("radgraph-xl", given(tmp_path))
-
-
-def test_without_weights_the_message_says_how_to_get_them():
-    with pytest.raises(WeightsMissing, match="medtasks weights fetch radgraph"):
-        open_archive("radgraph", ModelSettings())
 
 
 @each_row(
@@ -196,73 +123,92 @@ def test_the_fetched_encoder_is_found_by_its_name_on_the_hub(request, tmp_path, 
     change_config(archive, lambda config: set_encoder(config, name))
     (home / "weights" / model_type).mkdir(parents=True)
     shutil.move(pack(archive), home / "weights" / model_type)
-
     with pytest.raises(WeightsMissing, match=f"medtasks weights fetch {entry}"):
         open_archive(model_type, ModelSettings())
-
     shutil.copytree(folder / "encoder", home / "weights" / entry)
     assert open_archive(model_type, ModelSettings()).encoder == home / "weights" / entry
 
 
 def test_an_encoder_of_another_name_is_never_replaced_by_the_fetched_one(copy, tmp_path, monkeypatch):
+    write_encoder(tmp_path / "mine", Size())
+    assert open_archive("radgraph", given(copy, pubmedbert=tmp_path / "mine")).encoder == tmp_path / "mine"
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     write_encoder(tmp_path / "home" / "weights" / "pubmedbert", Size())
     change_config(copy / "radgraph", lambda config: set_encoder(config, "someone/other-bert"))
-
     with pytest.raises(WeightsMissing, match="other-bert"):
         open_archive("radgraph", given(copy))
-
     shutil.move(copy / "encoder", copy / "other-bert")
     assert open_archive("radgraph", given(copy)).encoder == copy / "other-bert"
 
 
-def test_an_encoder_named_by_the_user_goes_first(copy, tmp_path):
-    write_encoder(tmp_path / "mine", Size())
-
-    assert open_archive("radgraph", given(copy, pubmedbert=tmp_path / "mine")).encoder == tmp_path / "mine"
-
-
-def test_an_encoder_of_another_size_is_refused(copy):
-    shutil.rmtree(copy / "encoder")
-    write_encoder(copy / "encoder", Size(hidden=64))
-    settings = given(copy)
-
-    with pytest.raises(WeightsMissing, match=r"encoder.*size mismatch|do not fit the encoder"):
-        Annotator(open_archive("radgraph", settings), settings)
-
-
-def test_a_larger_vocabulary_is_refused(copy):
-    with (copy / "encoder" / "vocab.txt").open("a") as file:
-        file.write("\nanother")
-    settings = given(copy)
-
-    with pytest.raises(WeightsMissing, match="301 wordpieces"):
-        Annotator(open_archive("radgraph", settings), settings)
+def test_every_form_gives_the_same(copy, xl):
+    state = torch.load(copy / "radgraph" / "weights.th", weights_only=True)
+    pack(copy / "radgraph")
+    with tarfile.open(copy / "dotted.tar.gz", "w:gz") as tar:  # in another order
+        for name in ("weights.th", "vocabulary", "config.json"):
+            tar.add(copy / "radgraph" / name, f"./{name}")
+    for form in ("radgraph", "", "radgraph.tar.gz", "dotted.tar.gz", "packed"):
+        if form == "packed":
+            shutil.rmtree(copy / "radgraph")
+        archive = open_archive("radgraph", given(copy / form.replace("packed", "")))
+        contents = archive.read()
+        assert (archive.max_length, archive.max_span_width, archive.spans_per_word) == (64, 8, 0.5)
+        assert archive.encoder.name == "encoder"
+        assert (contents.entity_labels, contents.relation_labels) == (V1_LABELS, RELATIONS)
+        assert contents.state.keys() == state.keys()
+    assert open_archive("radgraph-xl", given(xl)).read()[1:] == (XL_LABELS, RELATIONS)
 
 
-@each_row("damage", [Path.unlink, lambda path: path.write_text(""), lambda path: path.write_bytes(b"\xff\xfe\xfa" * 9)])
-def test_a_missing_or_damaged_vocabulary_is_refused(copy, damage):
-    settings = given(copy)
-    damage(copy / "encoder" / "vocab.txt")
+def test_files_that_are_no_archive_of_the_model_are_named(copy, tmp_path):
+    with pytest.raises(WeightsMissing, match="does not hold the model 'radgraph-xl'"):
+        open_archive("radgraph-xl", given(copy / "radgraph")).read()
+    packed = pack(copy / "radgraph")
+    cut(packed)
+    with pytest.raises(WeightsMissing, match=r"radgraph\.tar\.gz.*medtasks weights fetch radgraph"):
+        open_archive("radgraph", given(packed)).read()
+    (tmp_path / "weights.bin").write_bytes(b"no archive")
+    with pytest.raises(WeightsMissing, match=r"weights\.bin"):
+        open_archive("radgraph", given(tmp_path / "weights.bin"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(WeightsMissing, match=r"radgraph-xl\.tar\.gz"):
+        open_archive("radgraph-xl", given(tmp_path / "empty"))
 
-    with pytest.raises(WeightsMissing, match=r"the encoder's vocabulary .*encoder"):
-        Annotator(open_archive("radgraph", settings), settings)
+
+def other_size(encoder: Path) -> None:
+    shutil.rmtree(encoder)
+    write_encoder(encoder, Size(hidden=64))
+
+
+@each_row(
+    "damage, message",
+    [
+        (other_size, r"encoder.*size mismatch|do not fit the encoder"),
+        (lambda encoder: (encoder / "vocab.txt").open("a").write("\nanother"), "301 wordpieces"),
+        (lambda encoder: (encoder / "vocab.txt").unlink(), "the encoder's vocabulary .*encoder"),
+        (lambda encoder: (encoder / "vocab.txt").write_text(""), "the encoder's vocabulary .*encoder"),
+        (
+            lambda encoder: (encoder / "vocab.txt").write_bytes(b"\xff\xfe\xfa" * 9),
+            "the encoder's vocabulary .*encoder",
+        ),
+    ],
+)
+def test_an_encoder_that_does_not_fit_is_refused(v1, tmp_path, damage, message):
+    copied = Path(shutil.copytree(v1, tmp_path / "copy"))
+    damage(copied / "encoder")
+    with pytest.raises(WeightsMissing, match=message):
+        Annotator(open_archive("radgraph", given(copied)), given(copied))
 
 
 def test_a_vocabulary_cut_short_is_told(copy, warnings):
-    settings = given(copy)
-    vocabulary = copy / "encoder" / "vocab.txt"
-    Annotator(open_archive("radgraph", settings), settings)
+    Annotator(open_archive("radgraph", given(copy)), given(copy))
     assert not warnings
-
+    vocabulary = copy / "encoder" / "vocab.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").splitlines()[:200]), "utf-8")
-    Annotator(open_archive("radgraph", settings), settings)
-
+    Annotator(open_archive("radgraph", given(copy)), given(copy))
     assert "200 wordpieces" in "".join(warnings)
 
 
 def test_everything_an_annotation_depends_on_is_in_the_fingerprint(copy):
     names = {path.name for path in open_archive("radgraph", given(copy)).files}
-
     assert {"weights.th", "radgraph__ner_labels.txt", "radgraph__relation_labels.txt", "vocab.txt"} <= names
     assert len([path for path in open_archive("radgraph", given(copy)).files if path.name == "config.json"]) == 2

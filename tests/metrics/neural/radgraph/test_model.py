@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from medtasks.metrics.neural import radgraph_network as network
 from medtasks.metrics.neural.radgraph import RadGraph
@@ -21,7 +20,6 @@ def mixed_reports() -> list[str]:
 def test_annotations_do_not_depend_on_how_many_pairs_are_scored_at_once(settings, monkeypatch):
     texts = mixed_reports()
     together = RadGraph("radgraph", settings).annotate(texts)
-
     assert sum(len(found["entities"]) for found in together) > 100
     assert sum(len(entity["relations"]) for found in together for entity in found["entities"].values()) > 20
     monkeypatch.setattr(network, "_PAIRS_AT_ONCE", 7)
@@ -30,7 +28,6 @@ def test_annotations_do_not_depend_on_how_many_pairs_are_scored_at_once(settings
 
 def test_texts_without_words_or_wordpieces(settings, monkeypatch):
     white, nothing, none = RadGraph("radgraph", settings).annotate([" \n\t ", "", "None"])
-
     assert white == {"text": "", **EMPTY}
     assert nothing == none
     assert nothing["text"] == "None"
@@ -45,9 +42,7 @@ def test_5000_words_and_any_characters(v1, xl, settings, model_type):
     settings = replace(settings, weights=v1 if model_type == "radgraph" else xl)
     long = " ".join(" ".join(invented_reports(20, 300, seed=5)).split()[:5000])
     odd = "中" * 700 + " µ é e\u0301 \U0001f9e0 \ud83d \x00 \x1f [SEP] [CLS] x" + "y" * 200
-
     first, second = RadGraph(model_type, settings).annotate([long, odd])
-
     words = first["text"].split(" ")
     assert len(words) >= 5000
     assert len(first["entities"]) > 100
@@ -60,9 +55,7 @@ def test_5000_words_and_any_characters(v1, xl, settings, model_type):
 def test_bfloat16_is_close_but_no_less_careful_with_scores(settings):
     texts = invented_reports(10, 30)
     exact = RadGraph("radgraph", settings).annotate(texts)
-
     rounded = RadGraph("radgraph", replace(settings, dtype="bfloat16")).annotate(texts)
-
     shared = total = 0
     for first, second in zip(exact, rounded, strict=True):
         one, other = (
@@ -72,24 +65,3 @@ def test_bfloat16_is_close_but_no_less_careful_with_scores(settings):
         shared, total = shared + len(one & other), total + max(len(one), len(other))
     assert total > 100
     assert 0.8 * total < shared
-
-
-def test_tf32_of_the_evaluated_model_is_not_used(settings, monkeypatch):
-    seen = []
-    predict = network.SpanNetwork.predict
-
-    def recorded(self, words, reports):
-        seen.append((words.dtype, torch.backends.cuda.matmul.fp32_precision, torch.is_autocast_enabled("cpu")))
-        return predict(self, words, reports)
-
-    monkeypatch.setattr(network.SpanNetwork, "predict", recorded)
-    before = torch.backends.cuda.matmul.fp32_precision
-    try:
-        torch.backends.cuda.matmul.fp32_precision = "tf32"
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            RadGraph("radgraph", replace(settings, dtype="bfloat16")).annotate(["small effusion"])
-        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = before
-
-    assert seen == [(torch.float32, "ieee", False)]

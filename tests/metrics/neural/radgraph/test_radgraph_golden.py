@@ -30,10 +30,8 @@ def given(request, folder):
 @each_row("batch_size", [None, 1])
 def test_golden_radgraph_annotations(given, expected, batch_size):
     texts = [case["text"] for case in expected["texts"]]
-
     found = RadGraph("radgraph", replace(given, batch_size=batch_size)).annotate(texts)
-
-    assert len(found) > 40
+    assert found
     for case, annotation in zip(expected["texts"], found, strict=True):
         assert json.dumps(annotation) == json.dumps(case["annotation"])
 
@@ -41,9 +39,7 @@ def test_golden_radgraph_annotations(given, expected, batch_size):
 def test_golden_radgraph_f1(given, expected):
     pairs = expected["pairs"]
     references, hypotheses = ([pair[side] for pair in pairs] for side in ("reference", "hypothesis"))
-
     scores = radgraph(given)(references=references, hypotheses=hypotheses)
-
     for level in ("simple", "partial", "complete"):
         assert scores.samples[f"radgraph_{level}"] == pytest.approx([pair[level] for pair in pairs], abs=1e-6)
         assert scores.totals[f"radgraph_{level}"] == pytest.approx(expected["mean"][level], abs=1e-6)
@@ -52,9 +48,7 @@ def test_golden_radgraph_f1(given, expected):
 def test_golden_radgraph_combined(given, expected):
     pairs = expected["pairs"]
     references, hypotheses = ([pair[side] for pair in pairs] for side in ("reference", "hypothesis"))
-
     scores = radgraph_combined(given)(references=references, hypotheses=hypotheses)
-
     unscored = {"entity_f1": 0.0, "relation_f1": 0.0, "combined": 0.0}  # the reference has null: it cannot score them
     for name in unscored:
         wanted = [(pair["cxr_report_metric"] or unscored)[name] for pair in pairs]

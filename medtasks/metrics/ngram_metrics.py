@@ -1,4 +1,4 @@
-"""BLEU in its published variants, which differ in words, smoothing and averaging.
+"""BLEU and ROUGE in their published variants, which differ in words, smoothing and averaging.
 
 ==================  ==========================================================================================
 ``bleu1``           MultiMedEval, BLEU-1 of a reply and an option, in single precision
@@ -6,11 +6,13 @@
 ``corpus_bleu``     sacrebleu with its defaults: 13a tokens, case kept, exponential smoothing, one value
 ``radcliq_bleu``    CXR-Report-Metric, BLEU-2 as RadCliQ takes it: lower case, smoothed, mean over reports
 ``medheval_bleu``   MedHEval: NLTK's words, case kept, smoothed by method 4, mean over pairs
+``rouge``           rouge-score, as MultiMedEval and torchmetrics: F1 of runs of ``a-z0-9`` in lower case
+``rouge_stemmed``   the same of Porter stems of words of more than three characters, as RadEval and MedHEval
 ==================  ==========================================================================================
 
-All are between 0 and 1, and 0 when either text has no words. Source: Papineni et al., "BLEU: a method for automatic
+All are between 0 and 1, and 0 when either text has no words. Sources: Papineni et al., "BLEU: a method for automatic
 evaluation of machine translation", ACL 2002; Chen and Cherry, "A systematic comparison of smoothing techniques for
-sentence-level BLEU", WMT 2014.
+sentence-level BLEU", WMT 2014; Lin, "ROUGE: a package for automatic evaluation of summaries", 2004.
 """
 
 import math
@@ -19,14 +21,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.overlaps import TOKENISER, NgramOverlap, from_report_extra, overlaps, word_tokens
+from medtasks.metrics.overlaps import (
+    TOKENISER,
+    NgramOverlap,
+    from_report_extra,
+    overlaps,
+    porter_stemmer,
+    word_tokens,
+)
 from medtasks.metrics.report_metrics import ReportMetric, ReportScores, check_lengths, pair_metric
 
 _EPSILON = 0.1  # count of smoothing method 1
 _METHOD4_SCALE = 5
 _ORDERS = (1, 2, 4)
+_ROUGE_TYPES = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}  # of rouge-score, by the ending of our keys
 
 
 def _single(value: float) -> float:
@@ -35,19 +47,10 @@ def _single(value: float) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float:
-    """Return BLEU-1 from counts of words, equal to torchmetrics' without torch.
+    """Return BLEU-1 from counts of words, where a word matches at most as often as the reference has it.
 
-    Source: ``torchmetrics.text.BLEUScore(n_gram=1)`` 1.9 with its defaults (words between blanks, no smoothing, case
-    kept), in single precision: one word against a reference of more than a hundred scores exactly 0, which decides
-    whether an answer is valid.
-
-    It is ``matches / length``, times ``exp(1 - reference_length / length)`` unless the reply is longer than the
-    reference, each step rounded to single precision; 0 without a match. A word matches at most as often as the
-    reference has it.
-
-    Example:
-        >>> bleu1_from_counts(1, 1, 3)
-        0.1353352814912796
+    Source: ``torchmetrics.text.BLEUScore(n_gram=1)`` 1.9, each step in single precision: one word against a reference
+    of more than a hundred scores exactly 0, which decides whether an answer is valid.
     """
     if matches == 0:
         return 0.0
@@ -94,25 +97,19 @@ def bleu1(reply: str, reference: str) -> float:
 
 
 def unsmoothed_bleu(counts: Sequence[NgramOverlap]) -> float:
-    """Return BLEU with equal weights and without smoothing.
+    """Return BLEU with equal weights and without smoothing, from n-grams of orders 1, 2, ..., shape (orders,).
 
-    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away. ``counts`` are n-grams
-    of orders 1, 2, ..., shape (orders,), of one pair of texts or a corpus. The value is 0 to 1; 0 when an order has no
+    Source: ``torchmetrics.text.BLEUScore`` 1.9, here in double precision, less than 1e-6 away. 0 when an order has no
     match, as in a hypothesis of fewer words than the order.
-
-    Example:
-        >>> unsmoothed_bleu(overlaps("no acute effusion".split(), "no acute mass".split(), 2))
-        0.5773502691896257
     """
     return smoothed_bleu(counts, ()) if all(count.matches for count in counts) else 0.0
 
 
 def smoothed_bleu(counts: Sequence[NgramOverlap], substitutes: Sequence[float]) -> float:
-    """Return BLEU with equal weights and substitutes for orders without a match.
+    """Return BLEU with equal weights; ``substitutes`` are the matches of the first order without any, of the second ...
 
-    ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` are the matches of the first order without any, of the
-    second one, ..., both of shape (orders,). An order with a substitute of 0 is left out of the mean. 0 to 1; 0 when no
-    word matches. Source: ``nltk.translate.bleu_score`` 3.10.
+    An order with a substitute of 0 is left out of the mean. 0 when no word matches. Source:
+    ``nltk.translate.bleu_score`` 3.10.
     """
     if not counts[0].matches:
         return 0.0
@@ -150,11 +147,7 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
 
 
 def bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric with keys ``bleu_1``, ``bleu_2`` and ``bleu_4``: means of :func:`unsmoothed_bleu`.
-
-    Source: ``ReportComparison`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval at
-    d9ac283.
-    """
+    """Return the metric of ``ReportComparison`` in ``multimedeval/task_families.py`` of MultiMedEval at d9ac283."""
 
     def score(reference: str, hypothesis: str) -> list[float]:
         counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
@@ -165,7 +158,7 @@ def bleu(_: ModelSettings) -> ReportMetric:
 
 
 def radcliq_bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``radcliq_bleu_2``: the mean of :func:`radcliq_bleu_2` of the pairs."""
+    """Return the metric of :func:`radcliq_bleu_2`."""
     settings = {
         "words": "between single blanks, full stops separate, lower case",
         "smoothing": "method 1",
@@ -175,11 +168,7 @@ def radcliq_bleu(_: ModelSettings) -> ReportMetric:
 
 
 def corpus_bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``corpus_bleu``: BLEU-4 of the corpus by sacrebleu, divided by 100, so 0 to 1.
-
-    There is no value per pair, and the total is 0 when no hypothesis has four words. ``settings`` holds sacrebleu's
-    signature. Scoring raises a MedTasksError when sacrebleu is not installed.
-    """
+    """Return the metric of BLEU-4 of the corpus by sacrebleu, divided by 100; there is no value per pair."""
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
@@ -193,9 +182,45 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
 
 
 def medheval_bleu(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``method4_bleu``: the mean of :func:`nltk_method4_bleu` over NLTK's words."""
+    """Return the metric of :func:`nltk_method4_bleu` of NLTK's words."""
 
     def score(reference: str, hypothesis: str) -> tuple[float]:
         return (nltk_method4_bleu(word_tokens(reference), word_tokens(hypothesis)),)
 
     return pair_metric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
+
+
+@lru_cache(maxsize=2)
+def _rouge_scorer(stemmed: bool) -> Any:
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenize import tokenize
+
+    # The package's words, with cached stems, which take most of its time.
+    stemmer = porter_stemmer() if stemmed else None
+    words = SimpleNamespace(tokenize=lambda text: tokenize(text, stemmer))
+    return RougeScorer([*_ROUGE_TYPES.values()], tokenizer=words)
+
+
+def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> dict[str, Any]:
+    """Return rouge-score's ``Score(precision, recall, fmeasure)`` of ``rouge1``, ``rouge2`` and ``rougeL``."""
+    scores: dict[str, Any] = _rouge_scorer(stemmed).score(reference, hypothesis)
+    return scores
+
+
+def rouge(_: ModelSettings) -> ReportMetric:
+    """Return the metric of ROUGE F1 without stemmer, as MultiMedEval."""
+    return _rouge("", stemmed=False)
+
+
+def rouge_stemmed(_: ModelSettings) -> ReportMetric:
+    """Return the metric of ROUGE F1 of stems, as MedHEval, whose code swaps prediction and target: F1 is the same."""
+    return _rouge("stemmed_", stemmed=True)
+
+
+def _rouge(prefix: str, *, stemmed: bool) -> ReportMetric:
+    def score(reference: str, hypothesis: str) -> list[float]:
+        scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
+        return [float(scores[kind].fmeasure) for kind in _ROUGE_TYPES.values()]  # of an empty text, 0 is an int
+
+    settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    return pair_metric([f"{prefix}rouge_{ending}" for ending in _ROUGE_TYPES], score, settings)

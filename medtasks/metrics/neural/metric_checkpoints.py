@@ -1,8 +1,13 @@
-"""RadGraph's archives as published, packed or unpacked: configuration, weights and vocabularies."""
+"""CheXbert's checkpoint and RadGraph's archives as published, packed or unpacked, and the files of their encoders.
+
+Weights are read without running anything they contain. Besides CheXbert's network (438 MB) its checkpoint, written by
+``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert, holds the optimiser's state, which is not used.
+"""
 
 import io
 import json
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,18 +15,82 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.text_encoders import explained, present
-from medtasks.metrics.weight_files import WEIGHTS, packed_files, weights_path
+from medtasks.metrics.chest_findings import CONDITIONS
+from medtasks.metrics.model_settings import WEIGHTS, ModelSettings, complete_in, packed_files, weights_path
+from medtasks.metrics.neural.text_encoders import explained, present, weights_digest
 
 if TYPE_CHECKING:
     import torch
 
+CHEXBERT, CHEXBERT_ENCODER = "chexbert", "bert-base-uncased"
+_CONFIG, _VOCABULARY = "config.json", "vocab.txt"
+_ENCODER_FILES = (_CONFIG, "tokenizer_config.json", "tokenizer.json", _VOCABULARY, "special_tokens_map.json")
+
+
+@dataclass(frozen=True)
+class ChexbertFiles:
+    """CheXbert's checkpoint, and the folder with configuration and vocabulary of its encoder."""
+
+    weights: Path
+    encoder: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the bytes of weights, configuration and vocabulary."""
+        files = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
+        return weights_digest([self.weights, *files])
+
+
+def find_chexbert(settings: ModelSettings) -> ChexbertFiles:
+    """Find CheXbert's files.
+
+    ``settings.named_weights`` may have a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
+    ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or next to it has configuration and
+    vocabulary. The defaults are the fetched files.
+    """
+    configured = settings.weights_for(CHEXBERT)
+    chosen, info = weights_path(CHEXBERT, configured), WEIGHTS[CHEXBERT]
+    weights = complete_in(info, chosen) if chosen.is_dir() else chosen
+    if weights is None:
+        raise WeightsMissing(
+            f"{chosen} does not hold {info.files[0]}; give the file itself, or fetch it with 'medtasks weights fetch "
+            f"{CHEXBERT}'"
+        )
+    near = [folder / CHEXBERT_ENCODER for folder in (weights.parent, weights.parent.parent)] if configured else []
+    neighbour = next((folder for folder in near if folder.is_dir()), None)
+    encoder = weights_path(CHEXBERT_ENCODER, settings.named_weights.get(CHEXBERT_ENCODER) or neighbour)
+    for name in (_CONFIG, _VOCABULARY):
+        if not (encoder / name).is_file():
+            raise WeightsMissing(
+                f"{encoder / name} is missing; fetch it with 'medtasks weights fetch {CHEXBERT_ENCODER}', or give a "
+                f"folder that holds {_CONFIG} and {_VOCABULARY}"
+            )
+    return ChexbertFiles(weights, encoder)
+
+
+def read_chexbert(path: Path) -> "dict[str, torch.Tensor]":
+    """Read the network's tensors by name without the prefix ``module.``; raises WeightsMissing for other files."""
+    import torch
+
+    again = "remove it and run 'medtasks weights fetch chexbert'"
+    with explained(lambda kind, _: f"{path} is damaged, incomplete or no plain torch checkpoint ({kind}); {again}"):
+        # mapped into memory; torch's format before zip takes 1.3 GB for a moment
+        stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
+    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {again}")
+    named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
+    # Keys of this checkpoint, and of no other with the same encoder.
+    for key in ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight"):
+        if key not in named:
+            raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no '{key}'; {again}")
+    return named
+
+
 ModelType = Literal["radgraph", "radgraph-xl"]
 
-_CONFIG, _WEIGHTS, _VOCABULARY = "config.json", "weights.th", "vocabulary/"
-_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_VOCABULARY}[^/]+\.txt")
-_ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt", "special_tokens_map.json")
+_WEIGHTS, _LABELS = "weights.th", "vocabulary/"
+_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_LABELS}[^/]+\.txt")
 _ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
 _HUB_NAMES = {
     **{WEIGHTS[name].hub.lower(): name for name in _ENCODER.values()},
@@ -33,14 +102,14 @@ _HUB_NAMES = {
 class Contents(NamedTuple):
     """Content of an archive: tensors by name, and labels in the order of scores."""
 
-    state: Mapping[str, "torch.Tensor"]
+    state: "Mapping[str, torch.Tensor]"
     entity_labels: tuple[str, ...]
     relation_labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive and the encoder it is used with."""
+    """One archive of RadGraph and the encoder it is used with."""
 
     path: Path  # the packed file, or the folder of the unpacked files
     model_type: ModelType
@@ -84,13 +153,18 @@ class Archive:
 def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     """Find an archive and its encoder on this machine, and read the archive's configuration.
 
-    The encoder is ``pubmedbert`` or ``cxr-bert`` of the settings; else the folder next to the archive with the name in
-    its configuration; else the fetched one, if that is its name on the Hub.
-
     ``settings.weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with either
-    under the model's name; None for the fetched one.
+    under the model's name; None for the fetched one. The encoder is ``pubmedbert`` or ``cxr-bert`` of the settings;
+    else the folder next to the archive with the name in its configuration; else the fetched one of that name.
     """
-    path = _archive_path(weights_path(model_type, settings.weights_for(model_type)), model_type)
+    weights = weights_path(model_type, settings.weights_for(model_type))
+    places = (weights, weights / model_type, weights / f"{model_type}.tar.gz")
+    path = next((place for place in places if place.is_file() or (place / _CONFIG).is_file()), None)
+    if path is None:
+        raise WeightsMissing(
+            f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_LABELS} nor {model_type}.tar.gz; fetch that with "
+            f"'medtasks weights fetch {model_type}'"
+        )
     with _reading(path, model_type):
         content = next((file.read() for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
         if content is None:
@@ -108,18 +182,6 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     chosen = settings.named_weights.get(_ENCODER[model_type])
     encoder = weights_path(_ENCODER[model_type], chosen) if chosen else _encoder_folder(path, name)
     return Archive(path, model_type, encoder, *sizes, spans_per_word)
-
-
-def _archive_path(weights: Path, model_type: ModelType) -> Path:
-    if weights.is_file():
-        return weights
-    for path in (weights, weights / model_type, weights / f"{model_type}.tar.gz"):
-        if path.is_file() or (path / _CONFIG).is_file():
-            return path
-    raise WeightsMissing(
-        f"{weights} holds neither {_CONFIG}, {_WEIGHTS} and {_VOCABULARY} nor {model_type}.tar.gz; fetch that with "
-        f"'medtasks weights fetch {model_type}'"
-    )
 
 
 def _encoder_folder(archive: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Words as NLTK parts them."""
+"""Words as NLTK parts them, token overlap, and when an answer counts as right."""
 
 import re
 import string
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import overlaps as module
-from medtasks.metrics.overlaps import word_tokens
+from medtasks.metrics import overlaps
+from medtasks.metrics.overlaps import closed_correct, is_closed, open_correct, token_overlap, word_tokens
 
 from ..tables import each_row
 
@@ -26,25 +26,22 @@ PLAIN = st.lists(
 )
 
 
-def nltk_words(text):
-    tokenizer = NLTKWordTokenizer()
-    return [word for sentence in re.split(r"(?<=[.!?])\s+", text) for word in tokenizer.tokenize(sentence)]
-
-
 @settings(max_examples=400)
 @given(TEXTS | PLAIN.map("".join) | st.text(max_size=20))
 @example("Dr. Smith, 2.5 cm (series 2; image 4): 50%.")
 @example("It isn't the patient's, they've said: can't've.")
 @example("\"Stable,\" he said, 'no change'.")
 def test_is_nltk_on_each_sentence(text):
-    assert word_tokens(text) == nltk_words(text)
+    tokenizer = NLTKWordTokenizer()
+    words = [word for sentence in re.split(r"(?<=[.!?])\s+", text) for word in tokenizer.tokenize(sentence)]
+    assert word_tokens(text) == words
 
 
 @each_row(
     "text, words",
     [
-        ("", []),
-        (" \n", []),
+        ("", ""),
+        (" \n", ""),
         ("Dr. Example was told at 9:39 p.m. Stable.", "Dr . Example was told at 9:39 p.m . Stable ."),
         ("Heart isn't enlarged", "Heart is n't enlarged"),
         ("yesterday's study, 1,500 ml", "yesterday 's study , 1,500 ml"),
@@ -55,16 +52,48 @@ def test_is_nltk_on_each_sentence(text):
     ],
 )
 def test_known_words(text, words):
-    assert word_tokens(text) == (words.split() if isinstance(words, str) else words)
-
-
-def test_long_texts():
-    text = "No acute finding, " * 1700 + '"quoted".'
-    assert len(word_tokens(text)) == 4 * 1700 + 4
+    assert word_tokens(text) == words.split()
 
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.tokenize.destructive", None)
-    module._sentence_words.cache_clear()
+    overlaps._sentence_words.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         word_tokens("Clear.")
+
+
+@each_row(
+    "reply, target, precision, recall, f1",
+    [
+        ({"left", "lobe"}, {"left", "lobe"}, 1, 1, 2 / (2 + 1e-8)),  # equal sets stay below one
+        ({"the", "left", "lower", "lobe"}, {"left"}, 0.25, 1, 0.5 / (1.25 + 1e-8)),
+        *(
+            (reply, target, 0, 0, 0)
+            for reply, target in ((set(), {"a"}), ({"a"}, set()), (set(), set()), ({"b"}, {"a"}))
+        ),
+    ],
+)
+def test_token_overlap(reply, target, precision, recall, f1):
+    overlap = token_overlap(reply, target)
+    assert (overlap.precision, overlap.recall) == (precision, recall)
+    assert overlap.f1 == pytest.approx(f1, abs=1e-15)
+
+
+def test_closed_is_exactly_yes_or_no():
+    assert [key for key in ("yes", "no", "not", "Yes", "", "yes left") if is_closed(key)] == ["yes", "no"]
+
+
+@each_row(
+    "reply, target, right",
+    [
+        *((reply, "no", True) for reply in ({"no"}, {"not", "seen"}, {"no", "not"}, {"yes", "no"})),
+        *((reply, "no", False) for reply in ({"none"}, set())),
+        *((reply, "yes", "yes" in reply) for reply in ({"not"}, {"yes"}, {"yes", "no"})),
+    ],
+)
+def test_closed_correct(reply, target, right):
+    assert closed_correct(reply, target) is right
+
+
+def test_open_correct_from_three_quarters():
+    assert [open_correct(recall) for recall in (0.75, 0.7499, 1.0, 0.0)] == [True, False, True, False]

@@ -1,0 +1,233 @@
+"""BLEU and ROUGE against their formulas, torchmetrics, NLTK, sacrebleu, rouge-score and published values."""
+
+import json
+import math
+import warnings
+from collections import Counter
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from nltk.translate import bleu_score as nltk_bleu
+from rouge_score.rouge_scorer import RougeScorer
+
+from medtasks.errors import MedTasksError
+from medtasks.extract.published.multimedeval import clean_head, clean_v0_1_0
+from medtasks.metrics import ngram_metrics, overlaps
+from medtasks.metrics.ngram_metrics import (
+    References,
+    bleu1,
+    bleu1_from_counts,
+    nltk_method4_bleu,
+    radcliq_bleu_2,
+    rouge_scores,
+    unsmoothed_bleu,
+)
+from medtasks.metrics.overlaps import NgramOverlap, word_tokens
+from medtasks.metrics.report_metrics import report_metric
+
+from ..tables import each_row
+
+# The five pairs of RadEval's regression snapshot in other words: the same lengths, and the same words shared.
+PAIRS = (
+    ("No new bony lesion.", "No new bony lesion."),
+    (
+        "Thin fluid with slight layered apical cysts and lobar scarring.",
+        "Thinly spread dense shadow with slight apical cysts and scattered bilobar scarring.",
+    ),
+    (
+        "1. Upper tube end seems to rest in the far upper airway branch.2. Slight hilar node swelling.",
+        "Rather lesser chest volumes with no patchy airspace clouding visible.",
+    ),
+    (
+        "No certain new bony lesion. Widened heart shadow may be caused by patient's posture.",
+        "Bunching of the hilar vessels with likely faint central haze, but no open hilar haze.",
+    ),
+    ("Larger slight hilar haze and left lower scarring.", "No apical cysts or blebs."),
+)
+WORDS = st.lists(st.sampled_from(["no", "No", "effusion", "effusion.", "left", "é"]), max_size=12)
+SPACES = st.sampled_from([" ", "  ", "\n", "\t", "\u00a0"])
+SMOOTHING = nltk_bleu.SmoothingFunction()
+
+
+# ---- BLEU-1 of replies and options ----
+
+
+@each_row("version, clean", [("head", clean_head), ("v0_1_0", clean_v0_1_0)])
+def test_golden_multimedeval_choice_scores(golden, version, clean):
+    for case in map(json.loads, (golden / "multimedeval_choice.jsonl").read_text(encoding="utf-8").splitlines()):
+        recorded = case[version]
+        scores = References.of([clean(option) for option in case["options"]]).scores(clean(case["reply"]))
+        assert scores == pytest.approx(recorded["scores"], rel=0, abs=1e-6), case
+        assert scores.index(max(scores)) == recorded["index"], case
+        assert (max(scores) == 0) == recorded["all_zero"], case
+
+
+@each_row(
+    "reply, reference, score",
+    [
+        *((reply, reference, 0) for reply, reference in (("", ""), ("", "b"), ("b", ""), ("b", "c"), ("b", "B"))),
+        *((reply, reference, 1) for reply, reference in (("b", "b"), ("b c", "c b"), ("b\tc\u00a0d\n", " b  c d"))),
+        ("b b b", "b", 1 / 3),
+        ("b b b", "b b c", 2 / 3),
+        ("b", "b c d", math.exp(-2)),
+        ("b x", "b c d", math.exp(-0.5) / 2),
+    ],
+)
+def test_known_scores(reply, reference, score):
+    assert bleu1(reply, reference) == pytest.approx(score, abs=1e-6)
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "c", "b:", "B", "1.2"]), max_size=14).map(" ".join)
+
+
+@given(TEXTS, TEXTS)
+def test_is_the_formula(reply, reference):
+    words, expected = reply.split(), reference.split()
+    matches = sum((Counter(words) & Counter(expected)).values())
+    score = min(1.0, math.exp(1 - len(expected) / len(words))) * matches / len(words) if matches else 0.0
+    assert References.of(["a x", reference]).scores(reply)[1] == pytest.approx(score, abs=1e-6)
+
+
+def test_single_precision():
+    assert bleu1_from_counts(3, 10, 1) == 0.29999998211860657
+    assert 0 < bleu1_from_counts(1, 1, 104) < 1e-44
+    assert bleu1_from_counts(1, 1, 110) == 0
+
+
+# ---- BLEU of reports ----
+
+
+def unsmoothed(reference, hypothesis, order):
+    return unsmoothed_bleu(overlaps.overlaps(reference.split(), hypothesis.split(), order))
+
+
+def nltk_value(reference, hypothesis, weights, method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(nltk_bleu.sentence_bleu([reference], hypothesis, weights, getattr(SMOOTHING, method)))
+
+
+@pytest.fixture(scope="module")
+def torchmetrics_bleu():
+    text = pytest.importorskip("torchmetrics.functional.text")
+    return lambda reference, hypothesis, order: text.bleu_score([hypothesis], [[reference]], n_gram=order).item()
+
+
+@each_row(
+    "reference, hypothesis, order, value",
+    [
+        *((reference, hypothesis, 1, 0) for reference, hypothesis in (("", ""), ("a", ""), ("", "a"))),
+        *((text, text, order, 0) for text, order in ((" \n", 2), ("a", 2), ("a b c", 4))),
+        *((text, text, order, 1) for text, order in (("a", 1), ("a b c d", 4))),
+        ("A b", "a b", 1, 0.5),
+        ("a b\nc", "a  b c", 2, 1),
+        ("a b c d", "a b", 2, math.exp(-1)),
+        ("a b", "a b c d", 2, math.sqrt(2 / 4 * 1 / 3)),
+        ("a", "a a a a", 1, 0.25),
+        ("a b c d", "d c b a", 2, 0),
+    ],
+)
+def test_known_values(reference, hypothesis, order, value):
+    assert unsmoothed(reference, hypothesis, order) == pytest.approx(value, abs=1e-15)
+
+
+@given(WORDS, WORDS, SPACES, st.sampled_from([1, 2, 4]))
+def test_is_torchmetrics(torchmetrics_bleu, reference, hypothesis, space, order):
+    reference, hypothesis = space.join(reference), space.join(hypothesis)
+    ours, theirs = unsmoothed(reference, hypothesis, order), torchmetrics_bleu(reference, hypothesis, order)
+    assert ours == pytest.approx(theirs, rel=0, abs=1e-6)
+    assert (ours == 0) == (theirs == 0)
+
+
+def test_published_values_of_radeval():
+    counted = [overlaps.overlaps(reference.split(), hypothesis.split(), 4) for reference, hypothesis in PAIRS]
+    assert [unsmoothed_bleu(counts) for counts in counted] == [1, 0, 0, 0, 0]  # there 1e-5 and less for no match
+    corpus = [NgramOverlap(*map(sum, zip(*order, strict=True))) for order in zip(*counted, strict=True)]
+    values = [unsmoothed_bleu(corpus[:order]) for order in (1, 2, 3, 4)]
+    assert values == pytest.approx([0.1867, 0.1532, 0.1189, 0.0826], abs=5e-5)
+    scores = [rouge_scores(reference, hypothesis, stemmed=True) for reference, hypothesis in PAIRS]
+    first = [1, 0.5454545454545454, 0, 0.06666666666666667, 0]
+    for kind, wanted in (("rouge1", first), ("rouge2", [1, 0.3, 0, 0, 0]), ("rougeL", first)):
+        assert [pair[kind].fmeasure for pair in scores] == pytest.approx(wanted, abs=1e-12)
+
+
+@given(WORDS, WORDS)
+@example(["mass"], ["mass"])
+@example(["no", "mass"], ["mass"])  # longer orders are left out
+def test_method4_is_nltk(reference, hypothesis):
+    theirs = nltk_value(reference, hypothesis, (0.25,) * 4, "method4") if hypothesis else 0
+    assert nltk_method4_bleu(reference, hypothesis) == pytest.approx(theirs, rel=1e-12)
+
+
+def test_medheval_bleu_is_nltk_s_with_method_4():
+    references = ("Opacities suggest chronic pneumonia.", "Herzgröße normal.", "Rest.", "Rest.")
+    hypotheses = ("opacities suggest infection or pneumonia", "Heart size normal.", "Surgery", "")
+    scores = report_metric("medheval_bleu")(references=references, hypotheses=hypotheses)
+    expected = [
+        nltk_value(word_tokens(target), word_tokens(reply), (0.25,) * 4, "method4") if reply else 0.0
+        for target, reply in zip(references, hypotheses, strict=True)
+    ]
+    assert scores.samples["method4_bleu"] == pytest.approx(expected, abs=1e-12)
+
+
+RADCLIQ_TEXTS = st.text(st.sampled_from("aB. \n\té"), max_size=30)
+
+
+@given(RADCLIQ_TEXTS, RADCLIQ_TEXTS)
+@example("No Effusion.", "no effusion .")
+@example("no\neffusion", "no effusion")  # a line break does not part words
+@example("", "a")
+def test_radcliq_bleu_is_nltk_on_its_words(reference, hypothesis):
+    def words(text):
+        spaced = "".join(" ." if letter == "." else letter.lower() for letter in text)
+        return [word for word in spaced.split(" ") if word]
+
+    theirs = nltk_value(words(reference), words(hypothesis), (0.5, 0.5), "method1") if words(hypothesis) else 0
+    assert radcliq_bleu_2(reference, hypothesis) == pytest.approx(theirs, rel=1e-12)
+
+
+def test_corpus_bleu_is_sacrebleu_as_a_share(monkeypatch):
+    sacrebleu = pytest.importorskip("sacrebleu")
+    references, hypotheses = map(list, zip(*PAIRS, ("left", ""), ("", "left"), strict=True))
+    scores = report_metric("corpus_bleu")(references=references, hypotheses=hypotheses)
+    expected = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert 5 < expected < 95
+    assert scores.totals == {"corpus_bleu": pytest.approx(expected / 100, abs=1e-12)}
+    assert scores.samples == {}
+    assert "tok:13a|smooth:exp" in scores.settings["sacrebleu"]
+    monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.bleu", None)
+    with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
+        report_metric("corpus_bleu")(references=["a"], hypotheses=["a"])
+
+
+# ---- ROUGE ----
+
+ODD_WORDS = ["effusion", "effusions", "The", "no", "No", "enlarging", "2.5cm", "x-ray", "sky", "skies", "", "é", "was"]
+ROUGE_TEXTS = st.lists(st.sampled_from(ODD_WORDS), max_size=14).map(" ".join) | st.text(max_size=25)
+
+
+@pytest.mark.parametrize("stemmed", [False, True], ids=["whole", "stemmed"])
+@given(reference=ROUGE_TEXTS, hypothesis=ROUGE_TEXTS)
+@example("K ſ İ", "k s i̇")
+@example("no effusion no", "no no effusion no")
+@example("Skies; sees 10mm was", "sky see 10mm wa")  # words of more than three characters have stems
+def test_is_rouge_score(stemmed, reference, hypothesis):
+    theirs = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed).score(reference, hypothesis)
+    assert rouge_scores(reference, hypothesis, stemmed=stemmed) == theirs
+
+
+def test_rouge_of_reports(monkeypatch):
+    texts = {"references": ["pleural effusions"], "hypotheses": ["pleural effusion seen"]}
+    same, apart = (report_metric(name)(**texts) for name in ("rouge_stemmed", "rouge"))
+    assert same.totals == pytest.approx({"stemmed_rouge_1": 0.8, "stemmed_rouge_2": 2 / 3, "stemmed_rouge_l": 0.8})
+    assert apart.totals == pytest.approx({"rouge_1": 0.4, "rouge_2": 0, "rouge_l": 0.4})
+    assert (same.settings["stemmer"], apart.settings["stemmer"]) == ("Porter", "none")
+    for text in ("", " \n", "…", "胸部"):  # without words
+        scores = report_metric("rouge")(references=[text, text, "left"], hypotheses=[text, "left", text])
+        assert all(repr(values) == "[0.0, 0.0, 0.0]" for values in scores.samples.values())
+    monkeypatch.setitem(__import__("sys").modules, "nltk.stem.porter", None)
+    overlaps.porter_stemmer.cache_clear()
+    ngram_metrics._rouge_scorer.cache_clear()
+    with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
+        rouge_scores("effusions", "effusion", stemmed=True)
