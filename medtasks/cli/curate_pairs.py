@@ -1,6 +1,7 @@
 """``medtasks curate pairs`` and ``patterns``: images that confuse a medical encoder, and their common features."""
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,17 @@ import typer
 from medtasks.audit.tables import NOT_DEFINED
 from medtasks.cli.curate import AccessLevel, MaxRequests, StudyName
 from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns, write_json
-from medtasks.curate.drafts import DraftOutcome
-from medtasks.curate.llm import open_llm
-from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
-from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models
+from medtasks.curate.drafts import DraftOutcome, open_llm
+from medtasks.curate.pairs.patterns import (
+    FILE,
+    PairState,
+    Patterns,
+    find_patterns,
+    pairs_of_study,
+    published_pairs,
+    read_models,
+    write_failure_modes,
+)
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.privacy import hidden_id, is_private
@@ -70,8 +78,7 @@ def pairs(
     continues where it stopped.
     """
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits
-    from medtasks.curate.pairs.pair_study import PairOptions, make_pair_study
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
     from medtasks.curate.study import checked_name, read_images
 
     encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
@@ -141,7 +148,8 @@ def patterns(
 
 
 def _print_patterns(patterns: Patterns, top: int) -> None:
-    models, counts = patterns.models, patterns.counts
+    models = patterns.models
+    counts = {letter: Counter(model.states.values()) for letter, model in models.items()}
     for letter, model in models.items():
         say(f"{letter}: {model.model}, {model.task} ({model.rule}), {model.run}")
     say("")

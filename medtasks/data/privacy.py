@@ -3,11 +3,28 @@
 import hashlib
 import os
 
-from medtasks.data.catalogue import Access
-from medtasks.data.own_datasets import access_of
+from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.dataset_manifest import manifest_of
+from medtasks.errors import MedTasksError
+from medtasks.home import dataset_folder
 
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
 _DIGITS = 16
+
+
+def access_of(name: str | None) -> Access:
+    """Return the access level of a dataset, in the catalogue or a user's own.
+
+    Documents that name none are a user's own file, which counts as public.
+    """
+    if name is None:
+        return Access.PUBLIC
+    if name in CATALOGUE:
+        return CATALOGUE[name].access
+    try:
+        return Access(manifest_of(dataset_folder(name)).access)
+    except (MedTasksError, OSError, ValueError):  # a name that no folder can have is a ValueError
+        return Access.CREDENTIALED
 
 
 def is_private(dataset: str) -> bool:

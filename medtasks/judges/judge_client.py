@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from loguru import logger
 
-from medtasks.data.own_datasets import access_of
+from medtasks.data.privacy import access_of
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.home import home
 from medtasks.judges.settings import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.catalogue import Access
-from medtasks.data.own_datasets import access_of
+from medtasks.data.privacy import access_of
 from medtasks.errors import ModelRefused
 from medtasks.net import endpoints
 

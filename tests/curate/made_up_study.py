@@ -7,8 +7,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, Drafted, DraftOutcome, append_line
+from medtasks.curate.drafts import Draft, Drafted, DraftOutcome
 from medtasks.curate.study import (
+    DRAFTS,
     IMAGES,
     PAIRS,
     ImagePair,
@@ -109,5 +110,5 @@ def _written(folder: Path, kind: StudyKind, images: Iterable[StudyImage]) -> Stu
 
 
 def _append(folder: Path, drafts: Iterable[tuple[str, tuple[Draft, ...]]]) -> None:
-    for request, made in drafts:
-        append_line(folder, Drafted(request=request, asked="made up", outcome=DraftOutcome.DRAFTED, drafts=made))
+    facts = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
+    write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **facts) for request, made in drafts])

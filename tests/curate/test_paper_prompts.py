@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from medtasks.curate.drafts import prompts_in
 from medtasks.curate.hallucination.hallucination_drafting import PROMPTS, banned_phrases, with_form
-from medtasks.curate.llm import prompts_in
 from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..conftest import reference_folder

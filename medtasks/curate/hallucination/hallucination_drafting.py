@@ -19,9 +19,19 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
+from medtasks.curate.drafts import (
+    LONGEST,
+    Draft,
+    Drafted,
+    DraftingPrompt,
+    DraftOutcome,
+    Job,
+    ask,
+    draft_all,
+    free_text,
+    prompts_in,
+)
 from medtasks.curate.hallucination.hallucination_study import PASSAGES
-from medtasks.curate.llm import DraftingPrompt, ask, free_text, prompts_in
 from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no

@@ -23,8 +23,22 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, category_request, draft_all, read_drafts
-from medtasks.curate.llm import ask, free_text, job_of, one_line, prompts_in, why_not_sent
+from medtasks.curate.drafts import (
+    LONGEST,
+    Draft,
+    Drafted,
+    DraftOutcome,
+    Job,
+    ask,
+    category_request,
+    draft_all,
+    free_text,
+    job_of,
+    one_line,
+    prompts_in,
+    read_drafts,
+    why_not_sent,
+)
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, Record, read_images, read_pairs, write_private
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts

@@ -1,8 +1,11 @@
-"""Confusion of pairs by models, and its correlation with the similarity of their images.
+"""Failure modes that pairs probe: in words by an LLM, and in numbers from results of models.
+
+An LLM names them with MediConfusion's prompt A.3 (arXiv 2409.15477, section 4.1). The pairs are those of a study or the
+published ones. The paper's radiologist corrected the LLM's list: it is a draft for an expert, no result.
 
 MediConfusion selects pairs whose images a medical encoder finds alike and another encoder does not, because models
-should confuse them, the more the wider the gap (arXiv 2409.15477, section 2). Results of models show whether they do. A
-pair with an answer that failed, was not judged or not asked is only counted.
+should confuse them, the more the wider the gap (section 2). Results of models show whether they do. A pair with an
+answer that failed, was not judged or not asked is only counted.
 """
 
 import enum
@@ -10,19 +13,37 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
 from medtasks import __version__
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.scoring import rows_of
-from medtasks.curate.study import ImagePair
+from medtasks.curate.drafts import DraftOutcome, ask, free_text, one_line, prompts_in, read_drafts
+from medtasks.curate.pairs.pair_drafts import PROMPTS
+from medtasks.curate.study import (
+    ImagePair,
+    Study,
+    StudyKind,
+    problem_of,
+    read_images,
+    read_pairs,
+    read_study,
+    write_private,
+)
+from medtasks.data.catalogue import MEDICONFUSION
+from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
-from medtasks.errors import MedTasksError, RepliesError, WithheldReply
+from medtasks.errors import MedTasksError, RepliesError, SourceError, WithheldReply
 from medtasks.families.counts import judged
 from medtasks.families.paired_choice import paired_answers
+from medtasks.home import dataset_folder
+from medtasks.judges.judge_client import Judge
 from medtasks.metrics.metric import Score
 from medtasks.metrics.pairs import complete_pairs
 from medtasks.runs.replies import read_replies
@@ -33,8 +54,120 @@ from medtasks.stats.standard_error import connected_components
 from medtasks.tasks.documents import task_documents, task_provenance
 from medtasks.tasks.task_files import task_files
 
-ALL = "all"
-SIMILARITIES = ("gap", "sim_med")
+PAIRS_PER_REQUEST = 100
+FILE = "patterns.md"
+
+
+@dataclass(frozen=True)
+class KnownPair:
+    """One pair with the texts that an LLM reads."""
+
+    pair: ImagePair
+    captions: tuple[str, str]
+    question: str = ""  # empty if none was drafted
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KnownPairs:
+    """Pairs of one benchmark."""
+
+    study: Study  # for published pairs, what their study would be
+    pairs: Mapping[str, KnownPair]  # by id, in their order
+
+
+def pairs_of_study(folder: Path) -> KnownPairs:
+    """Return the pairs of a study, drafted or not."""
+    study = read_study(folder, StudyKind.PAIRS)
+    images, drafts = read_images(folder), read_drafts(folder)
+    pairs = {}
+    for pair in read_pairs(folder):
+        first, second = (images[name].text if name in images else "" for name in pair.images)
+        draft = drafts.get(pair.pair_id)
+        drafted = ("", ()) if draft is None else (draft.question, draft.options)
+        pairs[pair.pair_id] = KnownPair(pair, (first, second), *drafted)
+    return KnownPairs(study, pairs)
+
+
+class _Published(BaseModel):
+    """The fields used of a record of ``dataset.json``."""
+
+    im_1_local: str = Field("", coerce_numbers_to_str=True)
+    im_2_local: str = Field("", coerce_numbers_to_str=True)
+    BiomedCLIP_sim: float
+    DINO_sim: float
+    cap_1: str
+    cap_2: str
+    question: str
+    option_A: str
+    option_B: str
+
+
+def published_pairs(source: Path | None) -> KnownPairs:
+    """Return the pairs of MediConfusion's published ``dataset.json``, in ``source`` or where it was prepared from."""
+    name = MEDICONFUSION.name
+    try:
+        folder = str(source or Manifest.read(dataset_folder(name)).source)
+    except FileNotFoundError:
+        raise SourceError(f"'{name}' is not prepared; give the folder of its dataset.json with --source") from None
+    path = Path(folder, "dataset.json")
+    if not path.is_file():
+        path = Path(folder, "data/dataset.json")
+    if not path.is_file():
+        raise SourceError(
+            f"{folder} is no folder with dataset.json, which holds captions and similarities of '{name}'; give its "
+            f"folder with --source"
+        )
+    try:
+        records = TypeAdapter(dict[str, _Published]).validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise SourceError(
+            f"{path} is malformed ({problem_of(error)}); get it again from {MEDICONFUSION.source}"
+        ) from None
+    pairs = {}
+    for pair_id, record in records.items():
+        images = (record.im_1_local, record.im_2_local)
+        pair = ImagePair(pair_id=pair_id, images=images, sim_med=record.BiomedCLIP_sim, sim_gen=record.DINO_sim)
+        options = (record.option_A, record.option_B)
+        pairs[pair_id] = KnownPair(pair, (record.cap_1, record.cap_2), record.question, options)
+    return KnownPairs(Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path)), pairs)
+
+
+def write_failure_modes(benchmark: KnownPairs, llm: Judge, path: Path) -> Counter[DraftOutcome]:
+    """Ask about all pairs with a question, 100 at a time, and write the replies; count the outcomes.
+
+    The LLM's cache keeps replies, so that a later run sends only the requests that failed.
+    """
+    name, pairs = benchmark.study.name, [pair for pair in benchmark.pairs.values() if pair.question]
+    if not pairs:
+        raise MedTasksError(f"no pair of '{name}' has a question; draft some with 'medtasks curate draft'")
+    parts = [pairs[start : start + PAIRS_PER_REQUEST] for start in range(0, len(pairs), PAIRS_PER_REQUEST)]
+    prompt = prompts_in(PROMPTS)["failure_modes"]
+    requests = []
+    for part in parts:
+        blocks = []
+        for number, pair in enumerate(part):
+            options = [f"({letter}) {option}" for letter, option in zip("AB", pair.options, strict=True)]
+            captions = {f"**IMAGE {image} CAPTION**": one_line(text) for image, text in enumerate(pair.captions, 1)}
+            question = " ".join([one_line(pair.question), *options])
+            blocks.append({"Pair 0": f"Pair {number}", **captions, "**QUESTION**": question})
+        requests.append(prompt.with_blocks(blocks))
+    with ThreadPoolExecutor(llm.settings.concurrency) as workers:
+        replies = list(workers.map(lambda request: ask(llm, prompt, request, free_text), requests))
+    counts = Counter(reply.outcome for reply in replies)
+    if not counts[DraftOutcome.DRAFTED]:
+        raise MedTasksError(f"the LLM named no failure modes: {replies[-1].reason}; nothing was written")
+    heading = f"Drafted by {llm.settings.label} with prompt {prompt.label}, for an expert to correct."
+    texts = [f"# Failure modes of {name}\n\n{heading}"]
+    for part, reply in zip(parts, replies, strict=True):
+        sent = ", ".join(f"{number}: {item.pair.pair_id}" for number, item in enumerate(part))
+        texts.append(f"## {len(part)} pairs, {part[0].pair.pair_id} to {part[-1].pair.pair_id}")
+        texts.append(reply.value or f"No reply: {reply.reason}.")
+        texts.append(f"Pairs by their number in the prompt: {sent}")
+    write_private(path, "\n\n".join(texts) + "\n")
+    return counts
+
+
 _CAREFUL = ("robust", "fenced")  # preferred rows of results, if a task has them
 
 
@@ -72,7 +205,7 @@ class ModelPairs:
 class Association:
     """Rank correlation of errors with similarity, or with the gap."""
 
-    model: str  # letter of the model; ALL for the mean over models
+    model: str  # letter of the model; "all" for the mean over models
     outcome: str  # "error": not solved; "confusion": the same option twice, of pairs with two valid answers
     by: str  # "gap" or "sim_med"
     pairs: int
@@ -91,19 +224,14 @@ class Patterns:
     models: Mapping[str, ModelPairs]  # by letter
     associations: Sequence[Association]
 
-    @property
-    def counts(self) -> dict[str, Counter[PairState]]:
-        """Number of pairs by outcome, by letter of the model."""
-        return {letter: Counter(model.states.values()) for letter, model in self.models.items()}
-
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""
-        counts = self.counts
         models: dict[str, Any] = {}
         pairs: list[dict[str, Any]] = []
         for letter, model in self.models.items():
+            counts = Counter(model.states.values())
             models[letter] = {"model": model.model, "run": model.run, "task": model.task, "rule": model.rule}
-            models[letter]["pairs"] = {str(state): counts[letter][state] for state in PairState}
+            models[letter]["pairs"] = {str(state): counts[state] for state in PairState}
         for pair_id, pair in self.pairs.items():
             states = {letter: str(model.states[pair_id]) for letter, model in self.models.items()}
             pairs.append({"pair_id": pair_id, "sim_med": pair.sim_med, "sim_gen": pair.sim_gen, "gap": pair.gap})
@@ -139,9 +267,9 @@ def associations(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -
     clusters = dict(zip(pairs, connected_components([pair.images for pair in pairs.values()]), strict=True))
     columns = {model: [states] for model, states in models.items()}
     if len(models) > 1:
-        columns[ALL] = list(models.values())
+        columns["all"] = list(models.values())
     correlations = []
-    for (model, states), outcome, by in itertools.product(columns.items(), _OUTCOMES, SIMILARITIES):
+    for (model, states), outcome, by in itertools.product(columns.items(), _OUTCOMES, ("gap", "sim_med")):
         values = outcome_of(states, outcome)
         groups = [clusters[pair_id] for pair_id in values]
         similar, outcomes = [float(getattr(pairs[pair_id], by)) for pair_id in values], list(values.values())
@@ -164,10 +292,9 @@ def most_confusing(pairs: Mapping[str, ImagePair], states: Sequence[States]) -> 
 def read_models(
     name: str, pairs: Mapping[str, ImagePair], runs: Sequence[Path]
 ) -> tuple[list[ModelPairs], dict[str, str]]:
-    """Return the outcomes of pairs in the runs (folders or samples files) of a dataset's tasks.
+    """Return the outcomes of pairs in runs (folders or samples files), and the reason for each task left out.
 
-    The second part has the reason why a task of a run was left out. MedTasksError: a run holds no samples of these
-    tasks, or no task could be read.
+    MedTasksError: a run holds no samples of the dataset's tasks, or no task could be read.
     """
     tasks = {
         task.name: task

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from medtasks.curate.drafts import prompts_in
 from medtasks.curate.hallucination.hallucination_drafting import (
     PROMPTS,
     TypedQuestion,
@@ -13,7 +14,6 @@ from medtasks.curate.hallucination.hallucination_drafting import (
     drafts_of,
     questions_in,
 )
-from medtasks.curate.llm import prompts_in
 from medtasks.curate.review.reviewer_agreement import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.curate.pairs.embeddings import embedded, file_digests
-from medtasks.curate.pairs.encoders import Encoder
+from medtasks.curate.pairs.encoders import Encoder, embedded, file_digests
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 

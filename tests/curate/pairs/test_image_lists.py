@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.curate.pairs.pair_study import read_image_list
+from medtasks.curate.pairs.pair_search import read_image_list
 from medtasks.errors import SourceError
 
 from ...tables import each_row

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
-from medtasks.curate.llm import open_llm
+from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.pairs.pair_drafts import PairReply, categorize, draft_of, draft_pairs, found_categories, headings
 from medtasks.curate.study import DRAFTS, ImagePair, StudyKind
 from medtasks.data.catalogue import Access
