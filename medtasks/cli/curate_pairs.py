@@ -1,9 +1,8 @@
 """``medtasks curate pairs`` and ``patterns``: images that confuse a medical encoder, and their common features."""
 
-import math
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +13,6 @@ from medtasks.curate.drafts import DraftOutcome, open_llm
 from medtasks.curate.pairs.patterns import (
     FILE,
     PairState,
-    Patterns,
     find_patterns,
     pairs_of_study,
     published_pairs,
@@ -141,34 +139,33 @@ def patterns(
     dataset = published_as or benchmark.study.name
     models, causes = read_models(dataset, pairs, results)
     summary = find_patterns(dataset, pairs, models)
-    write_json(json_file, summary.as_dict())
+    write_json(json_file, summary)
     _print_patterns(summary, top)
     for task, cause in causes.items():
         say(f"Left out: {task}: {cause}")
 
 
-def _print_patterns(patterns: Patterns, top: int) -> None:
-    models = patterns.models
-    counts = {letter: Counter(model.states.values()) for letter, model in models.items()}
+def _print_patterns(patterns: Mapping[str, Any], top: int) -> None:
+    name, models = patterns["name"], patterns["models"]
     for letter, model in models.items():
-        say(f"{letter}: {model.model}, {model.task} ({model.rule}), {model.run}")
+        say(f"{letter}: {model['model']}, {model['task']} ({model['rule']}), {model['run']}")
     say("")
     rows: list[tuple[str, ...]] = [("pairs", *models)]
-    rows += [(state, *(str(counts[letter][state]) for letter in models)) for state in PairState]
+    rows += [(state, *(str(model["pairs"][state]) for model in models.values())) for state in PairState]
     say_columns(rows)
-    if first := list(patterns.pairs)[:top]:
-        say(f"\nMost confusing {len(first)} of {len(patterns.pairs)} pairs:")
+    if first := patterns["pairs"][:top]:
+        say(f"\nMost confusing {len(first)} of {len(patterns['pairs'])} pairs:")
         rows = [("pair", "gap", *models)]
-        for pair_id in first:
-            name = hidden_id("pair", pair_id) if is_private(patterns.name) else pair_id
-            states = (model.states[pair_id] for model in models.values())
-            rows.append((name, f"{patterns.pairs[pair_id].gap:.3f}", *states))
+        for pair in first:
+            pair_name = hidden_id("pair", pair["pair_id"]) if is_private(name) else pair["pair_id"]
+            rows.append((pair_name, f"{pair['gap']:.3f}", *pair["states"].values()))
         say_columns(rows)
     say("\nRank correlation with similarity, 95 % interval; positive: higher with more similarity")
     rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
-    for each in patterns.associations:
-        ends = NOT_DEFINED if math.isnan(each.low) else f"{each.low:+.2f} to {each.high:+.2f}"
-        value = NOT_DEFINED if math.isnan(each.correlation) else f"{each.correlation:+.2f}"
-        rows.append((each.model, each.outcome, each.by, str(each.pairs), str(each.clusters), value, ends))
+    for each in patterns["associations"]:
+        ends = NOT_DEFINED if each["low"] is None else f"{each['low']:+.2f} to {each['high']:+.2f}"
+        value = NOT_DEFINED if each["correlation"] is None else f"{each['correlation']:+.2f}"
+        about = (each["model"], each["outcome"], each["by"], str(each["pairs"]), str(each["clusters"]))
+        rows.append((*about, value, ends))
     say_columns(rows)
-    print_state_of_data({patterns.name: provenance(patterns.name)})
+    print_state_of_data({name: provenance(name)})

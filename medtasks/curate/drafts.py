@@ -175,10 +175,7 @@ def _run(path: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, co
 
 
 def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
-    """Count the pairs or images, questions and categories of a study by these, outcome and reason.
-
-    The counts of pairs (or of images, where each is one request) add up to all that the study has.
-    """
+    """Count all pairs (or images, where each is one request), questions and categories by these, outcome and reason."""
     is_pairs = kind is StudyKind.PAIRS
     requests = {pair.pair_id for pair in read_pairs(folder)} if is_pairs else set(read_images(folder))
     of, lines = "pairs" if is_pairs else "images", read_drafted(folder)

@@ -111,24 +111,17 @@ FORMS: Mapping[StudyKind, Form] = {
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of publishing a study."""
+class Publication:
+    """What of a study is published as which dataset, and the settings for that."""
 
     name: str  # of the dataset
     min_score: int
     wording: str | None  # the reviewer whose words count if reviewers differ
     balance: bool  # whether labels have to be even (hallucination studies)
-
-
-@dataclass(frozen=True)
-class Publication:
-    """The published and the other drafts of a study."""
-
-    settings: Settings
-    published: Mapping[str, Draft]  # in the words of reviewers
-    left_out: Mapping[str, int]  # drafts by reason
     drafts: Mapping[str, Draft]  # all that were to be reviewed
     reviews: Sequence[Review]
+    published: Mapping[str, Draft]  # in the words of reviewers
+    left_out: Mapping[str, int]  # drafts by reason
 
 
 @dataclass(frozen=True)
@@ -153,8 +146,7 @@ def publish_study(
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
 
     ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
-    (hallucination studies). MedTasksError: nothing is reviewed or good enough, the name is taken, a review is of
-    another study, or an image has changed.
+    (hallucination studies).
     """
     study = read_study(folder)
     chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
@@ -170,7 +162,7 @@ def publish_study(
                 f"there is a dataset '{chosen}' from {existing.source} already; choose another name with {_OPTION}, or "
                 f"delete {dataset_folder(chosen)}"
             )
-    about = _reviewed(folder, study, Settings(chosen, min_score, wording, balance))
+    about = _reviewed(folder, study, chosen, min_score, wording, balance)
     manifest, sheet = _prepare(folder, study, about, allow_incomplete)
     for task, model in tasks.items():
         config = task_copy(model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
@@ -185,11 +177,11 @@ def publish_study(
     return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
 
 
-def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
+def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
     """Return the questions to publish; MedTasksError with the reason if none can be."""
     drafts, reviews = read_drafts(folder), read_reviews(folder, study)
-    if settings.wording is not None and settings.wording not in {review.reviewer for review in reviews}:
-        raise MedTasksError(f"'{settings.wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
+    if wording is not None and wording not in {review.reviewer for review in reviews}:
+        raise MedTasksError(f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
     images, pairs = read_images(folder).keys(), {pair.pair_id for pair in read_pairs(folder)}
     of_pairs = study.kind is StudyKind.PAIRS
     if lost := sum(
@@ -199,21 +191,21 @@ def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
             f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
             f"not list; bring these files back, or make the study again in another folder"
         )
-    published, left_out = accepted(drafts, reviews, settings.min_score, settings.wording)
+    published, left_out = accepted(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
         raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
-    if published and settings.balance and not of_pairs:
+    if published and balance and not of_pairs:
         even, surplus = balanced(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
     if not published:
         why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
         raise MedTasksError(
-            f"nothing of '{study.name}' reaches {settings.min_score} and can be published ({why}); score more drafts, "
+            f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); score more drafts, "
             f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
-    return Publication(settings, published, left_out, drafts, reviews)
+    return Publication(name, min_score, wording, balance, drafts, reviews, published, left_out)
 
 
 def _prepare(
@@ -243,7 +235,7 @@ def _prepare(
         enclose=enclose,
     )
     source = folder.resolve()
-    info = own_dataset_info(about.settings.name, f"{study.kind}, from {source}", str(source), study.access)
+    info = own_dataset_info(about.name, f"{study.kind}, from {source}", str(source), study.access)
     manifest = prepare_recipe(info, recipe, Options(folder, allow_incomplete=allow_incomplete))
     for file, text in files.items():
         write_private(folder / file, text)
@@ -345,12 +337,11 @@ def datasheet(
         for answer in draft.answers if draft.options else ():
             labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
     shared = shared_by_pairs(study.kind, len(about.published), clusters)
-    settings = about.settings
-    words = [] if settings.wording is None else ["--wording", settings.wording]
-    even = [] if settings.balance else ["--no-balance"]
+    words = [] if about.wording is None else ["--wording", about.wording]
+    even = [] if about.balance else ["--no-balance"]
     return {
         "schema_version": 1,
-        "name": settings.name,
+        "name": about.name,
         "kind": str(study.kind),
         "access": str(study.access),
         "study": study.digest,
@@ -367,10 +358,10 @@ def datasheet(
             {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
             for (of, outcome, reason), number in sorted(tally(folder, study.kind).items())
         ],
-        "min_score": settings.min_score,
-        "wording": settings.wording,
-        "balance": None if of_pairs else settings.balance,
-        OPTIONS: ["--min-score", str(settings.min_score), *words, *even, _OPTION, settings.name],  # of the command
+        "min_score": about.min_score,
+        "wording": about.wording,
+        "balance": None if of_pairs else about.balance,
+        OPTIONS: ["--min-score", str(about.min_score), *words, *even, _OPTION, about.name],  # of the command
         "drafts": len(about.drafts),
         "published": len(about.published),
         "left_out": dict(sorted(about.left_out.items())),
@@ -390,7 +381,7 @@ def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
     """Return the record of one reviewer; the mean is over questions, the share over drafts."""
     scored = {item: scores for item, review_of in current(review, about.drafts).items() if (scores := review_of.scores)}
     values = [score for scores in scored.values() for score in scores]
-    passing = sum(min(scores) >= about.settings.min_score for scores in scored.values())
+    passing = sum(min(scores) >= about.min_score for scores in scored.values())
     return {
         "reviewer": review.reviewer,
         "drafts_scored": len(scored),

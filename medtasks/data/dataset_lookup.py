@@ -59,14 +59,10 @@ def own_task_file(name: str) -> Path:
 
 
 def provenance(name: str) -> dict[str, Any]:
-    """Return source, revision, size and fingerprints of a prepared dataset; the harness writes them into each result.
-
-    Notes on rows left out name files, which may identify a patient: of a credentialed dataset only their number is
-    returned, and the manifest next to the documents has them.
-    """
+    """Return source, revision, size and fingerprints of a prepared dataset, as the harness writes them into results."""
     manifest = Manifest.read(prepared_folder(name))
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
-    if is_private(name):
+    if is_private(name):  # notes on rows left out name files, which may identify a patient
         facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
         facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
     return facts
@@ -79,10 +75,7 @@ def path_of(name: str) -> str:
 
 
 def label_of(task: str) -> str:
-    """Return the name of a task in the harness's table: its own, and a warning for synthetic or incomplete data.
-
-    The dataset follows from the name of the task.
-    """
+    """Return the name of a task in the harness's table: its own, and a warning for synthetic or incomplete data."""
     datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone

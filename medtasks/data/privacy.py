@@ -28,10 +28,9 @@ def access_of(name: str | None) -> Access:
 
 
 def is_private(dataset: str) -> bool:
-    """Return whether nothing from a dataset's records may enter a log.
+    """Return whether nothing from a dataset's records may enter a log: it is credentialed, or of unknown access.
 
-    That is so for credentialed datasets, those of unknown access included, unless the user names them:
-    ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
+    The user can exempt datasets: ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
     """
     exempt = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
     return dataset not in exempt and access_of(dataset) is Access.CREDENTIALED
@@ -42,10 +41,6 @@ class PrivateText:
 
     It goes from rank to rank by pickle and compares by content; whatever turns it into text, JSON's ``default=str``
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
-
-    Example:
-        >>> PrivateText("No effusion.")
-        withheld (sha256 32aedc5eb10c8955)
     """
 
     __slots__ = ("_text",)
@@ -72,12 +67,7 @@ class PrivateText:
 
 
 def hidden_id(kind: str, value: object) -> str:
-    """Return the digest that replaces an id of a ``kind`` of thing.
-
-    Example:
-        >>> hidden_id("image", "scan")
-        'image-59ad1b2fc74287de'
-    """
+    """Return the digest that replaces an id of a ``kind`` of thing, such as ``image-59ad1b2fc74287de``."""
     return f"{kind}-{digest(str(value))}"
 
 

@@ -8,16 +8,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from medtasks.curate.drafts import Draft, Drafted, DraftOutcome
-from medtasks.curate.study import (
-    DRAFTS,
-    IMAGES,
-    PAIRS,
-    ImagePair,
-    Study,
-    StudyImage,
-    StudyKind,
-    write_lines,
-)
+from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, ImagePair, Study, StudyImage, StudyKind, write_lines
 from medtasks.data.catalogue import Access
 
 SIDE = 320

@@ -81,8 +81,8 @@ _COMPARING = re.compile(
 )
 
 
-_LONGEST_NAME, _MOST_NAMES = 60, 40
-_NAME = rf"(?P<name>[^\W\d_][^:*\n]{{1,{_LONGEST_NAME}}}?)\s*[*_]*\s*(?:[:(–-].*)?"
+_MOST_NAMES = 40
+_NAME = r"(?P<name>[^\W\d_][^:*\n]{1,60}?)\s*[*_]*\s*(?:[:(–-].*)?"
 _HEADINGS = (  # kinds of lines that name a category, the surest first; a reply is read by one of them
     re.compile(rf"\s*#{{1,6}}\s*\d+[.)]\s*[*_]*{_NAME}"),
     re.compile(rf"\s*[*_]*\d+[.)]\s*[*_]*{_NAME}"),
@@ -101,10 +101,7 @@ class PairReply:
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
-    """Draft a question for each pair of a study that has none yet, and count the outcomes.
-
-    Errors are those of :func:`~medtasks.curate.drafts.draft_all`, and a SourceError for a pair of unknown images.
-    """
+    """Draft a question for each pair of a study that has none yet, and count the outcomes."""
     images, prompt = read_images(folder), prompts_in(PROMPTS)["question"]
 
     def drafted(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
@@ -165,12 +162,7 @@ def read_pair_reply(text: str) -> PairReply | None:
 
 
 def chosen(answer: str, options: tuple[str, str]) -> int | None:
-    """Return the position of the option that an answer repeats or names; None where it is none of them, or both.
-
-    Example:
-        >>> [chosen(answer, ("Left", "Right")) for answer in ("right.", "Option 1", "Option2: Left", "Both")]
-        [1, 0, None, None]
-    """
+    """Return the position of the option that an answer repeats or names; None where it is none of them, or both."""
     if named := _NAMED.fullmatch(answer):
         number = int(named[1]) - 1
         return number if _words(named[2]) in ([], _words(options[number])) else None
@@ -219,10 +211,7 @@ def given_categories(text: str) -> tuple[str, ...]:
 
 
 def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]:
-    """Have the LLM find the categories of a study in its captions, once; they are kept in :data:`FOUND`.
-
-    MedTasksError: no categories were found; the user can write them into the file, which has the reply.
-    """
+    """Have the LLM find the categories of a study in its captions, once; they are kept in :data:`FOUND`."""
     path = folder / FOUND
     if path.is_file():
         try:
@@ -257,12 +246,7 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
 
 
 def headings(reply: str) -> tuple[str, ...]:
-    r"""Read the categories that the headings of a reply name, all in one form; empty if that is not clear.
-
-    Example:
-        >>> headings("Sure:\n1. **Cerebral**\n   - Caption 0\n2. **Head and Neck:** Captions 1, 2")
-        ('Cerebral', 'Head and Neck')
-    """
+    """Read the categories that the headings of a reply name, all in one form; empty if that is not clear."""
     lines = [one_line(line) for line in (without_thoughts(reply) or "").splitlines()]
     for form in _HEADINGS:
         texts = [match["name"].strip("*_ .") for line in lines if (match := form.fullmatch(line))]
@@ -273,10 +257,7 @@ def headings(reply: str) -> tuple[str, ...]:
 
 
 def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
-    """Ask for the category of each image of a drafted question, and count the outcomes.
-
-    ``names`` are the categories; None takes the paper's list and its prompt to the letter.
-    """
+    """Ask for each drafted image's category of ``names``, None for the paper's list and prompt; count the outcomes."""
     images = read_images(folder)
     used = dict.fromkeys(image for draft in read_drafts(folder).values() for image in draft.images)
     prompts = prompts_in(PROMPTS)
@@ -296,13 +277,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 
 
 def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Read the categories that a reply consists of, one or several; None if it says anything else.
-
-    Example:
-        >>> areas = ["Cerebral", "Head and Neck", "Vascular"]
-        >>> named("**Vascular, head and neck.**", areas), named("It is Vascular", areas)
-        (('Vascular', 'Head and Neck'), None)
-    """
+    """Read the categories that a reply consists of, one or several; None if it says anything else."""
     text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
     text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
     by_text = {one_line(name).casefold(): name for name in names}

@@ -201,55 +201,31 @@ class ModelPairs:
     states: States
 
 
-@dataclass(frozen=True)
-class Association:
-    """Rank correlation of errors with similarity, or with the gap."""
-
-    model: str  # letter of the model; "all" for the mean over models
-    outcome: str  # "error": not solved; "confusion": the same option twice, of pairs with two valid answers
-    by: str  # "gap" or "sim_med"
-    pairs: int
-    clusters: int  # pairs connected by shared images are one
-    correlation: float  # Spearman's; NaN where nothing varies
-    low: float  # ends of its 95 % interval
-    high: float
-
-
-@dataclass(frozen=True)
-class Patterns:
-    """Results of models on the pairs of one benchmark."""
-
-    name: str  # of the dataset
-    pairs: Mapping[str, ImagePair]  # by id, the most confusing first
-    models: Mapping[str, ModelPairs]  # by letter
-    associations: Sequence[Association]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values; NaN becomes None."""
-        models: dict[str, Any] = {}
-        pairs: list[dict[str, Any]] = []
-        for letter, model in self.models.items():
-            counts = Counter(model.states.values())
-            models[letter] = {"model": model.model, "run": model.run, "task": model.task, "rule": model.rule}
-            models[letter]["pairs"] = {str(state): counts[state] for state in PairState}
-        for pair_id, pair in self.pairs.items():
-            states = {letter: str(model.states[pair_id]) for letter, model in self.models.items()}
-            pairs.append({"pair_id": pair_id, "sim_med": pair.sim_med, "sim_gen": pair.sim_gen, "gap": pair.gap})
-            pairs[-1]["states"] = states
-        settings = {"resamples": RESAMPLES, "seed": SEED, "level": LEVEL}
-        facts = {"schema_version": 2, "medtasks": __version__, "name": self.name, "settings": settings}
-        return {**facts, "models": models, "pairs": pairs, "associations": as_json(list(self.associations))}
-
-
-def find_patterns(name: str, pairs: Mapping[str, ImagePair], models: Sequence[ModelPairs]) -> Patterns:
-    """Return the results of models, all of tasks of one dataset; MedTasksError for more than 26 of them."""
+def find_patterns(name: str, pairs: Mapping[str, ImagePair], models: Sequence[ModelPairs]) -> dict[str, Any]:
+    """Return the results of models, all of tasks of one dataset, as JSON values; MedTasksError for more than 26."""
     if len(models) > len(ascii_uppercase):
         raise MedTasksError(f"expected at most {len(ascii_uppercase)} tasks of runs, but got {len(models)}")
     pairs = {pair_id: pairs[pair_id] for pair_id in models[0].states}
-    lettered = dict(zip(ascii_uppercase, models, strict=False))
-    states = {letter: model.states for letter, model in lettered.items()}
-    ordered = {pair_id: pairs[pair_id] for pair_id in most_confusing(pairs, list(states.values()))}
-    return Patterns(name, ordered, lettered, associations(pairs, states))
+    states = {letter: model.states for letter, model in zip(ascii_uppercase, models, strict=False)}
+    described: dict[str, Any] = {}
+    for letter, model in zip(states, models, strict=True):
+        counts = Counter(model.states.values())
+        described[letter] = {"model": model.model, "run": model.run, "task": model.task, "rule": model.rule}
+        described[letter]["pairs"] = {str(state): counts[state] for state in PairState}
+    ordered = []
+    for pair_id in most_confusing(pairs, list(states.values())):
+        pair = pairs[pair_id]
+        ordered.append({"pair_id": pair_id, "sim_med": pair.sim_med, "sim_gen": pair.sim_gen, "gap": pair.gap})
+        ordered[-1]["states"] = {letter: str(of_model[pair_id]) for letter, of_model in states.items()}
+    return {
+        "schema_version": 2,
+        "medtasks": __version__,
+        "name": name,
+        "settings": {"resamples": RESAMPLES, "seed": SEED, "level": LEVEL},
+        "models": described,
+        "pairs": ordered,
+        "associations": as_json(associations(pairs, states)),
+    }
 
 
 def outcome_of(states: Sequence[States], outcome: str) -> dict[str, float]:
@@ -262,8 +238,13 @@ def outcome_of(states: Sequence[States], outcome: str) -> dict[str, float]:
     return means
 
 
-def associations(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> list[Association]:
-    """Correlate outcomes with gap and similarity, for each model by its letter and for the mean of several."""
+def associations(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> list[dict[str, Any]]:
+    """Return Spearman's rank correlations of outcomes with gap and similarity, with the ends of their 95 % intervals.
+
+    They are for each model by its letter and for the mean of several, "all". The outcome "error" is a pair that is not
+    solved; "confusion" the same option twice, of pairs with two valid answers. Pairs that images connect are one
+    cluster. A correlation is NaN where nothing varies.
+    """
     clusters = dict(zip(pairs, connected_components([pair.images for pair in pairs.values()]), strict=True))
     columns = {model: [states] for model, states in models.items()}
     if len(models) > 1:
@@ -273,9 +254,9 @@ def associations(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -
         values = outcome_of(states, outcome)
         groups = [clusters[pair_id] for pair_id in values]
         similar, outcomes = [float(getattr(pairs[pair_id], by)) for pair_id in values], list(values.values())
-        correlation = rank_correlation(similar, outcomes)
+        about = {"model": model, "outcome": outcome, "by": by, "pairs": len(values), "clusters": len(set(groups))}
         low, high = rank_correlation_interval(similar, outcomes, groups)
-        correlations.append(Association(model, outcome, by, len(values), len(set(groups)), correlation, low, high))
+        correlations.append(about | {"correlation": rank_correlation(similar, outcomes), "low": low, "high": high})
     return correlations
 
 

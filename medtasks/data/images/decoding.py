@@ -120,10 +120,8 @@ class DecodedImage:
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
     """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
 
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnclearRange: It is unknown which values of an image with more than 8 bits are black and white.
-        UnreadableImage: The file is truncated, damaged or no image. The message names no file.
+    Raises FileNotFoundError, or UnreadableImage without the file's name: UnclearRange if it is unknown which values of
+    an image with more than 8 bits are black and white.
     """
     try:
         with strict_decoding():

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from medtasks.curate.hallucination.hallucination_study import (
+from medtasks.curate.hallucination.hallucination_questions import (
     PASSAGE,
     Retriever,
     knowledge_files,
