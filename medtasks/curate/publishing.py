@@ -54,10 +54,7 @@ from medtasks.home import dataset_folder
 from medtasks.tasks.own_tasks import group_copy, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS
 
-_NO_IMAGE = "an image is missing, changed or broken"
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
-MARKDOWN = "datasheet.md"
-_UNSTATED = "not stated"
 _SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
 _CAVEATS = (
     "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
@@ -219,10 +216,10 @@ def _prepare(
 
     def enclose(work: Path, manifest: Manifest) -> None:
         published = {item: draft for item, draft in about.published.items() if item not in lost}
-        left_out = +Counter({**about.left_out, _NO_IMAGE: len(lost)})
+        left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(folder, study, outcome, manifest, study_images))
-        files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", MARKDOWN: as_markdown(sheet)})
+        files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)})
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
@@ -350,7 +347,7 @@ def datasheet(
         "images": manifest.images,
         "clusters": clusters,
         "complete": manifest.complete,
-        "licences": dict(sorted(Counter(image.licence or _UNSTATED for image in used).items())),
+        "licences": dict(sorted(Counter(image.licence or "not stated" for image in used).items())),
         "made_with": as_json(study.made_with),
         "llm": sorted({line.llm for line in sent} - {""}),
         "prompts": sorted({line.prompt for line in sent} - {""}),

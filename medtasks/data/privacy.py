@@ -9,7 +9,6 @@ from medtasks.errors import MedTasksError
 from medtasks.home import dataset_folder
 
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
-_DIGITS = 16
 
 
 def access_of(name: str | None) -> Access:
@@ -73,4 +72,4 @@ def hidden_id(kind: str, value: object) -> str:
 
 def digest(text: str) -> str:
     """Return the first 16 hexadecimal digits of a text's SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

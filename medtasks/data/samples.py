@@ -7,8 +7,6 @@ from typing import Any
 
 Document = Mapping[str, Any]
 
-_CLUSTERS = ("unit", "patient", "image", "doc")
-
 
 def letter(index: int) -> str:
     """Return the letter of option ``index``, counted from 0."""
@@ -77,7 +75,8 @@ class Sample:
         file, so ids of patients are hashed. Where patients share images,
         :func:`medtasks.stats.standard_error.joined_clusters` joins them.
         """
-        return next((key for kind in _CLUSTERS if (key := self._hashed_id(kind)) is not None), "unknown")
+        keys = map(self._hashed_id, ("unit", "patient", "image", "doc"))
+        return next((key for key in keys if key is not None), "unknown")
 
     @property
     def patient_image(self) -> str | None:

@@ -47,8 +47,6 @@ from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
 FOUND = "categories.json"
-CAPTIONS = 100
-"""Captions from which categories are found (appendix A.2)."""
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
@@ -81,7 +79,6 @@ _COMPARING = re.compile(
 )
 
 
-_MOST_NAMES = 40
 _NAME = r"(?P<name>[^\W\d_][^:*\n]{1,60}?)\s*[*_]*\s*(?:[:(–-].*)?"
 _HEADINGS = (  # kinds of lines that name a category, the surest first; a reply is read by one of them
     re.compile(rf"\s*#{{1,6}}\s*\d+[.)]\s*[*_]*{_NAME}"),
@@ -223,7 +220,7 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
         usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
         if not usable:
             raise MedTasksError("no caption of the study can be sent to find categories; name them yourself")
-        sample = tuple(random.Random(seed).sample(usable, min(CAPTIONS, len(usable))))
+        sample = tuple(random.Random(seed).sample(usable, min(100, len(usable))))  # as many as in appendix A.2
         prompt = prompts_in(PROMPTS)["found_categories"]
         blocks = [
             {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
@@ -251,7 +248,7 @@ def headings(reply: str) -> tuple[str, ...]:
     for form in _HEADINGS:
         texts = [match["name"].strip("*_ .") for line in lines if (match := form.fullmatch(line))]
         names = tuple(dict.fromkeys(name for name in texts if not re.match(r"captions?\b", name, re.IGNORECASE)))
-        if 2 <= len(names) <= _MOST_NAMES and not any("," in name for name in names):
+        if 2 <= len(names) <= 40 and not any("," in name for name in names):
             return names
     return ()
 

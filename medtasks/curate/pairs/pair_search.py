@@ -49,9 +49,6 @@ _FEW = 0.02  # share of a block from which the product of the whole block is fas
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
 KEYS = ("id", "image", "caption", "group", "licence")
-NO_CAPTION, NO_FILE = "without a caption", "image file missing"
-ONE_GROUP, NEAR_DUPLICATES, TOO_OFTEN = "pairs of one group", "pairs of near-duplicates", "pairs beyond --per-image"
-_UNREADABLE = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
 
 
 @dataclass(frozen=True)
@@ -317,7 +314,7 @@ def read_image_list(source: Path) -> ImageList:
         except OSError:  # of a name that is too long, for example
             file = None
         if file is None or not caption:
-            left_out[NO_CAPTION if file else NO_FILE] += 1
+            left_out["without a caption" if file else "image file missing"] += 1
         else:
             images.append(ListedImage(row.name("id"), file, caption, group, licence))
     if keys and "caption" not in keys:
@@ -399,19 +396,20 @@ def _chosen_pairs(
     groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
     confusing = find_pairs(vectors[0], vectors[1], options.limits, groups, sample=options.sample, seed=options.seed)
     pairs = confusing
-    counts[ONE_GROUP] = confusing.of_one_group
+    counts["pairs of one group"] = confusing.of_one_group
     if not options.keep_near_duplicates:
         hashes = hash_images([images[number].file for number in np.unique([pairs.first, pairs.second])])[0]
-        hashed = [(image.file, hashes.get(image.file, _UNREADABLE)) for image in images]
+        unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
+        hashed = [(image.file, hashes.get(image.file, unreadable)) for image in images]
         looks = Looks(hashed)
         alike = near(looks, looks, DISTANCE)
         pairs_of_numbers = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
         same = np.array([pair in alike for pair in pairs_of_numbers], bool)
-        counts[NEAR_DUPLICATES] = int(same.sum())
+        counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:
         best = best_per_image(pairs, options.per_image)
-        counts[TOO_OFTEN] = len(pairs) - len(best)
+        counts["pairs beyond --per-image"] = len(pairs) - len(best)
         pairs = best
     if not len(pairs):
         usual = []

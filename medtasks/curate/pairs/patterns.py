@@ -168,9 +168,6 @@ def write_failure_modes(benchmark: KnownPairs, llm: Judge, path: Path) -> Counte
     return counts
 
 
-_CAREFUL = ("robust", "fenced")  # preferred rows of results, if a task has them
-
-
 class PairState(enum.StrEnum):
     """Outcome of a pair."""
 
@@ -301,7 +298,9 @@ def read_models(
                 replies = read_replies(file, documents)
                 answered = [document for document in documents if document["doc_id"] in replies]
                 rows = rows_of(tasks[task], answered, replies)
-                row = next((name for name in _CAREFUL if name in rows), next(iter(rows)))
+                row = next(
+                    (name for name in ("robust", "fenced") if name in rows), next(iter(rows))
+                )  # the careful rows
                 published = dict.fromkeys(str(document["pair_id"]) for document in documents)
                 states = pair_states(rows[row][1], [pair_id for pair_id in published if pair_id in pairs])
                 if not states:

@@ -65,7 +65,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _IDLE_SECONDS = 60
-_MOST_DIGITS = 9  # of a length; Python reads no number of thousands of them
 
 
 class _Saving(Record):
@@ -211,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
         if not length.isdecimal():
             raise _Refused(411, error="the length of the body is missing")
-        if len(length) > _MOST_DIGITS or int(length) > LARGEST_BODY:
+        if len(length) > 9 or int(length) > LARGEST_BODY:  # Python reads no number of thousands of digits
             raise _Refused(413, error=f"the texts are longer than {LARGEST_BODY:,} characters together")
         if self.headers.get_content_type() != "application/json":
             raise _Refused(415, error="the body is not JSON")
