@@ -112,8 +112,7 @@ def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
     check_own_folder(folder, Path(planned.source))
     find = None
     if knowledge.paths:
-        retriever = Retriever(read_passages(knowledge_files(knowledge.paths)))
-        find = partial(retriever.best, count=knowledge.passages)
+        find = retriever(read_passages(knowledge_files(knowledge.paths)), knowledge.passages)
     images, counts = read_reports(Path(planned.source), planned.kind, find)
     study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(counts)}})
     write_lines(folder / IMAGES, images)
@@ -214,29 +213,30 @@ def read_passages(files: Sequence[Path]) -> list[str]:
     return list(passages)
 
 
-class Retriever:
-    """Search of passages that share words with a text, by bm25s (Lucene's BM25 without English stop words)."""
+def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]:
+    """Return a search of up to ``count`` passages that share a word with a text, by bm25s.
 
-    def __init__(self, passages: Sequence[str]) -> None:
-        try:
-            import bm25s
-        except ImportError as error:
-            raise MedTasksError(
-                "to retrieve knowledge needs bm25s; install it with: pip install 'medtasks[curate]'"
-            ) from error
-        self._passages = passages
-        self._tokenize = partial(bm25s.tokenize, return_ids=False, show_progress=False)
-        self._index = bm25s.BM25()
-        self._index.index(self._tokenize(list(passages)), show_progress=False)
+    That is Lucene's BM25 without English stop words. The best come first, of equal ones the earlier.
+    """
+    try:
+        import bm25s
+    except ImportError as error:
+        raise MedTasksError(
+            "to retrieve knowledge needs bm25s; install it with: pip install 'medtasks[curate]'"
+        ) from error
+    tokenize = partial(bm25s.tokenize, return_ids=False, show_progress=False)
+    index = bm25s.BM25()
+    index.index(tokenize(list(passages)), show_progress=False)
 
-    def best(self, text: str, count: int) -> list[str]:
-        """Return up to ``count`` passages that share a word with a text, the best first, of equal ones the earlier."""
-        tokens = self._index.get_tokens_ids(self._tokenize([text])[0])
+    def best(text: str) -> list[str]:
+        tokens = index.get_tokens_ids(tokenize([text])[0])
         if not tokens:
             return []
-        scores = self._index.get_scores_from_ids(tokens)
+        scores = index.get_scores_from_ids(tokens)
         order = np.argsort(-scores, kind="stable")[:count]
-        return [self._passages[index] for index in order if scores[index] > 0]
+        return [passages[number] for number in order if scores[number] > 0]
+
+    return best
 
 
 PROMPTS = "hallucination_prompts"

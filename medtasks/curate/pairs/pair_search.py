@@ -32,7 +32,7 @@ from medtasks.curate.study import (
     write_lines,
 )
 from medtasks.data.catalogue import Access
-from medtasks.data.duplicates.image_hashes import DISTANCE, ImageHash, Looks, hash_images, near
+from medtasks.data.duplicates.image_hashes import ImageHash, hash_images, near_pairs
 from medtasks.errors import MedTasksError, SourceError, near_match
 from medtasks.net.journal import digest_of
 
@@ -401,10 +401,7 @@ def _chosen_pairs(
         hashes = hash_images([images[number].file for number in np.unique([pairs.first, pairs.second])])[0]
         unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
         hashed = [(image.file, hashes.get(image.file, unreadable)) for image in images]
-        looks = Looks(hashed)
-        alike = near(looks, looks, DISTANCE)
-        pairs_of_numbers = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
-        same = np.array([pair in alike for pair in pairs_of_numbers], bool)
+        same = np.array(near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
         counts["pairs of near-duplicates"] = int(same.sum())
         pairs = pairs.where(~same)
     if options.per_image is not None:

@@ -19,10 +19,12 @@ import contextlib
 import hashlib
 import io
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -296,24 +298,12 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
     first. MedTasksError: more than a million pairs look the same, which says nothing about any of them.
     """
     pairs: dict[tuple[int, int], Alike] = {}
-
-    @lru_cache(_DETAILS_KEPT)
-    def details_of(view: _View, side: int) -> npt.NDArray[np.float16]:
-        upright = _sketches(view.file)
-        if view.sketch >= len(upright):  # the image cannot be read any more
-            return np.zeros(side * side, np.float16)
-        return details(turned(upright[view.sketch], view.turn), side).astype(np.float16)
+    likeness_of = _likenesses()
 
     def confirmed(row: int, other: int, bits: int, inverted: bool) -> tuple[tuple[int, int], Alike] | None:
         view, twin = first.views[row], second.views[other]
-        if first is second and view.image >= twin.image:
-            return None
-        side = side_compared(view.size, twin.size)
-        correlation = float(details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32))
-        likeness = min(-correlation if inverted else correlation, 1.0)
-        if likeness < LIKENESS[side]:
-            return None
-        return (view.image, twin.image), Alike(bits, likeness, view.turn, inverted)
+        likeness = None if first is second and view.image >= twin.image else likeness_of(view, twin, inverted)
+        return None if likeness is None else ((view.image, twin.image), Alike(bits, likeness, view.turn, inverted))
 
     with (
         ThreadPoolExecutor() as workers,
@@ -330,6 +320,44 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
                     f"smaller --distance than {distance}"
                 )
     return pairs
+
+
+def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
+    """Tell for each pair of images, by their numbers, whether they look the same; unlike ``near`` it skips others."""
+    looks, likeness_of = Looks(images), _likenesses()
+    rows: dict[int, list[int]] = defaultdict(list)
+    for row, view in enumerate(looks.views):
+        rows[view.image].append(row)
+
+    def are_near(pair: tuple[int, int]) -> bool:
+        for first, second in product(rows.get(pair[0], ()), rows.get(pair[1], ())):
+            bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
+            inverted = bits > BITS // 2
+            if min(bits, BITS - bits) <= DISTANCE and likeness_of(looks.views[first], looks.views[second], inverted):
+                return True
+        return False
+
+    with ThreadPoolExecutor() as workers:
+        return list(workers.map(are_near, pairs))
+
+
+def _likenesses() -> Callable[[_View, _View, bool], float | None]:
+    """Return a function that gives the likeness of two views, None if they differ, and caches their details."""
+
+    @lru_cache(_DETAILS_KEPT)
+    def details_of(view: _View, side: int) -> npt.NDArray[np.float16]:
+        upright = _sketches(view.file)
+        if view.sketch >= len(upright):  # the image cannot be read any more
+            return np.zeros(side * side, np.float16)
+        return details(turned(upright[view.sketch], view.turn), side).astype(np.float16)
+
+    def likeness_of(view: _View, twin: _View, inverted: bool) -> float | None:
+        side = side_compared(view.size, twin.size)
+        correlation = float(details_of(view, side).astype(np.float32) @ details_of(twin, side).astype(np.float32))
+        likeness = min(-correlation if inverted else correlation, 1.0)
+        return likeness if likeness >= LIKENESS[side] else None
+
+    return likeness_of
 
 
 def _sketches(file: Path) -> list[Sketch]:
