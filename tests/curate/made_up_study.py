@@ -101,5 +101,6 @@ def _written(folder: Path, kind: StudyKind, images: Iterable[StudyImage]) -> Stu
 
 
 def _append(folder: Path, drafts: Iterable[tuple[str, tuple[Draft, ...]]]) -> None:
-    facts = {"asked": "made up", "outcome": DraftOutcome.DRAFTED}
-    write_lines(folder / DRAFTS, [Drafted(request=request, drafts=made, **facts) for request, made in drafts])
+    drafted = DraftOutcome.DRAFTED
+    lines = [Drafted(request=request, asked="made up", outcome=drafted, drafts=made) for request, made in drafts]
+    write_lines(folder / DRAFTS, lines)
