@@ -15,10 +15,14 @@ from medtasks.audit.tables import number_table
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.cli.output import show as print_table
-from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, read_drafts, tally
-from medtasks.curate.hallucination.hallucination_drafting import draft_hallucination, figures
-from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study
-from medtasks.curate.llm import open_llm
+from medtasks.curate.drafts import DraftOutcome, check_not_all_failed, open_llm, read_drafts, tally
+from medtasks.curate.hallucination.hallucination_questions import (
+    Knowledge,
+    draft_hallucination,
+    figures,
+    made_study,
+    planned_study,
+)
 from medtasks.curate.pairs.pair_drafts import categorize, draft_pairs, found_categories, given_categories
 from medtasks.curate.review.reviewer_agreement import DISAGREED, balanced, yes_no
 from medtasks.curate.review.reviews import HIGHEST, LOWEST, PASSING, ReviewerFile, current, opened, read_reviews
@@ -240,8 +244,7 @@ def publish(
     ] = False,
 ) -> None:
     """Make a dataset and tasks of the questions that passed review; repeat it after more reviews."""
-    from medtasks.curate.datasheet import shared_by_pairs
-    from medtasks.curate.publishing import publish_study
+    from medtasks.curate.publishing import publish_study, shared_by_pairs
 
     made = publish_study(
         folder, min_score, name=name, wording=wording, balance=balance, allow_incomplete=allow_incomplete

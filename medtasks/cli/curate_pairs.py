@@ -1,18 +1,24 @@
 """``medtasks curate pairs`` and ``patterns``: images that confuse a medical encoder, and their common features."""
 
-import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from medtasks.audit.tables import NOT_DEFINED
 from medtasks.cli.curate import AccessLevel, MaxRequests, StudyName
 from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns, write_json
-from medtasks.curate.drafts import DraftOutcome
-from medtasks.curate.llm import open_llm
-from medtasks.curate.pairs.failure_modes import FILE, pairs_of_study, published_pairs, write_failure_modes
-from medtasks.curate.pairs.patterns import PairState, Patterns, find_patterns, read_models
+from medtasks.curate.drafts import DraftOutcome, open_llm
+from medtasks.curate.pairs.patterns import (
+    FILE,
+    PairState,
+    find_patterns,
+    pairs_of_study,
+    published_pairs,
+    read_models,
+    write_failure_modes,
+)
 from medtasks.data.catalogue import MEDICONFUSION, Access
 from medtasks.data.dataset_lookup import provenance
 from medtasks.data.privacy import hidden_id, is_private
@@ -70,8 +76,7 @@ def pairs(
     continues where it stopped.
     """
     from medtasks.curate.pairs.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits
-    from medtasks.curate.pairs.pair_study import PairOptions, make_pair_study
+    from medtasks.curate.pairs.pair_search import MOST_PAIRS, Limits, PairOptions, make_pair_study
     from medtasks.curate.study import checked_name, read_images
 
     encoders, limits = (encoder or MEDICAL, general_encoder or GENERAL), Limits(sim_med, sim_gen)
@@ -134,33 +139,33 @@ def patterns(
     dataset = published_as or benchmark.study.name
     models, causes = read_models(dataset, pairs, results)
     summary = find_patterns(dataset, pairs, models)
-    write_json(json_file, summary.as_dict())
+    write_json(json_file, summary)
     _print_patterns(summary, top)
     for task, cause in causes.items():
         say(f"Left out: {task}: {cause}")
 
 
-def _print_patterns(patterns: Patterns, top: int) -> None:
-    models, counts = patterns.models, patterns.counts
+def _print_patterns(patterns: Mapping[str, Any], top: int) -> None:
+    name, models = patterns["name"], patterns["models"]
     for letter, model in models.items():
-        say(f"{letter}: {model.model}, {model.task} ({model.rule}), {model.run}")
+        say(f"{letter}: {model['model']}, {model['task']} ({model['rule']}), {model['run']}")
     say("")
     rows: list[tuple[str, ...]] = [("pairs", *models)]
-    rows += [(state, *(str(counts[letter][state]) for letter in models)) for state in PairState]
+    rows += [(state, *(str(model["pairs"][state]) for model in models.values())) for state in PairState]
     say_columns(rows)
-    if first := list(patterns.pairs)[:top]:
-        say(f"\nMost confusing {len(first)} of {len(patterns.pairs)} pairs:")
+    if first := patterns["pairs"][:top]:
+        say(f"\nMost confusing {len(first)} of {len(patterns['pairs'])} pairs:")
         rows = [("pair", "gap", *models)]
-        for pair_id in first:
-            name = hidden_id("pair", pair_id) if is_private(patterns.name) else pair_id
-            states = (model.states[pair_id] for model in models.values())
-            rows.append((name, f"{patterns.pairs[pair_id].gap:.3f}", *states))
+        for pair in first:
+            pair_name = hidden_id("pair", pair["pair_id"]) if is_private(name) else pair["pair_id"]
+            rows.append((pair_name, f"{pair['gap']:.3f}", *pair["states"].values()))
         say_columns(rows)
     say("\nRank correlation with similarity, 95 % interval; positive: higher with more similarity")
     rows = [("model", "of", "with", "pairs", "clusters", "correlation", "interval")]
-    for each in patterns.associations:
-        ends = NOT_DEFINED if math.isnan(each.low) else f"{each.low:+.2f} to {each.high:+.2f}"
-        value = NOT_DEFINED if math.isnan(each.correlation) else f"{each.correlation:+.2f}"
-        rows.append((each.model, each.outcome, each.by, str(each.pairs), str(each.clusters), value, ends))
+    for each in patterns["associations"]:
+        ends = NOT_DEFINED if each["low"] is None else f"{each['low']:+.2f} to {each['high']:+.2f}"
+        value = NOT_DEFINED if each["correlation"] is None else f"{each['correlation']:+.2f}"
+        about = (each["model"], each["outcome"], each["by"], str(each["pairs"]), str(each["clusters"]))
+        rows.append((*about, value, ends))
     say_columns(rows)
-    print_state_of_data({patterns.name: provenance(patterns.name)})
+    print_state_of_data({name: provenance(name)})

@@ -11,9 +11,9 @@ import typer
 
 from medtasks.cli.output import IncludePath, look_into, out, say, say_columns
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
+from medtasks.data.dataset_lookup import own_datasets, part_of, preparing_again, study_of
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.images.decoding import AS_STORED
-from medtasks.data.own_datasets import own_datasets, part_of, preparing_again, study_of
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE, dataset_folder, home, open_to_others, own_tasks_folder
 

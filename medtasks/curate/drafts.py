@@ -1,24 +1,48 @@
-"""Journal of the LLM's drafts, written as they come, so that no request is sent twice.
+"""Drafts of an LLM: its prompts and requests, and the journal of its replies, so that no request is sent twice.
 
 A *request* is for one image or pair: it ends with questions, or with the reason why there are none. Requests that the
 LLM answered are final; those that failed at the endpoint are sent again by the next run.
+
+The prompts are in TOML files of this package: those of the papers letter by letter, and corrected wordings, with the
+marks of the paper (``**CAPTION OF IMAGE 1**``, ``{report}``) for the texts of an image or pair. ``MEDTASKS_JUDGE_*``
+names the endpoint, as for judges. The published prompts do not fence off captions. A caption is therefore sent as one
+line, and not at all if it seems to give orders or to bring a draft of its own.
 """
 
 import enum
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import filelock
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.curate.study import DRAFTS, Record, StudyKind, read_images, read_lines, read_pairs, write_lines
+from medtasks.curate.study import DRAFTS, Record, Study, StudyKind, read_images, read_lines, read_pairs, write_lines
 from medtasks.errors import MedTasksError
-from medtasks.home import append_whole
+from medtasks.extract.reading.reply_text import without_thoughts
+from medtasks.home import append_whole, packaged_facts
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.judge_client import (
+    BAD_FORMAT,
+    MAX_REQUESTS,
+    Judge,
+    JudgeRole,
+    JudgeVerdict,
+    VerdictCache,
+    check_access,
+    default_cache_folder,
+    settings_from_environment,
+)
 from medtasks.net.journal import digest_of
+
+T = TypeVar("T")
 
 LONGEST = 10_000
 """Most characters of a question, option or answer; longer ones come from a model that broke."""
@@ -98,9 +122,8 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
 def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[DraftOutcome]:
     """Do the jobs that the journal of a study does not hold yet, several at a time, and count all outcomes.
 
-    Drafts of another LLM or prompt stay, with a warning: reviews may rest on them. At the end the journal is in the
-    order of the jobs, so that equal studies are read and published equally. An error in a job is raised once those
-    under way are on disk. MedTasksError: the journal cannot be written, or another process drafts.
+    Drafts of another LLM or prompt stay, with a warning: reviews may rest on them. An error in a job is raised once
+    those under way are on disk. MedTasksError: the journal cannot be written, or another process drafts.
     """
     path = folder / DRAFTS
     counts: Counter[DraftOutcome] = Counter()
@@ -124,8 +147,9 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
                     others,
                     path,
                 )
-            _run(folder, todo, threads, counts)
+            _run(path, todo, threads, counts)
             lines = read_drafted(folder)
+            # In the order of the jobs, so that equal studies are read and published equally.
             ordered = {request: line for request, line in lines.items() if request not in jobs}
             ordered |= {request: lines[request] for request in jobs if request in lines}
             if list(ordered) != list(lines):
@@ -135,16 +159,22 @@ def draft_all(folder: Path, jobs: Mapping[str, Job], threads: int) -> Counter[Dr
     return counts
 
 
-def _run(folder: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, counts: Counter[DraftOutcome]) -> None:
-    """Do jobs in threads, and journal and count their lines as they come."""
+def _run(path: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, counts: Counter[DraftOutcome]) -> None:
     with ThreadPoolExecutor(threads) as workers:
         running = [workers.submit(job) for job in jobs.values()]
         try:
             for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
                 line = done.result()
                 counts[line.outcome] += 1
-                if line.outcome is not DraftOutcome.NOT_ASKED:
-                    append_line(folder, line)
+                if line.outcome is DraftOutcome.NOT_ASKED:
+                    continue
+                try:
+                    append_whole(path, line.model_dump_json().encode() + b"\n", durable=True)
+                except OSError as error:
+                    raise MedTasksError(
+                        f"cannot write {path}: {error.strerror or error}; make room and run it again, nothing that is "
+                        f"in it is asked for again"
+                    ) from error
         except KeyboardInterrupt:
             logger.warning("Finishing the requests that are under way; their replies are kept.")
             raise
@@ -153,22 +183,8 @@ def _run(folder: Path, jobs: Mapping[str, Callable[[], Drafted]], threads: int, 
                 future.cancel()
 
 
-def append_line(folder: Path, line: Drafted) -> None:
-    """Add a line to the journal of a study."""
-    try:
-        append_whole(folder / DRAFTS, line.model_dump_json().encode() + b"\n", durable=True)
-    except OSError as error:
-        raise MedTasksError(
-            f"cannot write {folder / DRAFTS}: {error.strerror or error}; make room and run it again, nothing that is "
-            f"in it is asked for again"
-        ) from error
-
-
 def tally(folder: Path, kind: StudyKind) -> Counter[tuple[str, str, str]]:
-    """Count the pairs or images, questions and categories of a study by these, outcome and reason.
-
-    The counts of pairs (or of images, where each is one request) add up to all that the study has.
-    """
+    """Count all pairs (or images, where each is one request), questions and categories by these, outcome and reason."""
     is_pairs = kind is StudyKind.PAIRS
     requests = {pair.pair_id for pair in read_pairs(folder)} if is_pairs else set(read_images(folder))
     of, lines = "pairs" if is_pairs else "images", read_drafted(folder)
@@ -185,3 +201,149 @@ def check_not_all_failed(folder: Path, counts: Counter[DraftOutcome]) -> None:
     if counts[DraftOutcome.FAILED] and not others:
         cause = next(line.reason for line in read_drafted(folder).values() if line.outcome is DraftOutcome.FAILED)
         raise MedTasksError(f"every request that was sent failed: {cause}; fix that and run the same command again")
+
+
+SHORTEST = 100
+"""Characters; shorter captions tell too little of the image (MediConfusion, section 2)."""
+_LIKE_A_DRAFT = re.compile(r"\b(?:question|option ?[12ab]|image ?[12])\s*:", re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
+    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
+    re.IGNORECASE,
+)
+_DRAFTING = JudgeRole(
+    "LLM",
+    "A request got no usable reply from the LLM: {}. Further ones of this kind are not reported.",
+    "Nothing more is asked for in this run because {} requests in a row failed: {}. Run the same command again to go "
+    "on.",
+    f"--max-requests ({MAX_REQUESTS})",
+)
+
+
+@dataclass(frozen=True)
+class DraftingPrompt:
+    """One prompt with its marks."""
+
+    name: str
+    version: int  # raised when the texts change
+    source: str  # publication
+    system: str
+    user: str
+    block: str = ""  # repeated for each of several images or pairs
+
+    @property
+    def label(self) -> str:
+        """Name and version, as a journal records them."""
+        return f"{self.name} v{self.version}"
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """Fill the marks of the user's part; KeyError for a mark that the prompt does not have."""
+        return _filled(self.user, values)
+
+    def with_blocks(self, blocks: Sequence[Mapping[str, str]]) -> str:
+        """Return the user's part, followed by the block filled from each mapping."""
+        return self.user + "".join(_filled(self.block, values) for values in blocks)
+
+    def asked(self, values: Mapping[str, str], llm: str) -> str:
+        """Return the digest of the request to an ``llm`` (its model and temperature)."""
+        return digest_of(self.label, self.system, self.filled(values), llm)[:32]
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for mark in values:
+        if mark not in text:
+            raise KeyError(mark)
+    marks = "|".join(re.escape(mark) for mark in sorted(values, key=len, reverse=True))
+    return re.sub(marks, lambda match: values[match[0]], text)
+
+
+@cache
+def prompts_in(file: str) -> Mapping[str, DraftingPrompt]:
+    """Return the prompts of ``<file>.toml`` of this package by name."""
+    return {name: DraftingPrompt(name, **facts) for name, facts in packaged_facts(__package__, file).items()}
+
+
+def one_line(text: str) -> str:
+    """Join a caption into one line, as prompts show it and rules count it."""
+    return " ".join(text.split())
+
+
+def why_not_sent(text: str) -> str:
+    """Return the reason to draft no question from a caption, or an empty text."""
+    caption = one_line(text)
+    if len(caption) < SHORTEST:
+        return f"a caption is shorter than {SHORTEST} characters"
+    if addresses_judge(caption) or _LIKE_A_DRAFT.search(caption):
+        return "a caption seems to address the LLM"
+    return ""
+
+
+def refuses(reply: str) -> bool:
+    """Return whether a reply begins with a refusal, after its reasoning."""
+    return bool(_REFUSAL.match(without_thoughts(reply) or ""))
+
+
+def free_text(reply: str) -> str | None:
+    """Return a reply without reasoning; None for an empty one or a refusal."""
+    text = (without_thoughts(reply) or "").strip()
+    return None if not text or refuses(text) else text
+
+
+@dataclass(frozen=True)
+class LlmAnswer(Generic[T]):
+    """Result of one request."""
+
+    value: T | None  # read from the reply; not None exactly if the outcome is DRAFTED
+    outcome: DraftOutcome
+    reason: str = ""  # without a value: one phrase or sentence without sample text
+
+
+def ask(llm: Judge, prompt: DraftingPrompt, user: str, read: Callable[[str], T | None]) -> LlmAnswer[T]:
+    """Ask with a filled ``user`` part for a reply that ``read`` can read, again if it is no refusal; nothing raises."""
+
+    def read_or_refused(reply: str) -> tuple[T | None] | None:
+        text = reply.encode(errors="replace").decode()  # half a surrogate pair could not be written down
+        value = read(text)
+        return None if value is None and not refuses(text) else (value,)
+
+    verdict: JudgeVerdict[tuple[T | None]] = llm.ask(
+        prompt.system, user, read_or_refused, prompt_version=prompt.version
+    )
+    if verdict.value is not None:
+        (value,) = verdict.value
+        if value is None:
+            return LlmAnswer(None, DraftOutcome.REFUSED, "the LLM would not")
+        return LlmAnswer(value, DraftOutcome.DRAFTED)
+    outcome = DraftOutcome.MALFORMED if verdict.failure == BAD_FORMAT else DraftOutcome.FAILED
+    return LlmAnswer(None, outcome if verdict.sent else DraftOutcome.NOT_ASKED, verdict.failure or "")
+
+
+def job_of(
+    llm: Judge,
+    request: str,
+    prompt: DraftingPrompt,
+    values: Mapping[str, str],
+    read: Callable[[str], Mapping[str, Any] | None],
+) -> Job:
+    """Return the job that sends a prompt; ``read`` turns the reply into fields of the request's journal line."""
+    label = llm.settings.label
+    digest = prompt.asked(values, label)
+
+    def job() -> Drafted:
+        answer = ask(llm, prompt, prompt.filled(values), read)
+        about: dict[str, Any] = {"request": request, "asked": digest, "llm": label, "prompt": prompt.label}
+        return Drafted(outcome=answer.outcome, reason=answer.reason, **about, **(answer.value or {}))
+
+    return digest, job
+
+
+def open_llm(study: Study, max_requests: int | None = None) -> Judge:
+    """Return the LLM that the environment names if it may see a study's texts; a MedTasksError says why not.
+
+    ``max_requests`` replaces that of the environment.
+    """
+    settings = settings_from_environment(what="drafting needs an LLM")
+    check_access(settings, study.access, study.name)
+    if max_requests is not None:
+        settings = replace(settings, max_requests=max_requests)
+    return Judge(settings, VerdictCache(default_cache_folder()), role=_DRAFTING)

@@ -1,21 +1,23 @@
 """From reviewed drafts to a prepared dataset and tasks of the harness that run like those of the papers.
 
-Publishing a study again replaces what it was published as before; the dataset's fingerprint tells the two apart.
+Publishing a study again replaces what it was published as before; the dataset's fingerprint tells the two apart. A
+datasheet in the folders of dataset and study, as JSON and Markdown, says how it was made and what was left out, without
+a word of a question.
 """
 
 import contextlib
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.datasheet import MARKDOWN, Publication, Settings, as_markdown, datasheet
-from medtasks.curate.drafts import Draft, read_drafts
-from medtasks.curate.review.reviewer_agreement import UNSCORED, accepted, balanced
-from medtasks.curate.review.reviews import read_reviews
+from medtasks.audit.report.contents import as_json
+from medtasks.curate.drafts import Draft, DraftOutcome, read_drafted, read_drafts, tally
+from medtasks.curate.review.reviewer_agreement import UNSCORED, accepted, agreements, balanced, clusters_of
+from medtasks.curate.review.reviews import Review, current, read_reviews
 from medtasks.curate.study import (
     IMAGES,
     PAIRS,
@@ -29,11 +31,11 @@ from medtasks.curate.study import (
     read_study,
     write_private,
 )
+from medtasks.data.dataset_lookup import DATASHEET, OPTIONS, own_dataset_info
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.decoding import LINEAR
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage
-from medtasks.data.own_datasets import DATASHEET, own_dataset_info
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, prepare_recipe
 from medtasks.data.samples import letter, option_index
 from medtasks.data.schema import (
@@ -52,8 +54,24 @@ from medtasks.home import dataset_folder
 from medtasks.tasks.own_tasks import group_copy, refuse_taken, task_copy, write_task_file
 from medtasks.tasks.task_index import SETTINGS
 
-_NO_IMAGE = "an image is missing, changed or broken"
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
+_SECTIONS = ("requests", "reviewers", "agreement", "caveats")  # lists with a section of their own in Markdown
+_CAVEATS = (
+    "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
+    "only the reviewers named here what they say.",
+    "Answers follow what the texts say; no one has confirmed them on the images beyond the review.",
+    "Scores on this set are not comparable with published scores of the benchmark whose protocol it follows.",
+    "The images were chosen, not sampled from a clinic: a score is no measure of safety or of use for patients.",
+)
+_OF_PAIRS = (
+    "The pairs were selected to be alike to one encoder; models that share it, or data with it, are put at a "
+    "disadvantage, and the set is no sample of images that doctors confuse."
+)
+_SHARED = (
+    "The {} pairs make {} independent groups: those that share an image, or a patient, are one. Standard errors "
+    "allow for pairs that share an image, not for several pairs of one patient; '--per-image 1' keeps pairs from "
+    "sharing images."
+)
 
 
 @dataclass(frozen=True)
@@ -90,13 +108,27 @@ FORMS: Mapping[StudyKind, Form] = {
 
 
 @dataclass(frozen=True)
+class Publication:
+    """What of a study is published as which dataset, and the settings for that."""
+
+    name: str  # of the dataset
+    min_score: int
+    wording: str | None  # the reviewer whose words count if reviewers differ
+    balance: bool  # whether labels have to be even (hallucination studies)
+    drafts: Mapping[str, Draft]  # all that were to be reviewed
+    reviews: Sequence[Review]
+    published: Mapping[str, Draft]  # in the words of reviewers
+    left_out: Mapping[str, int]  # drafts by reason
+
+
+@dataclass(frozen=True)
 class PublishedStudy:
     """A published study."""
 
     manifest: Manifest
     tasks: tuple[str, ...]
     groups: tuple[str, ...]
-    sheet: Mapping[str, Any]  # see :func:`medtasks.curate.datasheet.datasheet`
+    sheet: Mapping[str, Any]  # see :func:`datasheet`
 
 
 def publish_study(
@@ -111,8 +143,7 @@ def publish_study(
     """Make the drafts whose questions all reach a score (1 to 10) a dataset and tasks, named after the study.
 
     ``wording`` is the reviewer whose words count if reviewers differ; ``balance`` leaves out the surplus of one label
-    (hallucination studies). MedTasksError: nothing is reviewed or good enough, the name is taken, a review is of
-    another study, or an image has changed.
+    (hallucination studies).
     """
     study = read_study(folder)
     chosen, form = checked_name(name or study.name, _OPTION), FORMS[study.kind]
@@ -128,7 +159,7 @@ def publish_study(
                 f"there is a dataset '{chosen}' from {existing.source} already; choose another name with {_OPTION}, or "
                 f"delete {dataset_folder(chosen)}"
             )
-    about = _reviewed(folder, study, Settings(chosen, min_score, wording, balance))
+    about = _reviewed(folder, study, chosen, min_score, wording, balance)
     manifest, sheet = _prepare(folder, study, about, allow_incomplete)
     for task, model in tasks.items():
         config = task_copy(model, task, chosen, f"{form.about} of a study of your own, asked and scored as {model}")
@@ -143,11 +174,11 @@ def publish_study(
     return PublishedStudy(manifest, tuple(tasks), tuple(groups), sheet)
 
 
-def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
+def _reviewed(folder: Path, study: Study, name: str, min_score: int, wording: str | None, balance: bool) -> Publication:
     """Return the questions to publish; MedTasksError with the reason if none can be."""
     drafts, reviews = read_drafts(folder), read_reviews(folder, study)
-    if settings.wording is not None and settings.wording not in {review.reviewer for review in reviews}:
-        raise MedTasksError(f"'{settings.wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
+    if wording is not None and wording not in {review.reviewer for review in reviews}:
+        raise MedTasksError(f"'{wording}' has not reviewed '{study.name}'; --wording names a reviewer of it")
     images, pairs = read_images(folder).keys(), {pair.pair_id for pair in read_pairs(folder)}
     of_pairs = study.kind is StudyKind.PAIRS
     if lost := sum(
@@ -157,21 +188,21 @@ def _reviewed(folder: Path, study: Study, settings: Settings) -> Publication:
             f"{lost} drafts of '{study.name}' are about images or pairs that {folder / IMAGES} and {folder / PAIRS} do "
             f"not list; bring these files back, or make the study again in another folder"
         )
-    published, left_out = accepted(drafts, reviews, settings.min_score, settings.wording)
+    published, left_out = accepted(drafts, reviews, min_score, wording)
     if left_out[UNSCORED] == len(drafts):
         todo = "score them with 'medtasks curate review" if drafts else "make some with 'medtasks curate draft"
         raise MedTasksError(f"none of the {len(drafts)} drafts of '{study.name}' has been scored; {todo} {folder}'")
-    if published and settings.balance and not of_pairs:
+    if published and balance and not of_pairs:
         even, surplus = balanced(published)
         published = {item: draft for item, draft in published.items() if item in even}
         left_out += surplus
     if not published:
         why = ", ".join(f"{count} {cause}" for cause, count in left_out.most_common())
         raise MedTasksError(
-            f"nothing of '{study.name}' reaches {settings.min_score} and can be published ({why}); score more drafts, "
+            f"nothing of '{study.name}' reaches {min_score} and can be published ({why}); score more drafts, "
             f"or lower --min-score" + ("" if of_pairs else ", or add --no-balance")
         )
-    return Publication(settings, published, left_out, drafts, reviews)
+    return Publication(name, min_score, wording, balance, drafts, reviews, published, left_out)
 
 
 def _prepare(
@@ -185,10 +216,10 @@ def _prepare(
 
     def enclose(work: Path, manifest: Manifest) -> None:
         published = {item: draft for item, draft in about.published.items() if item not in lost}
-        left_out = +Counter({**about.left_out, _NO_IMAGE: len(lost)})
+        left_out = +Counter({**about.left_out, "an image is missing, changed or broken": len(lost)})
         outcome = replace(about, published=published, left_out=left_out)
         sheet.update(datasheet(folder, study, outcome, manifest, study_images))
-        files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", MARKDOWN: as_markdown(sheet)})
+        files.update({DATASHEET: json.dumps(sheet, indent=2) + "\n", "datasheet.md": as_markdown(sheet)})
         for file, text in files.items():
             (work / file).write_text(text, encoding="utf-8")
 
@@ -200,7 +231,8 @@ def _prepare(
         decoding=LINEAR,
         enclose=enclose,
     )
-    info = own_dataset_info(about.settings.name, folder.resolve(), study.access, study.kind)
+    source = folder.resolve()
+    info = own_dataset_info(about.name, f"{study.kind}, from {source}", str(source), study.access)
     manifest = prepare_recipe(info, recipe, Options(folder, allow_incomplete=allow_incomplete))
     for file, text in files.items():
         write_private(folder / file, text)
@@ -246,8 +278,7 @@ def _rows(
 def document(study: Study, draft: Draft, position: int, image: StudyImage, pair: ImagePair | None) -> Document:
     """Return the columns of one question but for dataset and image file.
 
-    ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs. Options
-    are listed as most published ones are.
+    ``position`` is that of the image in the draft, from 0; ``pair`` is None unless the study is one of pairs.
     """
     if pair is not None:
         return new_document(
@@ -287,3 +318,114 @@ def document(study: Study, draft: Draft, position: int, image: StudyImage, pair:
         content = {"report": answer, **{name: list((draft.components or {}).get(name, ())) for name in COMPONENTS}}
     about = {"image_id": image.image_id, "patient_id": image.group, "question": draft.question}
     return new_document(columns, draft.item_id, **about, **content)
+
+
+def datasheet(
+    folder: Path, study: Study, about: Publication, manifest: Manifest, images: Mapping[str, StudyImage]
+) -> dict[str, Any]:
+    """Return the datasheet as JSON types."""
+    sent = [line for line in read_drafted(folder).values() if line.outcome is not DraftOutcome.SKIPPED]
+    used = [images[image_id] for image_id in {name for draft in about.published.values() for name in draft.images}]
+    clusters = len(set(clusters_of(about.published, images).values()))
+    of_pairs = study.kind is StudyKind.PAIRS
+    labels: Counter[str] = Counter()  # of closed questions: letters, or Yes and No
+    for draft in about.published.values():
+        is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
+        for answer in draft.answers if draft.options else ():
+            labels[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
+    shared = shared_by_pairs(study.kind, len(about.published), clusters)
+    words = [] if about.wording is None else ["--wording", about.wording]
+    even = [] if about.balance else ["--no-balance"]
+    return {
+        "schema_version": 1,
+        "name": about.name,
+        "kind": str(study.kind),
+        "access": str(study.access),
+        "study": study.digest,
+        "fingerprint": manifest.fingerprint,
+        "questions": manifest.rows,
+        "images": manifest.images,
+        "clusters": clusters,
+        "complete": manifest.complete,
+        "licences": dict(sorted(Counter(image.licence or "not stated" for image in used).items())),
+        "made_with": as_json(study.made_with),
+        "llm": sorted({line.llm for line in sent} - {""}),
+        "prompts": sorted({line.prompt for line in sent} - {""}),
+        "requests": [
+            {"of": of, "outcome": str(outcome), "reason": reason, "number": number}
+            for (of, outcome, reason), number in sorted(tally(folder, study.kind).items())
+        ],
+        "min_score": about.min_score,
+        "wording": about.wording,
+        "balance": None if of_pairs else about.balance,
+        OPTIONS: ["--min-score", str(about.min_score), *words, *even, _OPTION, about.name],  # of the command
+        "drafts": len(about.drafts),
+        "published": len(about.published),
+        "left_out": dict(sorted(about.left_out.items())),
+        "labels": dict(sorted(labels.items())),
+        "reviewers": [_reviewer(review, about) for review in about.reviews],
+        "agreement": as_json(agreements(about.reviews, about.drafts, images)),
+        "caveats": [*_CAVEATS, *([_OF_PAIRS] if of_pairs else []), *([shared] if shared else [])],
+    }
+
+
+def shared_by_pairs(kind: str, published: int, clusters: int) -> str:
+    """Describe the effect on standard errors of pairs that share images or patients; empty if none do."""
+    return _SHARED.format(published, clusters) if kind == StudyKind.PAIRS and clusters < published else ""
+
+
+def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
+    """Return the record of one reviewer; the mean is over questions, the share over drafts."""
+    scored = {item: scores for item, review_of in current(review, about.drafts).items() if (scores := review_of.scores)}
+    values = [score for scores in scored.values() for score in scores]
+    passing = sum(min(scores) >= about.min_score for scores in scored.values())
+    return {
+        "reviewer": review.reviewer,
+        "drafts_scored": len(scored),
+        "mean_score": sum(values) / len(values) if values else None,
+        "share_reaching_the_score": passing / len(scored) if scored else None,
+        "share_published": sum(item in about.published for item in scored) / len(scored) if scored else None,
+    }
+
+
+def as_markdown(sheet: Mapping[str, Any]) -> str:
+    """Return a datasheet for people: its single values in a table, then a section for each list and mapping."""
+    sections = {name: value for name, value in sheet.items() if isinstance(value, Mapping) or name in _SECTIONS}
+    plain = [(_words(name), _text(value)) for name, value in sheet.items() if name not in sections]
+    parts = [f"# Datasheet of {sheet['name']}", _table(("what", "value"), plain)]
+    for name, value in sections.items():
+        parts.append(f"## {_words(name).capitalize()}")
+        if not value:
+            parts.append("None.")
+        elif isinstance(value, Mapping):
+            parts.append(_table(("", "value"), list(_flat(value))))
+        elif name == "caveats":
+            parts.append("\n".join(f"- {sentence}" for sentence in value))
+        else:
+            parts.append(_table([_words(key) for key in value[0]], [list(record.values()) for record in value]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}: ")
+        else:
+            yield f"{above}{name}", _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value)) or "-"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    cells = [[_text(cell).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

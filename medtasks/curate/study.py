@@ -116,7 +116,7 @@ class Study(Record):
         return digest_of(self.model_dump(mode="json"))[:16]
 
     def write(self, folder: Path) -> None:
-        """Write it into its folder, creating that."""
+        """Write it into its folder."""
         write_private(folder / STUDY, self.model_dump_json(indent=2) + "\n")
 
 
@@ -138,23 +138,21 @@ def read_study(folder: Path, *kinds: StudyKind) -> Study:
 
 
 def read_images(folder: Path) -> dict[str, StudyImage]:
-    """Return the images of a study by id, in their order; SourceError for a damaged line."""
+    """Return the images of a study by id, in their order."""
     return {image.image_id: image for image in read_lines(folder / IMAGES, StudyImage)}
 
 
 def read_pairs(folder: Path) -> list[ImagePair]:
-    """Return the pairs of a study in their order; SourceError for a damaged line."""
+    """Return the pairs of a study in their order."""
     return read_lines(folder / PAIRS, ImagePair)
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
-    """Return one record per line of a file, none without a file; SourceError with the number of a damaged line.
-
-    A last line without an end was being written when the process was killed, and is ignored.
-    """
+    """Return one record per line of a file, none without a file; SourceError with the number of a damaged line."""
     if not path.is_file():
         return []
     records = []
+    # A last line without an end was being written when the process was killed.
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
             records.append(kind.model_validate_json(line))
@@ -192,10 +190,7 @@ def checked_name(text: str, option: str = "--name") -> str:
 
 
 def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
-    """Yield the rows of a user's JSONL file, of which ``id`` is one of the ``columns``.
-
-    SourceError: a line lacks a column, repeats an id, or holds text that UTF-8 cannot.
-    """
+    """Yield the rows of a user's JSONL file with these ``columns``, one of them a unique ``id``, or a SourceError."""
     places: dict[str, str] = {"": ""}
     for row in json_lines(SourceFile(path), columns).rows():
         name = row.name("id")
@@ -210,10 +205,7 @@ def list_rows(path: Path, *columns: str) -> Iterator[SourceRow]:
 
 
 def begun(folder: Path, planned: Study) -> Study | None:
-    """Return the study in a folder, None for a new one; MedTasksError if it was not made as ``planned``.
-
-    Only settings are compared, not results such as counts.
-    """
+    """Return the study in a folder, None for a new one; MedTasksError if its settings are not as ``planned``."""
     if not (folder / STUDY).exists():
         return None
     study = read_study(folder, planned.kind)
@@ -223,10 +215,8 @@ def begun(folder: Path, planned: Study) -> Study | None:
         if isinstance(before, Mapping) and isinstance(now, Mapping):
             before = {part: before.get(part) for part in now}
         if before != now:
-            old, new = (
-                f"{value['name']}, {value['digest'][:8]}" if isinstance(value, Mapping) else str(value)
-                for value in (before, now)
-            )
+            both = (before, now)
+            old, new = (f"{of['name']}, {of['digest'][:8]}" if isinstance(of, Mapping) else str(of) for of in both)
             raise MedTasksError(
                 f"{folder} was made with another {_OPTIONS.get(key, '--' + key.replace('_', '-'))} ({old}, now {new}), "
                 f"and a study is not changed once it is made; give --out a new folder, what was computed is kept"

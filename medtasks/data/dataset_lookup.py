@@ -1,4 +1,4 @@
-"""Prepared datasets as task YAML names them: folder, label of a task, provenance.
+"""Prepared datasets, published or a user's own: folder, provenance, command; and as task YAML names them.
 
 ``path_of.<dataset>`` is for ``dataset_path: !function``, ``label_of.<task>`` for ``task_alias: !function``, and
 ``provenance_of.<dataset>`` for ``metadata: data: !function``. The harness resolves them when a task is selected, not
@@ -7,16 +7,20 @@ the user's own. So :mod:`medtasks.data` holds a module for each function here.
 """
 
 import contextlib
+import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.catalogue import CATALOGUE, dataset_info
-from medtasks.data.dataset_manifest import FILE_NAME, Manifest
-from medtasks.data.own_datasets import own_datasets
+from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, manifest_of
 from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError
-from medtasks.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
+from medtasks.home import HOME_VARIABLE, dataset_folder, datasets_folder, home, own_tasks_folder
 
+DATASHEET, OPTIONS = "datasheet.json", "published_with"
+"""File in the folder of a dataset that was published from a study, and its key for the command's options."""
 # Datasets by the beginning of names of tasks that do not begin with the name of their dataset.
 _DATASETS = {
     "medevalkit_vqa_rad": "multimedeval_vqa_rad",
@@ -55,14 +59,10 @@ def own_task_file(name: str) -> Path:
 
 
 def provenance(name: str) -> dict[str, Any]:
-    """Return source, revision, size and fingerprints of a prepared dataset; the harness writes them into each result.
-
-    Notes on rows left out name files, which may identify a patient: of a credentialed dataset only their number is
-    returned, and the manifest next to the documents has them.
-    """
+    """Return source, revision, size and fingerprints of a prepared dataset, as the harness writes them into results."""
     manifest = Manifest.read(prepared_folder(name))
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
-    if is_private(name):
+    if is_private(name):  # notes on rows left out name files, which may identify a patient
         facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
         facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
     return facts
@@ -75,10 +75,7 @@ def path_of(name: str) -> str:
 
 
 def label_of(task: str) -> str:
-    """Return the name of a task in the harness's table: its own, and a warning for synthetic or incomplete data.
-
-    The dataset follows from the name of the task.
-    """
+    """Return the name of a task in the harness's table: its own, and a warning for synthetic or incomplete data."""
     datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_DATASETS}
     beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
     if not beginnings and not known(task):  # known is a task of the user's own whose dataset is gone
@@ -104,3 +101,60 @@ def _check_known(name: str, module: str) -> None:
         raise AttributeError(
             f"module 'medtasks.data.{module}' has no dataset {name!r}; known: {', '.join(sorted(CATALOGUE))}"
         )
+
+
+# Datasets a user prepared from folders of their own: those that are not in the catalogue.
+
+
+def own_dataset_info(
+    name: str, about: str, source: str, access: Access, rows: int | None = None, images: int | None = None
+) -> DatasetInfo:
+    """Describe a dataset that is made from a user's folder, not in the catalogue."""
+    facts = (name, "own questions", about, source, "local", access, "of its owner")
+    return DatasetInfo(*facts, rows=rows, images=images)
+
+
+def own_datasets() -> Mapping[str, DatasetInfo]:
+    """Return the prepared datasets that are not in the catalogue, by name."""
+    datasets = {}
+    for folder in sorted(path.parent for path in datasets_folder().glob(f"[!.]*/{FILE_NAME}")):
+        name = folder.name
+        if name in CATALOGUE:
+            continue
+        try:
+            manifest = manifest_of(folder)
+            facts = (f"from {manifest.source}", manifest.source, Access(manifest.access))
+            datasets[name] = own_dataset_info(name, *facts, manifest.rows, manifest.images)
+        except (MedTasksError, ValueError):
+            datasets[name] = own_dataset_info(name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)
+    return datasets
+
+
+def part_of(name: str) -> str | None:
+    """Return the dataset of which a prepared one is a part; None for a whole one, or if unknown."""
+    try:
+        return manifest_of(dataset_folder(name)).selected_from
+    except (MedTasksError, OSError, ValueError):
+        return None
+
+
+def study_of(name: str) -> str | None:
+    """Return the folder of the study that a dataset was published from; None for any other dataset."""
+    if name in CATALOGUE or not (dataset_folder(name) / DATASHEET).is_file():
+        return None
+    try:
+        return manifest_of(dataset_folder(name)).source
+    except (MedTasksError, OSError):
+        return "STUDY"  # its manifest is damaged
+
+
+def preparing_again(name: str) -> str:
+    """Return the command that prepares a dataset again."""
+    if (study := study_of(name)) is not None:
+        options = ["--as", name]
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
+            options = [str(option) for option in sheet[OPTIONS]]
+        return shlex.join(["medtasks", "curate", "publish", study, *options])
+    whole = None if name in CATALOGUE else part_of(name)
+    return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"

@@ -79,13 +79,11 @@ def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, Imag
 
 
 def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the SHA-256 of the documents' columns, whatever their order.
-
-    Digests of image files do not count where a document lists several: some of these files are written here, and
-    another build of the compression library writes other bytes for the same pixels.
-    """
+    """Return the SHA-256 of the documents' columns, whatever their order."""
     digests = []
     for document in documents:
+        # Where a document lists several image files, some are written here, and another build of the compression
+        # library writes other bytes for the same pixels.
         left_out = "image_sha256" if "image_files" in document else None
         columns = {column: value for column, value in document.items() if column != left_out}
         digests.append(hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).digest())
@@ -122,15 +120,15 @@ def counted_conversions(images: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 
 def described_images(data: Mapping[str, Any]) -> str:
-    """Describe the images by a manifest, or its copy in a result; empty if their conversions are unknown.
-
-    Example:
-        >>> described_images({"image_rule": "linear", "image_conversions": {"8 bits as stored": 7, "P to RGB": 1}})
-        'linear: 8 bits as stored (7), P to RGB (1)'
-    """
+    """Describe the images by a manifest, or its copy in a result; empty if their conversions are unknown."""
     counts = data.get("image_conversions") or {}
     done = ", ".join(f"{name} ({count})" for name, count in counts.items())
     return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _read(folder: Path, _modified: int) -> Manifest:
+    return Manifest.read(folder)
 
 
 def manifest_of(folder: Path) -> Manifest:
@@ -145,8 +143,3 @@ def decoding_of_file(file: Path) -> Decoding:
         return manifest_of(dataset_folder(name)).decoding if name else LINEAR
     except (OSError, SourceError):
         return LINEAR
-
-
-@functools.lru_cache(maxsize=64)
-def _read(folder: Path, modified: int) -> Manifest:
-    return Manifest.read(folder)

@@ -14,10 +14,9 @@ from typing import Any
 import filelock
 
 from medtasks.data.catalogue import Access
-from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.images.image_store import ending_of
-from medtasks.data.own_datasets import preparing_again
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns, arrow_schema
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.home import dataset_folder, home, written_whole
@@ -28,10 +27,7 @@ BATCH = 1000  # rows
 
 
 class DocumentBatches(Collection[Mapping[str, Any]]):
-    """Documents of a schema in batches of Arrow; each batch is unpacked when it is read.
-
-    Columns have the order of the first document's.
-    """
+    """Documents of a schema in batches of Arrow, unpacked when read; columns in the first document's order."""
 
     def __init__(self, schema: Any, documents: Iterable[Mapping[str, Any]] = ()) -> None:
         self._schema = schema
@@ -75,14 +71,11 @@ class DocumentBatches(Collection[Mapping[str, Any]]):
 
 @contextlib.contextmanager
 def work_folder(name: str, access: Access) -> Iterator[Path]:
-    """Yield the folder in which dataset ``name`` is being prepared.
+    """Yield the folder in which dataset ``name`` is being prepared; MedTasksError if another process does, or it fails.
 
-    The folder is next to the final one and survives an interruption, so that the next attempt finds the files already
-    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. Of credentialed data, all files made within
-    the block are readable by their owner alone. A lock keeps a second process out.
-
-    Raises:
-        MedTasksError: Another process prepares the dataset, or the disk is full.
+    It is next to the final one and survives an interruption, so that the next attempt finds the files already fetched;
+    its subfolder ``SCRATCH`` goes when the dataset is published. Of credentialed data, all files made within the block
+    are readable by their owner alone.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
@@ -109,11 +102,7 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
 
 
 def publish(
-    work: Path,
-    manifest: Manifest,
-    documents: Documents,
-    columns: Columns,
-    demonstrations: Documents = (),
+    work: Path, manifest: Manifest, documents: Documents, columns: Columns, demonstrations: Documents = ()
 ) -> Path:
     """Write documents, few-shot examples and manifest into ``work``, move it to the final folder and return that."""
     import datasets
@@ -182,12 +171,7 @@ def without_progress_bars() -> Iterator[None]:
 
 
 def open_documents(name: str) -> Any:
-    """Return the splits of a prepared dataset as memory-mapped tables; no row is read.
-
-    Raises:
-        DatasetNotPrepared: It is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
-    """
+    """Return the splits of a dataset as memory-mapped tables; DatasetNotPrepared, or SourceError for damaged files."""
     import datasets
 
     folder = prepared_folder(name)

@@ -3,18 +3,33 @@
 import hashlib
 import os
 
-from medtasks.data.catalogue import Access
-from medtasks.data.own_datasets import access_of
+from medtasks.data.catalogue import CATALOGUE, Access
+from medtasks.data.dataset_manifest import manifest_of
+from medtasks.errors import MedTasksError
+from medtasks.home import dataset_folder
 
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
-_DIGITS = 16
+
+
+def access_of(name: str | None) -> Access:
+    """Return the access level of a dataset, in the catalogue or a user's own.
+
+    Documents that name none are a user's own file, which counts as public.
+    """
+    if name is None:
+        return Access.PUBLIC
+    if name in CATALOGUE:
+        return CATALOGUE[name].access
+    try:
+        return Access(manifest_of(dataset_folder(name)).access)
+    except (MedTasksError, OSError, ValueError):  # a name that no folder can have is a ValueError
+        return Access.CREDENTIALED
 
 
 def is_private(dataset: str) -> bool:
-    """Return whether nothing from a dataset's records may enter a log.
+    """Return whether nothing from a dataset's records may enter a log: it is credentialed, or of unknown access.
 
-    That is so for credentialed datasets, those of unknown access included, unless the user names them:
-    ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
+    The user can exempt datasets: ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
     """
     exempt = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
     return dataset not in exempt and access_of(dataset) is Access.CREDENTIALED
@@ -25,10 +40,6 @@ class PrivateText:
 
     It goes from rank to rank by pickle and compares by content; whatever turns it into text, JSON's ``default=str``
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
-
-    Example:
-        >>> PrivateText("No effusion.")
-        withheld (sha256 32aedc5eb10c8955)
     """
 
     __slots__ = ("_text",)
@@ -55,15 +66,10 @@ class PrivateText:
 
 
 def hidden_id(kind: str, value: object) -> str:
-    """Return the digest that replaces an id of a ``kind`` of thing.
-
-    Example:
-        >>> hidden_id("image", "scan")
-        'image-59ad1b2fc74287de'
-    """
+    """Return the digest that replaces an id of a ``kind`` of thing, such as ``image-59ad1b2fc74287de``."""
     return f"{kind}-{digest(str(value))}"
 
 
 def digest(text: str) -> str:
     """Return the first 16 hexadecimal digits of a text's SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

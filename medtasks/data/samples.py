@@ -7,8 +7,6 @@ from typing import Any
 
 Document = Mapping[str, Any]
 
-_CLUSTERS = ("unit", "patient", "image", "doc")
-
 
 def letter(index: int) -> str:
     """Return the letter of option ``index``, counted from 0."""
@@ -76,14 +74,9 @@ class Sample:
         A document that repeats a question names its cluster in ``unit_id``. Scores end up in the harness's samples
         file, so ids of patients are hashed. Where patients share images,
         :func:`medtasks.stats.standard_error.joined_clusters` joins them.
-
-        Example:
-            >>> Sample({"doc_id": "7", "patient_id": "p9"}).cluster_id == Sample({"patient_id": "p9"}).cluster_id
-            True
-            >>> Sample({"doc_id": "7", "image_id": "scan", "patient_id": None}).cluster_id
-            'image-59ad1b2fc74287de'
         """
-        return next((key for kind in _CLUSTERS if (key := self._hashed_id(kind)) is not None), "unknown")
+        keys = map(self._hashed_id, ("unit", "patient", "image", "doc"))
+        return next((key for key in keys if key is not None), "unknown")
 
     @property
     def patient_image(self) -> str | None:

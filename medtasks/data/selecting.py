@@ -5,7 +5,6 @@ pattern with ``*`` and ``?``; case does not matter.
 """
 
 import fnmatch
-import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +25,8 @@ Criteria = Mapping[str, Sequence[str]]
 
 def selectable(documents: Sequence[Mapping[str, Any]]) -> dict[str, Counter[str]]:
     """Return the columns to choose by, each with the number of documents by value."""
-    columns = {
-        name: Counter(value for document in documents for value in values(document, name)) for name in SELECTABLE
-    }
-    return {column: counts for column, counts in columns.items() if counts}
+    columns = ((name, Counter(value for row in documents for value in values(row, name))) for name in SELECTABLE)
+    return {column: counts for column, counts in columns if counts}
 
 
 def values(document: Mapping[str, Any], column: str) -> list[str]:
@@ -43,8 +40,7 @@ def values(document: Mapping[str, Any], column: str) -> list[str]:
 def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[Mapping[str, Any]]:
     """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
 
-    UnknownName says that there is no such column, MedTasksError that a value occurs nowhere or nothing fits all
-    criteria.
+    UnknownName: there is no such column. MedTasksError: a value occurs nowhere, or nothing fits all criteria.
     """
     columns = selectable(documents)
     accepted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}
@@ -61,10 +57,6 @@ def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[s
     """Return the values of a column that the user's words (full values, abbreviations or patterns) select.
 
     ``columns`` come from :func:`selectable`. Errors are those of :func:`choose`; the message suggests the nearest.
-
-    Example:
-        >>> sorted(resolved("department", ["o", "uro*"], {"department": {"Ophthalmology": 2, "Urology": 1}}))
-        ['Ophthalmology', 'Urology']
     """
     if column not in columns:
         raise unknown_name("column", column, columns)
@@ -80,22 +72,8 @@ def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[s
 
 
 def described(criteria: Criteria) -> str:
-    """Return criteria as one line, the same for the same criteria.
-
-    Example:
-        >>> described({"modality": ["CT"], "department": ["Urology", "Oncology"]})
-        'department=Oncology|Urology, modality=CT'
-    """
-    return ", ".join(
-        f"{column}={'|'.join(sorted(criteria[column]))}" for column in sorted(criteria) if criteria[column]
-    )
-
-
-@functools.cache
-def _abbreviations() -> Mapping[str, Mapping[str, str]]:
-    """Return the full names by short name in lower case, by column."""
-    facts = packaged_facts(__package__, "abbreviations")
-    return {column: {short.casefold(): name for short, name in names.items()} for column, names in facts.items()}
+    """Return criteria as one line, the same for the same criteria: ``department=Oncology|Urology, modality=CT``."""
+    return ", ".join(f"{column}={'|'.join(sorted(words))}" for column, words in sorted(criteria.items()) if words)
 
 
 def _matching(column: str, word: str, published: Iterable[str]) -> set[str]:
@@ -106,8 +84,9 @@ def _matching(column: str, word: str, published: Iterable[str]) -> set[str]:
     if re.search(r"[*?]", word):
         pattern = re.compile(fnmatch.translate(word))
         return {value for value in published if pattern.match(value.casefold())}
-    full = _abbreviations().get(column, {}).get(word, word)
-    return {value for value in published if _plain(full) and _plain(value) == _plain(full)}
+    names = packaged_facts(__package__, "abbreviations").get(column, {})
+    full = _plain({short.casefold(): name for short, name in names.items()}.get(word, word))
+    return {value for value in published if full and _plain(value) == full}
 
 
 def _plain(text: str) -> str:

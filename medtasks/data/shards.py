@@ -32,12 +32,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read a text such as ``3/16``; MedTasksError if it names no shard.
-
-        Example:
-            >>> Shard.parse("3/16")
-            Shard(index=3, count=16)
-        """
+        """Read a text such as ``3/16``; MedTasksError if it names no shard."""
         match = _FORM.fullmatch(text.strip())
         index, count = map(int, match.groups()) if match else (0, 0)
         if not 1 <= index <= count:
@@ -102,20 +97,15 @@ def cut_places(clusters: Sequence[Hashable]) -> list[int]:
 def clusters_of(documents: Any) -> list[int]:
     """Return the cluster of each document, shape (documents,): connected by pair, rotation, patient or image.
 
-    The documents are a table of the ``datasets`` library, or a list of mappings.
+    The documents are a table of the ``datasets`` library, of which no other column is read, or a list of mappings.
     """
-    count = len(documents)
-    columns = [column_of(documents, name) for name in _TOGETHER]
-    keys: list[list[Hashable]] = [[] for _ in range(count)]
-    for name, column in zip(_TOGETHER, columns, strict=True):
+    keys: list[list[Hashable]] = [[] for _ in range(len(documents))]
+    for name in _TOGETHER:
+        if hasattr(documents, "column_names"):
+            column = documents[name] if name in documents.column_names else ()
+        else:
+            column = [document.get(name) if isinstance(document, Mapping) else None for document in documents]
         for row, value in enumerate(column):
             if value is not None:
                 keys[row].append((name, value))
     return connected_components(keys)
-
-
-def column_of(documents: Any, name: str) -> Sequence[Any]:
-    """Return a column of such documents, shape (documents,), and read no other; empty where a table has none."""
-    if hasattr(documents, "column_names"):
-        return documents[name] if name in documents.column_names else ()
-    return [document.get(name) if isinstance(document, Mapping) else None for document in documents]

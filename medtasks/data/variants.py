@@ -49,10 +49,10 @@ _SEED = "medtasks swapped images"
 
 
 class ShownImage(NamedTuple):
-    """An image as documents list it: its file, and that file's digest, or again the file where none is known."""
+    """An image as documents list it."""
 
     file: str
-    sha256: str
+    sha256: str  # of that file, or again the file where none is known
 
 
 Shown = tuple[ShownImage, ...]
@@ -102,12 +102,7 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
-    """Return the published position, from 0, of the option at ``position`` in a rotation.
-
-    Example:
-        >>> [published_position(position, 1, 3) for position in range(3)]
-        [1, 2, 0]
-    """
+    """Return the published position, from 0, of the option at ``position`` in a rotation."""
     return (position + rotation) % options
 
 
@@ -156,14 +151,11 @@ def images_of(document: Document) -> Shown:
 
 
 def swapped_images(documents: Documents) -> list[Shown]:
-    """Return the images that each question is shown instead of its own, if it has any; the same for the same documents.
+    """Return the images that each question is shown instead of its own; MedTasksError if no patient has others.
 
     Of a pair, each question gets the other one's image. Elsewhere images are exchanged between clusters: all documents
     that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
     other images; as many, and volumes for volumes.
-
-    Raises:
-        MedTasksError: No image of another patient or case exists.
     """
     from_pairs = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
     if None not in from_pairs:
@@ -213,7 +205,7 @@ def _exchanged(by_cluster: Mapping[int, list[Shown]]) -> dict[Shown, Shown]:
     largest = max(order, key=len)
     if 2 * len(largest) <= len(lists):  # then a step of that length always leaves the cluster
         return {images: lists[(row + len(largest)) % len(lists)] for row, images in enumerate(lists)}
-    smaller = [images for images in lists if images not in set(largest)]
+    smaller = [images for members in order if members is not largest for images in members]
     back = {images: largest[row % len(largest)] for row, images in enumerate(smaller)}
     return back | {images: smaller[row % len(smaller)] for row, images in enumerate(largest)}
 

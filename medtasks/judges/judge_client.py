@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from loguru import logger
 
 from medtasks.data.catalogue import Access
-from medtasks.data.own_datasets import access_of
+from medtasks.data.privacy import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, MedTasksError, unknown_name, warn_once
 from medtasks.home import home
 from medtasks.net import servers

@@ -22,8 +22,7 @@ from loguru import logger
 from tqdm.std import tqdm
 
 from medtasks.data.catalogue import Access
-from medtasks.data.own_datasets import access_of
-from medtasks.data.privacy import is_private
+from medtasks.data.privacy import access_of, is_private
 from medtasks.errors import MedTasksError, ModelRefused, warn_once
 from medtasks.lmms import replaced
 from medtasks.net import servers

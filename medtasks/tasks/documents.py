@@ -14,8 +14,7 @@ from medtasks.data.catalogue import Access
 from medtasks.data.dataset_lookup import prepared_folder, provenance
 from medtasks.data.dataset_manifest import text_fingerprint
 from medtasks.data.document_store import load_documents, open_documents
-from medtasks.data.own_datasets import access_of
-from medtasks.data.privacy import is_private
+from medtasks.data.privacy import access_of, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images

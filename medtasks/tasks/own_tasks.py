@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.dataset_lookup import own_task_file, prepared_folder
+from medtasks.data.dataset_lookup import own_dataset_info, own_datasets, own_task_file, prepared_folder
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
-from medtasks.data.own_datasets import own_dataset_info, own_datasets
 from medtasks.data.prepare.prepare_dataset import publish_part
 from medtasks.data.prepare.source_recipe import Options, prepare_recipe
 from medtasks.data.selecting import Criteria, described
@@ -65,7 +64,8 @@ def prepare_own(
             f"'{chosen}' is prepared from {source} already; choose another name with --name, or replace it: "
             f"medtasks data prepare {chosen} --source {folder}"
         )
-    info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
+    absolute = folder.resolve()
+    info = own_dataset_info(chosen, f"{questions.kind}, from {absolute}", str(absolute), access)
     manifest = prepare_recipe(info, questions.own_recipe(), Options(folder, allow_incomplete=allow_incomplete))
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
     names = own_keys(chosen, chosen, TAG)

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from medtasks.curate.drafts import DraftOutcome
-from medtasks.curate.llm import open_llm
+from medtasks.curate.drafts import DraftOutcome, open_llm
 from medtasks.curate.pairs.pair_drafts import draft_pairs
 from medtasks.curate.study import PAIRS, ImagePair, Study, StudyKind, write_lines
 from medtasks.data.catalogue import Access

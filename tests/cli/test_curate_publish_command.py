@@ -10,10 +10,11 @@ import pytest
 from medtasks.curate.drafts import read_drafts
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study, write_lines
 from medtasks.data.catalogue import Access
+from medtasks.data.dataset_lookup import preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
-from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.prepare.prepare_dataset import verify
+from medtasks.data.privacy import access_of
 from medtasks.errors import JudgeRefused
 from medtasks.home import dataset_folder, own_tasks_folder
 from medtasks.judges.judge_client import judge_for

@@ -4,15 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from medtasks.curate.study import (
-    IMAGES,
-    PAIRS,
-    ImagePair,
-    Study,
-    StudyImage,
-    StudyKind,
-    write_lines,
-)
+from medtasks.curate.study import IMAGES, PAIRS, ImagePair, Study, StudyImage, StudyKind, write_lines
 from medtasks.data.catalogue import Access
 
 from ..scripted_server import Endpoint, Step
@@ -34,28 +26,17 @@ def write_study(
     study = Study(name="our_pairs", kind=StudyKind.PAIRS, access=access, source="made up")
     folder.mkdir(parents=True, exist_ok=True)
     study.write(folder)
-    found = {
-        f"{kind}{n}": caption(f"{kind}{n}", side)
-        for n in range(pairs)
-        for kind, side in (("a", "left"), ("b", "right"))
-    }
-    images = [
-        StudyImage(image_id=name, file=f"/nowhere/{name}.png", sha256="0" * 64, text=text)
-        for name, text in (found | (texts or {})).items()
-    ]
+    names = [(f"{kind}{n}", side) for n in range(pairs) for kind, side in (("a", "left"), ("b", "right"))]
+    captions = {name: caption(name, side) for name, side in names} | (texts or {})
+    images = []
+    for name, text in captions.items():
+        images.append(StudyImage(image_id=name, file=f"/nowhere/{name}.png", sha256="0" * 64, text=text))
     write_lines(folder / IMAGES, images)
-    write_lines(
-        folder / PAIRS,
-        [
-            ImagePair(
-                pair_id=f"p{n}",
-                images=("a0" if n == 1 else f"a{n}", f"b{n}"),
-                sim_med=0.99 - n / 100,
-                sim_gen=0.5 + n / 50,
-            )
-            for n in range(pairs)
-        ],
-    )
+    made = []
+    for n in range(pairs):
+        both = ("a0" if n == 1 else f"a{n}", f"b{n}")
+        made.append(ImagePair(pair_id=f"p{n}", images=both, sim_med=0.99 - n / 100, sim_gen=0.5 + n / 50))
+    write_lines(folder / PAIRS, made)
     return study
 
 

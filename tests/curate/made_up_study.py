@@ -7,16 +7,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from medtasks.curate.drafts import Draft, Drafted, DraftOutcome, append_line
-from medtasks.curate.study import (
-    IMAGES,
-    PAIRS,
-    ImagePair,
-    Study,
-    StudyImage,
-    StudyKind,
-    write_lines,
-)
+from medtasks.curate.drafts import Draft, Drafted, DraftOutcome
+from medtasks.curate.study import DRAFTS, IMAGES, PAIRS, ImagePair, Study, StudyImage, StudyKind, write_lines
 from medtasks.data.catalogue import Access
 
 SIDE = 320
@@ -109,5 +101,6 @@ def _written(folder: Path, kind: StudyKind, images: Iterable[StudyImage]) -> Stu
 
 
 def _append(folder: Path, drafts: Iterable[tuple[str, tuple[Draft, ...]]]) -> None:
-    for request, made in drafts:
-        append_line(folder, Drafted(request=request, asked="made up", outcome=DraftOutcome.DRAFTED, drafts=made))
+    drafted = DraftOutcome.DRAFTED
+    lines = [Drafted(request=request, asked="made up", outcome=drafted, drafts=made) for request, made in drafts]
+    write_lines(folder / DRAFTS, lines)

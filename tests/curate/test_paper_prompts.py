@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from medtasks.curate.hallucination.hallucination_drafting import PROMPTS, banned_phrases, with_form
-from medtasks.curate.llm import prompts_in
+from medtasks.curate.drafts import prompts_in
+from medtasks.curate.hallucination.hallucination_questions import PROMPTS, banned_phrases, with_form
 from medtasks.curate.pairs.pair_drafts import given_categories
 
 from ..conftest import reference_folder
@@ -52,14 +52,10 @@ def test_a_prompt_equals_the_paper_s_white_space_apart(name):
 
 
 def test_a_corrected_prompt_lacks_the_stray_quotation_mark_and_takes_any_list():
-    filled = PAIR_PROMPTS["category_corrected"].filled(
-        {
-            "**CATEGORIES**": ", ".join(
-                given_categories(PAIR_PROMPTS["category"].user.split("Categories:")[1].strip('" '))
-            )
-        }
-    )
-    assert f'{filled}"' == PAIR_PROMPTS["category"].user
+    published = PAIR_PROMPTS["category"].user
+    names = given_categories(published.split("Categories:")[1].strip('" '))
+    filled = PAIR_PROMPTS["category_corrected"].filled({"**CATEGORIES**": ", ".join(names)})
+    assert f'{filled}"' == published
 
 
 def test_the_marks_of_a_prompt_are_replaced_and_those_in_captions_are_not():
@@ -75,10 +71,6 @@ def test_the_marks_of_a_prompt_are_replaced_and_those_in_captions_are_not():
     assert "\nPair 1\nFirst image description: Pair 0 of 1\nSecond" in blocks
 
 
-def test_every_prompt_is_of_a_figure_or_a_form():
-    assert HALLUCINATION_PROMPTS.keys() == BEHIND.keys() | FORMS
-
-
 @each_row("name, behind", BEHIND.items())
 def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behind):
     prompt = HALLUCINATION_PROMPTS[name]
@@ -90,12 +82,11 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
 
 @each_row("form", sorted(FORMS))
 def test_a_form_stands_behind_the_papers_text(form):
+    assert HALLUCINATION_PROMPTS.keys() == BEHIND.keys() | FORMS  # every prompt is of a figure or a form
     prompt, ours = HALLUCINATION_PROMPTS["contextual"], HALLUCINATION_PROMPTS[form]
     formed = with_form(prompt, form)
-    assert formed.system == f"{prompt.system}\n\n{ours.user}"
-    assert formed.user == prompt.user
-    assert formed.label == f"contextual v1 + {form} v1"
-    assert ours.source == "this package"
+    assert (formed.system, formed.user) == (f"{prompt.system}\n\n{ours.user}", prompt.user)
+    assert (formed.label, ours.source) == (f"contextual v1 + {form} v1", "this package")
 
 
 def test_what_a_prompt_forbids_is_read_from_it():

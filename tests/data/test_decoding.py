@@ -24,8 +24,8 @@ from medtasks.home import HOME_VARIABLE
 from medtasks.prompts.images import _LOGGED, OPENED, images
 from medtasks.tasks.own_tasks import prepare_own
 
-from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
 from ..tables import each_row
+from .image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
 
 CASES = image_cases()
 FLOATS = tiff((ramp(4000) - 1000).astype("<f4"), 32)
@@ -82,6 +82,7 @@ def prepared(every_mode, monkeypatch):
     return folder, manifest
 
 
+@pytest.mark.filterwarnings("ignore")  # of Pillow, which is asked here without us
 @each_row("name", CASES)
 def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
     folder, manifest = prepared
@@ -89,6 +90,10 @@ def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
     for seen in (from_folder, shown(name, image_root=str(folder))):
         assert pixels(seen).shape == CASES[name].seen.shape
         assert np.abs(pixels(seen) - CASES[name].seen.astype(int)).max() <= CASES[name].tolerance
+    with Image.open(folder / name) as image:
+        expected = image.convert("RGB")
+    seen = shown(folder / name, image_rule="reference")  # of published sets
+    assert (seen.size, seen.tobytes()) == (expected.size, expected.tobytes())
 
 
 def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
@@ -100,16 +105,6 @@ def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
     assert (facts["image_rule"], facts["image_conversions"]) == ("linear", dict(done))
     assert f"CMYK to RGB ({done['CMYK to RGB']}), " in described_images(facts)
     assert list(verify(manifest.name)) == []
-
-
-@pytest.mark.filterwarnings("ignore")  # of Pillow, which is asked here without us
-@each_row("name", CASES)
-def test_the_rule_of_published_sets_is_what_pillow_does(prepared, name):
-    folder, _ = prepared
-    with Image.open(folder / name) as image:
-        expected = image.convert("RGB")
-    seen = shown(folder / name, image_rule="reference")
-    assert (seen.size, seen.tobytes()) == (expected.size, expected.tobytes())
 
 
 @each_row(
@@ -134,10 +129,8 @@ def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(prepared,
     folder = put(tmp_path / "old", {"deep.png": CASES["I;16.png"].data})
     manifest = prepare_own(folder, access=Access.PUBLIC)
     place = prepared_folder(manifest.name)
-    written = json.loads((place / "manifest.json").read_text())
-    for field in ("image_rule", "image_range", "image_conversions"):
-        del written[field]
-    (place / "manifest.json").write_text(json.dumps(written))
+    fields = {"image_rule", "image_range", "image_conversions"}
+    (place / "manifest.json").write_text(manifest.model_dump_json(exclude=fields))
     old = Manifest.read(place)
     assert (old.image_rule, old.image_range, old.image_conversions) == (ImageRule.REFERENCE, None, {})
     assert described_images(old.model_dump()) == ""
@@ -162,10 +155,9 @@ def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, monkeypatch, nam
 
     manifest = prepare_own(put(folder, {name: data}, image_range=[-100, 2000]))
     assert manifest.image_range == (-100, 2000)
-    is_flat = name in ("dark.tif", "grey.tif", "offset.png")
-    assert manifest.image_conversions == dict.fromkeys(
-        ["more than 8 bits scaled from -100..2000, as given", *([NEARLY_FLAT] if is_flat else [])], 1
-    )
+    flat = [NEARLY_FLAT] * (name in ("dark.tif", "grey.tif", "offset.png"))
+    done = ["more than 8 bits scaled from -100..2000, as given", *flat]
+    assert manifest.image_conversions == dict.fromkeys(done, 1)
     (from_folder,) = images(load_documents(manifest.name)[0])
     from_yaml = shown(name, image_root=str(folder), image_range=[-100, 2000])
     with Image.open(folder / name) as image:
@@ -187,13 +179,17 @@ def test_values_that_are_no_numbers_are_black_and_a_flat_image_is_no_dark_one(tm
         assert decoded(tmp_path / "flat.png", LINEAR).pixels.getextrema() == ((0, 0),) * 3
 
 
-def test_what_pillow_misreads_is_refused(tmp_path):
+def test_what_pillow_misreads_and_a_bomb_are_refused_in_one_sentence(tmp_path, monkeypatch):
     signed = tiff((ramp() - 128).astype("i1"), 8)
     planar = tiff(np.dstack([ramp(65535)] * 3).astype("<u2"), 16, 2, {284: ("H", [2])})
     for data, complaint in ((signed, "signed values, which Pillow misreads"), (planar, "in separate planes")):
         (tmp_path / "a.tif").write_bytes(data)
         with pytest.raises(SourceError, match=rf"image {tmp_path}/a.tif of sample q is broken \(it has .*{complaint}"):
             shown(tmp_path / "a.tif")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    (tmp_path / "a.png").write_bytes(png(np.zeros((4, 6)), 8, 0))
+    with pytest.raises(SourceError, match=r"is broken \(it has more than 20 pixels; save it smaller\)$"):
+        shown(tmp_path / "a.png")
 
 
 def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
@@ -220,6 +216,7 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
     ],
 )
 def test_impossible_settings(prepared, tmp_path, settings, complaint):
+    assert Decoding.of_settings({"template": "x"}) is None
     with pytest.raises(MedTasksError, match=complaint):
         shown(prepared[0] / "L.png", **settings)
     if "image_rule" not in settings:
@@ -228,6 +225,7 @@ def test_impossible_settings(prepared, tmp_path, settings, complaint):
 
 
 def test_settings_do_not_change_what_a_prepared_dataset_shows(prepared):
+    assert Decoding.of_settings({"image_range": [0, 4095]}) == Decoding(ImageRule.LINEAR, (0.0, 4095.0))
     document = load_documents(prepared[1].name)[0]
     assert images(document, {"image_rule": "linear"})
     with pytest.raises(SourceError, match="were prepared with image_rule linear; leave image_rule and image_range out"):
@@ -261,16 +259,12 @@ def test_an_image_of_which_next_to_nothing_is_seen_is_marked_and_counted(tmp_pat
     assert manifest.image_conversions == {"8 bits as stored": 1, **({NEARLY_FLAT: 1} if is_flat else {})}
 
 
-def test_the_grey_stand_in_is_as_large_as_what_the_model_sees(tmp_path):
+def test_a_turned_jpeg_its_grey_stand_in_and_its_smaller_copy(tmp_path):
     (tmp_path / "a.jpg").write_bytes(turned(6, "JPEG"))
     document = {"doc_id": "q", "image_file": str(tmp_path / "a.jpg")}
-    (seen,) = images(document)
-    (blank,) = images({**document, COLUMN: BLANK})
+    (seen,), (blank,) = images(document), images({**document, COLUMN: BLANK})
     assert blank.size == seen.size == decoded(tmp_path / "a.jpg", LINEAR).size
     assert seen.size[1] == WIDTH
-
-
-def test_a_smaller_copy_of_a_jpeg_is_the_same_image(tmp_path):
     exif = Image.Exif()
     exif[274] = 6
     large = Image.fromarray(ramp().astype(np.uint8)).resize((1600, 800))
@@ -290,7 +284,7 @@ WARNING = {
 }
 
 
-@pytest.mark.parametrize("decoding", [LINEAR, REFERENCE])
+@each_row("decoding", [LINEAR, REFERENCE])
 def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, capfd, caplog, decoding):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     caplog.set_level(logging.WARNING)
@@ -319,14 +313,6 @@ def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, capfd, caplog
         assert len(given) >= 4
     assert [record.name for record in caplog.records] == ["PIL.TiffImagePlugin"]
     assert capfd.readouterr().err == ""
-
-
-def test_a_bomb_is_an_error_of_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    (tmp_path / "a.png").write_bytes(png(np.zeros((4, 6)), 8, 0))
-    with pytest.raises(SourceError) as refused:
-        shown(tmp_path / "a.png")
-    assert str(refused.value).endswith("is broken (it has more than 20 pixels; save it smaller)")
 
 
 @each_row("data", [b"", b"nonsense", CASES["RGB.png"].data[:200], b"\xff\xd8\xff\xe0nonsense"])
@@ -360,9 +346,3 @@ def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypat
     close.set()
     thread.join()
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled, warnings.showwarning) == (True, False, before)
-
-
-def test_a_rule_and_a_range_are_read_from_settings():
-    assert Decoding.of_settings({"template": "x"}) is None
-    assert Decoding.of_settings({"image_rule": "reference"}) == REFERENCE
-    assert Decoding.of_settings({"image_range": [0, 4095]}) == Decoding(ImageRule.LINEAR, (0.0, 4095.0))

@@ -17,8 +17,8 @@ from medtasks.prompts.images import images  # noqa: E402
 from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
 from ..dicom_files import put_dicom  # noqa: E402
-from ..image_modes import colours, in_8_bits, ramp  # noqa: E402
 from ..tables import each_row  # noqa: E402
+from .image_modes import colours, in_8_bits, ramp  # noqa: E402
 from .test_decoding import put  # noqa: E402
 
 CT = {"RescaleSlope": 1, "RescaleIntercept": -1024}
@@ -44,46 +44,43 @@ def window(center, width, values=UNITS):
 
 
 @each_row(
-    "center, width, expected",
+    "fields, expected",
     [
-        (40, 400, window(40, 400)),
-        (-600, 1500, window(-600, 1500)),
-        (40.5, 1, np.where(UNITS > 40, 255, 0)[..., None]),
-        ([40, -600], [400, 1500], window(40, 400)),  # the first of several
+        ({"WindowCenter": 40, "WindowWidth": 400}, window(40, 400)),
+        ({"WindowCenter": -600, "WindowWidth": 1500}, window(-600, 1500)),
+        ({"WindowCenter": 40.5, "WindowWidth": 1}, np.where(UNITS > 40, 255, 0)[..., None]),
+        ({"WindowCenter": [40, -600], "WindowWidth": [400, 1500]}, window(40, 400)),  # the first of several
+        ({"WindowCenter": 40, "WindowWidth": 400, "VOILUTFunction": "LINEAR_EXACT"}, in_8_bits(UNITS, -160, 240)),
+        (
+            {"WindowCenter": 40, "WindowWidth": 400, "VOILUTFunction": "SIGMOID"},
+            np.floor(255 / (1 + np.exp(-4 * (UNITS - 40) / 400)) + 0.5)[..., None],
+        ),
     ],
 )
-def test_a_window(tmp_path, center, width, expected):
-    grey, done = seen(write(tmp_path / "a.dcm", **CT, WindowCenter=center, WindowWidth=width))
+def test_a_window(tmp_path, fields, expected):
+    grey, done = seen(write(tmp_path / "a.dcm", **CT, **fields))
     assert (grey == expected).all()
     assert done == ("DICOM window applied",)
 
 
-def test_other_forms_of_windows(tmp_path):
-    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="LINEAR_EXACT")
-    assert (seen(path)[0] == in_8_bits(UNITS, -160, 240)).all()
-    path = write(path, **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="SIGMOID")
-    expected = np.floor(255 / (1 + np.exp(-4 * (UNITS - 40) / 400)) + 0.5)
-    assert (seen(path)[0] == expected[..., None]).all()
-    path = write(path, **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
-    with pytest.raises(OSError, match=r"its window \(CUBIC, width 400.0\) is none that DICOM knows"):
-        seen(path)
-
-
-def test_an_inverted_image(tmp_path):
+def test_an_inverted_image_a_lookup_table_and_a_range_of_ones_own(tmp_path):
     path = write(tmp_path / "a.dcm", kind="MONOCHROME1", WindowCenter=2048, WindowWidth=4096)
     grey, done = seen(path)
     assert np.abs(grey - (255 - in_8_bits(STORED, 0, 4095).astype(int))).max() <= 1
     assert done == ("DICOM window applied", "MONOCHROME1 inverted")
-
-
-def test_a_lookup_table_goes_before_a_window(tmp_path):
     table = pydicom.Dataset()
     table.LUTDescriptor = [4096, 0, 8]
     table.LUTData = ((np.arange(4096) // 16) ^ 255).astype("<u2").tobytes()
-    path = write(tmp_path / "a.dcm", WindowCenter=40, WindowWidth=400, VOILUTSequence=pydicom.Sequence([table]))
+    write(path, WindowCenter=40, WindowWidth=400, VOILUTSequence=pydicom.Sequence([table]))
     grey, done = seen(path)
     assert (grey == ((STORED // 16) ^ 255)[..., None]).all()
-    assert done == ("DICOM VOI table applied",)
+    assert done == ("DICOM VOI table applied",)  # before the window
+    write(path, **CT, WindowCenter=40, WindowWidth=400)
+    grey, done = seen(path, Decoding(ImageRule.LINEAR, (-160.0, 240.0)))
+    assert (grey == in_8_bits(UNITS, -160, 240)).all()
+    assert done == ("DICOM scaled from -160..240, as given",)
+    for center, width in ((5000, 100), (1000, 60000)):
+        assert seen(write(path, WindowCenter=center, WindowWidth=width))[1] == ("DICOM window applied", NEARLY_FLAT)
 
 
 SIGNED = (STORED - 1024).astype(np.int16)
@@ -109,13 +106,9 @@ def test_without_a_window_the_values_are_the_range(tmp_path, fields, padding):
     assert done == SCALED
 
 
-def test_a_scan_that_pydicom_ships_is_not_grey():
-    grey, done = seen(Path(pydicom.data.get_testdata_file("CT_small.dcm", download=False)))
-    assert (grey.min(), grey.max(), done) == (0, 255, SCALED)
-    assert grey.std() > 30
-
-
 def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path):
+    grey, done = seen(Path(pydicom.data.get_testdata_file("CT_small.dcm", download=False)))
+    assert (grey.min(), grey.max(), grey.std() > 30, done) == (0, 255, True, SCALED)
     grey, done = seen(write(tmp_path / "a.dcm", (ramp() // 2).astype(np.uint8), stored=8))
     assert (grey == (ramp() // 2)[..., None]).all()
     assert done == ("DICOM without a window scaled from the 8 bits stored",)
@@ -123,19 +116,6 @@ def test_without_a_window_8_bits_are_as_stored_and_one_value_is_refused(tmp_path
         seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7)))
     with pytest.raises(OSError, match="all of its pixels are padding"):
         seen(write(tmp_path / "a.dcm", np.full_like(STORED, 7), PixelPaddingValue=7))
-
-
-@each_row("window", [(5000, 100), (1000, 60000)])
-def test_a_window_that_shows_next_to_nothing_is_marked(tmp_path, window):
-    _, done = seen(write(tmp_path / "a.dcm", STORED, WindowCenter=window[0], WindowWidth=window[1]))
-    assert done == ("DICOM window applied", NEARLY_FLAT)
-
-
-def test_a_range_of_ones_own_goes_before_the_window(tmp_path):
-    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400)
-    grey, done = seen(path, Decoding(ImageRule.LINEAR, (-160.0, 240.0)))
-    assert (grey == in_8_bits(UNITS, -160, 240)).all()
-    assert done == ("DICOM scaled from -160..240, as given",)
 
 
 @each_row("stored", [8, 12])
@@ -167,7 +147,10 @@ def test_through_a_folder_and_through_a_yaml(tmp_path):
 
 
 def test_what_is_refused(tmp_path, monkeypatch):
-    path = write(tmp_path / "a.dcm", np.stack([STORED, STORED]))
+    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
+    with pytest.raises(OSError, match=r"its window \(CUBIC, width 400.0\) is none that DICOM knows"):
+        seen(path)
+    write(path, np.stack([STORED, STORED]))
     with pytest.raises(OSError, match="it holds 2 frames; save the one to show by itself"):
         seen(path)
     with pytest.raises(OSError, match="it is no image that can be read"):

@@ -7,10 +7,9 @@ import pytest
 
 from medtasks.data import label_of, path_of, provenance_of
 from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
-from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import Manifest
 from medtasks.data.document_store import load_documents
-from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepare.prepare_dataset import prepare, recipe_of, verify
 from medtasks.data.prepare.prepare_dataset import prepare as prepare_by_name
 from medtasks.data.prepare.source_recipe import Options

@@ -7,7 +7,6 @@ from PIL import Image
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.data.document_store import BATCH, DocumentBatches
 from medtasks.data.images.decoding import REFERENCE
-from medtasks.data.images.image_store import ImageFacts
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
 from medtasks.errors import SourceError
 
@@ -28,21 +27,16 @@ FACTS = {
 }
 
 
-def test_written_and_read_again(tmp_path):
+def test_written_and_read_again_with_a_fingerprint_of_text_and_pixels(tmp_path):
     manifest = Manifest(**FACTS)
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
     images = {"image_rule": "reference", "image_range": None, "image_conversions": {}}
     whole = {"selected_from": None, "selection": {}, **images}
     assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS | whole
-
-
-def test_fingerprint_covers_text_and_pixels():
-    manifest = Manifest(**FACTS)
-    assert len(manifest.fingerprint) == 12
-    assert manifest.model_copy(update={"text_sha256": "3" * 64}).fingerprint != manifest.fingerprint
-    assert manifest.model_copy(update={"pixels_sha256": "3" * 64}).fingerprint != manifest.fingerprint
-    assert manifest.model_copy(update={"source": "elsewhere"}).fingerprint == manifest.fingerprint
+    changes = ({"text_sha256": "3" * 64}, {"pixels_sha256": "3" * 64}, {"source": "elsewhere"})
+    others = [manifest.model_copy(update=change).fingerprint for change in changes]
+    assert (len(manifest.fingerprint), len({*others}), others[2]) == (12, 3, manifest.fingerprint)
 
 
 @each_row(
@@ -71,20 +65,16 @@ def test_text_fingerprint_ignores_order_only():
     assert text_fingerprint(rows[:1]) != whole
 
 
-def test_pixel_digest_is_of_the_picture_and_not_of_the_file(tmp_path):
+def test_pixel_digest_is_of_the_picture_and_the_fingerprint_knows_which_is_whose(tmp_path):
     pixels = Image.frombytes("L", (6, 4), bytes(range(24)))
     pixels.save(tmp_path / "a.png")
     pixels.convert("RGB").save(tmp_path / "a.bmp")
-    first = read_facts(tmp_path / "a.png", REFERENCE)
-    assert first == read_facts(tmp_path / "a.bmp", REFERENCE)
     Image.frombytes("L", (4, 6), bytes(range(24))).save(tmp_path / "turned.png")
-    assert read_facts(tmp_path / "turned.png", REFERENCE).sha256 != first.sha256
-
-
-def test_pixels_fingerprint_knows_which_picture_is_whose():
-    first, second = ImageFacts("a"), ImageFacts("b", ("CMYK to RGB",))
-    assert pixels_fingerprint({"1": first, "2": second}) == pixels_fingerprint({"2": second, "1": first})
-    assert pixels_fingerprint({"1": first, "2": second}) != pixels_fingerprint({"1": second, "2": first})
+    first, same, turned = (read_facts(tmp_path / name, REFERENCE) for name in ("a.png", "a.bmp", "turned.png"))
+    assert first == same
+    assert turned.sha256 != first.sha256
+    assert pixels_fingerprint({"1": first, "2": turned}) == pixels_fingerprint({"2": turned, "1": first})
+    assert pixels_fingerprint({"1": first, "2": turned}) != pixels_fingerprint({"1": turned, "2": first})
 
 
 def packed_documents(count):

@@ -17,58 +17,35 @@ def prepared(source, home):
     return prepare("mediconfusion", Options(source, sample=True))
 
 
-def rewrite(final, change):
-    rows = [change(dict(row)) for row in datasets.load_from_disk(str(final))["test"]]
-    for path in (final / "test").iterdir():
-        path.unlink()
-    datasets.DatasetDict({"test": datasets.Dataset.from_list(rows)}).save_to_disk(str(final))
-
-
-def test_untouched(prepared):
+def test_what_has_changed_is_named(final, prepared, refuses):
+    path, broken = final / "images/90004.jpg", final / "images/90010.jpg"
+    other_pixels = f"the images of {final} decode to other pixels than when they were prepared"
     assert list(verify("mediconfusion")) == []
-
-
-def test_changed_text(final):
-    rewrite(final, lambda row: row | {"question": row["question"].replace("nodule", "mass")})
-    assert list(verify("mediconfusion")) == [f"the text of {final} has changed since it was prepared"]
-
-
-def test_changed_number_of_rows(final, prepared):
     prepared.model_copy(update={"rows": 33}).write(final)
     assert list(verify("mediconfusion")) == [f"{final} holds 32 documents, its manifest says 33"]
-
-
-def test_changed_image(final):
-    path = final / "images/90004.jpg"
-    Image.new("RGB", (8, 8)).save(path)
-    assert list(verify("mediconfusion")) == [
-        f"{path} has changed since it was prepared",
-        f"the images of {final} decode to other pixels than when they were prepared",
-    ]
-
-
-def test_pixels_alone(final, prepared):
-    """What a change of the decoder does: the files are the same, their pixels are not."""
+    # What a change of the decoder does: the files are the same, their pixels are not.
     prepared.model_copy(update={"pixels_sha256": "0" * 64}).write(final)
-    assert list(verify("mediconfusion")) == [
-        f"the images of {final} decode to other pixels than when they were prepared"
-    ]
-
-
-def test_missing_and_broken_images(final):
-    (final / "images/90004.jpg").unlink()
-    broken = final / "images/90010.jpg"
+    assert list(verify("mediconfusion")) == [other_pixels]
+    prepared.write(final)
+    Image.new("RGB", (8, 8)).save(path)
+    assert list(verify("mediconfusion")) == [f"{path} has changed since it was prepared", other_pixels]
+    path.unlink()
     broken.write_bytes(broken.read_bytes()[:500])
     missing, changed, undecodable = verify("mediconfusion")
-    assert missing == f"{final / 'images/90004.jpg'} is missing"
-    assert changed == f"{broken} has changed since it was prepared"
+    assert (missing, changed) == (f"{path} is missing", f"{broken} has changed since it was prepared")
     assert undecodable.startswith(f"{broken} is broken (")
-
-
-def test_unprepared(final, refuses):
     (final / "manifest.json").unlink()
     with refuses("medtasks data prepare mediconfusion", kind=DatasetNotPrepared):
         list(verify("mediconfusion"))
+
+
+def test_changed_text(final):
+    rows = [dict(row) for row in datasets.load_from_disk(str(final))["test"]]
+    rows = [row | {"question": row["question"].replace("nodule", "mass")} for row in rows]
+    for path in (final / "test").iterdir():
+        path.unlink()
+    datasets.DatasetDict({"test": datasets.Dataset.from_list(rows)}).save_to_disk(str(final))
+    assert list(verify("mediconfusion")) == [f"the text of {final} has changed since it was prepared"]
 
 
 @each_row("name", ["dataset_dict.json", "test/state.json", "test/dataset_info.json", "test/*.arrow"])

@@ -8,7 +8,7 @@ from functools import cached_property, partialmethod
 from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.own_datasets import own_datasets
+from medtasks.data.dataset_lookup import own_datasets
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Asks, needs_labeler
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo

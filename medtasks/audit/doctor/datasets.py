@@ -8,11 +8,10 @@ from functools import partial
 
 from medtasks.audit.doctor.check_results import CREDENTIALS, DATASETS, CheckResult, Scope, State, findings_of, of_error
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.dataset_lookup import own_datasets, prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import FILE_NAME, Manifest
 from medtasks.data.document_store import open_documents
-from medtasks.data.own_datasets import access_of, own_datasets, preparing_again
-from medtasks.data.privacy import is_private
+from medtasks.data.privacy import access_of, is_private
 from medtasks.data.schema import SPLIT
 from medtasks.errors import MedTasksError, ModelRefused, listed
 from medtasks.home import dataset_folder, datasets_folder, home, open_to_others

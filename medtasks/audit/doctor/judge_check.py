@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from medtasks.audit.doctor.check_results import JUDGE, CheckResult, Scope, State, asked_by, of_error
-from medtasks.data.own_datasets import access_of
+from medtasks.data.privacy import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
 from medtasks.judges.judge_client import (

@@ -23,8 +23,22 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, category_request, draft_all, read_drafts
-from medtasks.curate.llm import ask, free_text, job_of, one_line, prompts_in, why_not_sent
+from medtasks.curate.drafts import (
+    LONGEST,
+    Draft,
+    Drafted,
+    DraftOutcome,
+    Job,
+    ask,
+    category_request,
+    draft_all,
+    free_text,
+    job_of,
+    one_line,
+    prompts_in,
+    read_drafts,
+    why_not_sent,
+)
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, Record, read_images, read_pairs, write_private
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
@@ -33,8 +47,6 @@ from medtasks.net.journal import digest_of
 
 PROMPTS = "pair_prompts"
 FOUND = "categories.json"
-CAPTIONS = 100
-"""Captions from which categories are found (appendix A.2)."""
 _MARKS = ("**CAPTION OF IMAGE 1**", "**CAPTION OF IMAGE 2**")
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
@@ -67,8 +79,7 @@ _COMPARING = re.compile(
 )
 
 
-_LONGEST_NAME, _MOST_NAMES = 60, 40
-_NAME = rf"(?P<name>[^\W\d_][^:*\n]{{1,{_LONGEST_NAME}}}?)\s*[*_]*\s*(?:[:(–-].*)?"
+_NAME = r"(?P<name>[^\W\d_][^:*\n]{1,60}?)\s*[*_]*\s*(?:[:(–-].*)?"
 _HEADINGS = (  # kinds of lines that name a category, the surest first; a reply is read by one of them
     re.compile(rf"\s*#{{1,6}}\s*\d+[.)]\s*[*_]*{_NAME}"),
     re.compile(rf"\s*[*_]*\d+[.)]\s*[*_]*{_NAME}"),
@@ -87,10 +98,7 @@ class PairReply:
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:
-    """Draft a question for each pair of a study that has none yet, and count the outcomes.
-
-    Errors are those of :func:`~medtasks.curate.drafts.draft_all`, and a SourceError for a pair of unknown images.
-    """
+    """Draft a question for each pair of a study that has none yet, and count the outcomes."""
     images, prompt = read_images(folder), prompts_in(PROMPTS)["question"]
 
     def drafted(pair: ImagePair, text: str) -> dict[str, tuple[Draft]] | None:
@@ -151,12 +159,7 @@ def read_pair_reply(text: str) -> PairReply | None:
 
 
 def chosen(answer: str, options: tuple[str, str]) -> int | None:
-    """Return the position of the option that an answer repeats or names; None where it is none of them, or both.
-
-    Example:
-        >>> [chosen(answer, ("Left", "Right")) for answer in ("right.", "Option 1", "Option2: Left", "Both")]
-        [1, 0, None, None]
-    """
+    """Return the position of the option that an answer repeats or names; None where it is none of them, or both."""
     if named := _NAMED.fullmatch(answer):
         number = int(named[1]) - 1
         return number if _words(named[2]) in ([], _words(options[number])) else None
@@ -205,10 +208,7 @@ def given_categories(text: str) -> tuple[str, ...]:
 
 
 def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]:
-    """Have the LLM find the categories of a study in its captions, once; they are kept in :data:`FOUND`.
-
-    MedTasksError: no categories were found; the user can write them into the file, which has the reply.
-    """
+    """Have the LLM find the categories of a study in its captions, once; they are kept in :data:`FOUND`."""
     path = folder / FOUND
     if path.is_file():
         try:
@@ -220,7 +220,7 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
         usable = sorted(name for name, image in images.items() if not why_not_sent(image.text))
         if not usable:
             raise MedTasksError("no caption of the study can be sent to find categories; name them yourself")
-        sample = tuple(random.Random(seed).sample(usable, min(CAPTIONS, len(usable))))
+        sample = tuple(random.Random(seed).sample(usable, min(100, len(usable))))  # as many as in appendix A.2
         prompt = prompts_in(PROMPTS)["found_categories"]
         blocks = [
             {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(images[name].text)}
@@ -243,26 +243,18 @@ def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]
 
 
 def headings(reply: str) -> tuple[str, ...]:
-    r"""Read the categories that the headings of a reply name, all in one form; empty if that is not clear.
-
-    Example:
-        >>> headings("Sure:\n1. **Cerebral**\n   - Caption 0\n2. **Head and Neck:** Captions 1, 2")
-        ('Cerebral', 'Head and Neck')
-    """
+    """Read the categories that the headings of a reply name, all in one form; empty if that is not clear."""
     lines = [one_line(line) for line in (without_thoughts(reply) or "").splitlines()]
     for form in _HEADINGS:
         texts = [match["name"].strip("*_ .") for line in lines if (match := form.fullmatch(line))]
         names = tuple(dict.fromkeys(name for name in texts if not re.match(r"captions?\b", name, re.IGNORECASE)))
-        if 2 <= len(names) <= _MOST_NAMES and not any("," in name for name in names):
+        if 2 <= len(names) <= 40 and not any("," in name for name in names):
             return names
     return ()
 
 
 def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[DraftOutcome]:
-    """Ask for the category of each image of a drafted question, and count the outcomes.
-
-    ``names`` are the categories; None takes the paper's list and its prompt to the letter.
-    """
+    """Ask for each drafted image's category of ``names``, None for the paper's list and prompt; count the outcomes."""
     images = read_images(folder)
     used = dict.fromkeys(image for draft in read_drafts(folder).values() for image in draft.images)
     prompts = prompts_in(PROMPTS)
@@ -282,13 +274,7 @@ def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter
 
 
 def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Read the categories that a reply consists of, one or several; None if it says anything else.
-
-    Example:
-        >>> areas = ["Cerebral", "Head and Neck", "Vascular"]
-        >>> named("**Vascular, head and neck.**", areas), named("It is Vascular", areas)
-        (('Vascular', 'Head and Neck'), None)
-    """
+    """Read the categories that a reply consists of, one or several; None if it says anything else."""
     text = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
     text = re.sub(r"^categor(?:y|ies)\s*:\s*", "", text).rstrip(".")
     by_text = {one_line(name).casefold(): name for name in names}

@@ -1,21 +1,40 @@
-"""Search for pairs that a medical encoder finds alike and a vision-only one does not (MediConfusion, section 2).
+"""Studies of confusing pairs: images that a medical encoder finds alike and a vision-only one does not.
 
-All pairs are compared, in blocks of one matrix product of the medical embeddings and, where few pass, the general
-similarity of those alone. Similarity is the cosine of two embeddings, rounded to six digits: they are kept in float16,
-which moves it in the fourth.
+The images come from a JSONL file with ``id``, ``image`` (a path relative to the file) and ``caption`` in each line; it
+may have ``group`` and ``licence``. All pairs are compared (MediConfusion, section 2), in blocks of one matrix product
+of the medical embeddings and, where few pass, the general similarity of those alone. Similarity is the cosine of two
+embeddings, rounded to six digits: they are kept in float16, which moves it in the fourth.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from medtasks.errors import MedTasksError
+from medtasks.curate.pairs.encoders import GENERAL, MEDICAL, UNUSABLE, Embedded, embedded, file_digests, open_encoder
+from medtasks.curate.study import (
+    IMAGES,
+    PAIRS,
+    STUDY,
+    ImagePair,
+    Study,
+    StudyImage,
+    StudyKind,
+    begun,
+    check_own_folder,
+    list_rows,
+    write_lines,
+)
+from medtasks.data.catalogue import Access
+from medtasks.data.duplicates.image_hashes import ImageHash, hash_images, near_pairs
+from medtasks.errors import MedTasksError, SourceError, near_match
+from medtasks.net.journal import digest_of
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[Any]
@@ -29,6 +48,8 @@ _ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
 _FEW = 0.02  # share of a block from which the product of the whole block is faster than gathering
 _TYPICAL = 2000  # pairs drawn to describe the usual similarities
 
+KEYS = ("id", "image", "caption", "group", "licence")
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -38,12 +59,7 @@ class Limits:
     sim_gen: float = 0.75  # at most
 
     def met(self, sim_med: Any, sim_gen: Any) -> Any:
-        """Return whether pairs of such similarities are confusing.
-
-        Example:
-            >>> Limits().met(0.9, 0.75), Limits().met(0.9, 0.76)
-            (True, False)
-        """
+        """Return whether pairs of such similarities are confusing."""
         return (sim_med >= self.sim_med) & (sim_gen <= self.sim_gen)
 
 
@@ -59,7 +75,7 @@ class Space:
             raise MedTasksError("an embedding is zero or no number; leave its image out")
 
     def block(self, start: int, size: int) -> npt.NDArray[np.float32]:
-        """Return ``size`` vectors at length 1."""
+        """Return ``size`` vectors, scaled to length 1."""
         part = slice(start, start + size)
         return np.asarray(self.vectors[part] / self.lengths[part].astype(np.float32)[:, None], np.float32)
 
@@ -71,15 +87,6 @@ class Space:
             products = np.einsum("nd,nd->n", self.vectors[left].astype(kind), self.vectors[right].astype(kind))
             cosines[part] = products / (self.lengths[left] * self.lengths[right])
         return cosines
-
-    def similarities(self, first: Numbers, second: Numbers) -> Floats:
-        """Return the similarities of pairs as they are recorded, in float64."""
-        return _rounded(self.cosines(first, second, np.float64))
-
-
-def _rounded(numbers: Floats) -> Floats:
-    """Round similarities, or differences of them, to the digits that count."""
-    return np.asarray(np.round(numbers, _DIGITS))
 
 
 def _slices(count: int) -> Iterator[slice]:
@@ -127,7 +134,9 @@ class _Search:
         rough = self.general.cosines(first, second) if general is None else general
         near = (rough <= self.limits.sim_gen + _ROUGH) & (medical - rough >= self.floor - 2 * _ROUGH)
         first, second = first[near], second[near]
-        sim_med, sim_gen = self.medical.similarities(first, second), self.general.similarities(first, second)
+        sim_med, sim_gen = (
+            np.round(space.cosines(first, second, np.float64), _DIGITS) for space in (self.medical, self.general)
+        )
         confusing = self.limits.met(sim_med, sim_gen)
         same = confusing & (self.groups[first] == self.groups[second]) & (self.groups[first] >= 0)
         self.of_one_group += int(same.sum())
@@ -135,12 +144,12 @@ class _Search:
         self.parts.append((first[good], second[good], sim_med[good], sim_gen[good]))
         self.number += int(good.sum())
         if self.number > 2 * self.most:
-            self._cut()
+            self.cut()
 
-    def _cut(self) -> None:
+    def cut(self) -> None:
         """Sort the pairs, and drop the smallest gaps of too many."""
         pairs = [np.concatenate(part) for part in zip(*self.parts, strict=True)]
-        order = np.lexsort((pairs[1], pairs[0], -_rounded(pairs[2] - pairs[3])))
+        order = np.lexsort((pairs[1], pairs[0], -np.round(pairs[2] - pairs[3], _DIGITS)))
         pairs = [part[order] for part in pairs]
         if len(pairs[0]) > self.most:
             self.more = True
@@ -180,13 +189,6 @@ class _Search:
             near = alike >= self.limits.sim_med - _ROUGH
             self.consider(first[near], second[near], alike[near])
 
-    def result(self, compared: int) -> ConfusingPairs:
-        """Return the pairs in order."""
-        self.consider(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))  # there may have been none
-        self._cut()
-        first, second, sim_med, sim_gen = self.parts[0]
-        return ConfusingPairs(first, second, sim_med, sim_gen, self.more, self.of_one_group, compared)
-
 
 def find_pairs(
     medical: Floats,
@@ -202,19 +204,21 @@ def find_pairs(
 
     ``medical`` and ``general`` have the shapes (images, dimension), each of its own dimension and in float16 or
     float32; ``groups`` holds one number per image, -1 for none. With ``sample`` only that many pairs are compared,
-    drawn at random as in the paper. Equal input gives equal output.
+    drawn at random as in the paper.
     """
     count = len(medical)
-    if len(general) != count:
-        raise ValueError(f"{count} medical and {len(general)} general embeddings")
-    pairs = count * (count - 1) // 2
+    compared = count * (count - 1) // 2
     groups = np.full(count, -1, np.int64) if groups is None else groups
     search = _Search(Space(medical), Space(general), limits, groups, most)
-    if sample is not None and sample < pairs:
+    if sample is not None and sample < compared:
         search.compare_some(sample, seed)
-        return search.result(sample)
-    search.compare_all()
-    return search.result(pairs)
+        compared = sample
+    else:
+        search.compare_all()
+    search.consider(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))  # there may have been none
+    search.cut()
+    first, second, sim_med, sim_gen = search.parts[0]
+    return ConfusingPairs(first, second, sim_med, sim_gen, search.more, search.of_one_group, compared)
 
 
 def draw_numbers(below: int, number: int, seed: int) -> Numbers:
@@ -232,14 +236,6 @@ def draw_numbers(below: int, number: int, seed: int) -> Numbers:
     return numbers if few == number else np.setdiff1d(np.arange(below), numbers, assume_unique=True)
 
 
-def usual_similarities(vectors: Floats) -> str:
-    """Describe the similarities of images to an encoder, by pairs drawn at random."""
-    first, second = np.random.default_rng(0).integers(0, len(vectors), (2, _TYPICAL))
-    cosines = Space(vectors).cosines(first[first != second], second[first != second])
-    low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
-    return f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them"
-
-
 def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
     """Return the pairs that remain if they are taken in order and each image in at most ``most`` of them."""
     uses: Counter[int] = Counter()
@@ -249,3 +245,185 @@ def best_per_image(pairs: ConfusingPairs, most: int) -> ConfusingPairs:
             uses.update((first, second))
             mask[number] = True
     return pairs.where(mask)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedImage:
+    """One image of a list."""
+
+    image_id: str
+    file: Path  # absolute
+    caption: str
+    group: str | None = None  # patient, study or article
+    licence: str | None = None
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """A list of images with captions."""
+
+    images: tuple[ListedImage, ...]  # by id, all with a caption and a file
+    left_out: Counter[str]  # number of other rows by reason
+    unused: tuple[str, ...] = ()  # unknown keys of its rows
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that change with every row that counts; not with the pixels."""
+        return digest_of([(im.image_id, str(im.file), im.caption, im.group, im.licence) for im in self.images])[:16]
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """Settings by which pairs are chosen."""
+
+    medical_encoder: str = MEDICAL
+    general_encoder: str = GENERAL
+    limits: Limits = field(default_factory=Limits)
+    sample: int | None = None  # number of pairs drawn at random; None: all are compared
+    seed: int = 0
+    per_image: int | None = None  # most pairs an image may be in
+    keep_near_duplicates: bool = False
+
+
+@dataclass(frozen=True)
+class PairStudy:
+    """A study of pairs and how it came about."""
+
+    study: Study
+    listed: ImageList
+    pairs: ConfusingPairs | None  # None for a study that was there before
+
+
+def read_image_list(source: Path) -> ImageList:
+    """Read the images of a list that have a caption and a file; SourceError for one that holds fewer than two."""
+    source = source.expanduser().absolute()
+    if not source.is_file():
+        raise SourceError(f"there is no file {source}; give a file of lines with {', '.join(KEYS[:3])}")
+    images: list[ListedImage] = []
+    left_out: Counter[str] = Counter()
+    keys: set[str] = set()
+    for row in list_rows(source, "id"):
+        keys.update(row.values)
+        caption = row.values.get("caption")
+        caption = caption.strip() if isinstance(caption, str) else ""
+        image, group, licence = (
+            None if row.values.get(key) in (None, "") else row.name(key) for key in ("image", "group", "licence")
+        )
+        try:
+            file = source.parent / image if image and (source.parent / image).is_file() else None
+        except OSError:  # of a name that is too long, for example
+            file = None
+        if file is None or not caption:
+            left_out["without a caption" if file else "image file missing"] += 1
+        else:
+            images.append(ListedImage(row.name("id"), file, caption, group, licence))
+    if keys and "caption" not in keys:
+        raise SourceError(f'{source}: no line has a caption; add "caption": "..."{near_match("caption", keys)}')
+    if len(images) < 2:
+        why = "; ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
+        raise SourceError(f"{source} holds {len(images)} usable images{f' ({why})' if why else ''}; pairs need two")
+    images.sort(key=lambda image: image.image_id)
+    return ImageList(tuple(images), left_out, tuple(sorted(keys.difference(KEYS))))
+
+
+def make_pair_study(
+    source: Path, folder: Path, name: str, access: Access, options: PairOptions, batch_size: int, device: str | None
+) -> PairStudy:
+    """Embed the images of a list, choose pairs, and write them to the folder of a study, unless it is there.
+
+    SourceError: the list cannot be used. MedTasksError: the folder holds a study that was made with something else, an
+    encoder cannot be used, or no pair is confusing.
+    """
+    if not (folder / STUDY).exists():
+        check_own_folder(folder, source)
+    listed = read_image_list(source)
+    encoders = {
+        "medical_encoder": open_encoder(options.medical_encoder, device),
+        "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
+    }
+    made_with: dict[str, Any] = {
+        **{role: {"name": encoder.name, "digest": encoder.digest} for role, encoder in encoders.items()},
+        "sim_med": options.limits.sim_med,
+        "sim_gen": options.limits.sim_gen,
+        "sample": options.sample,
+        "seed": options.seed,
+        "per_image": options.per_image,
+        "near_duplicates": "kept" if options.keep_near_duplicates else "left out",
+        "list": listed.digest,
+    }
+    planned = Study(name=name, kind=StudyKind.PAIRS, access=access, source=str(source.absolute()), made_with=made_with)
+    if existing := begun(folder, planned):
+        return PairStudy(existing, listed, None)
+    files = [image.file for image in listed.images]
+    digests = file_digests(files)
+    spaces = {role: embedded(files, digests, encoder, batch_size) for role, encoder in encoders.items()}
+    images, pairs, counts = _chosen_pairs(listed, spaces, options)
+    dimensions = {role: {**made_with[role], "dimension": space.dimension} for role, space in spaces.items()}
+    study = planned.model_copy(update={"made_with": {**made_with, **dimensions, "counts": counts}})
+    sha256 = dict(zip(files, digests, strict=True))
+    records = []
+    for image in (images[number] for number in np.unique(np.concatenate([pairs.first, pairs.second]))):
+        about = {"image_id": image.image_id, "group": image.group, "licence": image.licence, "text": image.caption}
+        records.append(StudyImage(file=str(image.file), sha256=sha256[image.file].hex(), **about))
+    write_lines(folder / IMAGES, records)
+    rows = zip(*(part.tolist() for part in (pairs.first, pairs.second, pairs.sim_med, pairs.sim_gen)), strict=True)
+    width, chosen = len(str(len(pairs))), []
+    for number, (first, second, sim_med, sim_gen) in enumerate(rows, 1):
+        ids = (images[first].image_id, images[second].image_id)
+        chosen.append(ImagePair(pair_id=f"pair_{number:0{width}d}", images=ids, sim_med=sim_med, sim_gen=sim_gen))
+    write_lines(folder / PAIRS, chosen)
+    study.write(folder)  # last, because it marks the folder as complete
+    return PairStudy(study, listed, pairs)
+
+
+def _chosen_pairs(
+    listed: ImageList, spaces: Mapping[str, Embedded], options: PairOptions
+) -> tuple[list[ListedImage], ConfusingPairs, dict[str, int]]:
+    """Return the images with both embeddings, the pairs chosen among them, and the counts for the study's record."""
+    medical, general = spaces.values()
+    in_both = np.intersect1d(medical.kept, general.kept)
+    images = [listed.images[number] for number in in_both]
+    counts = medical.left_out.copy()
+    counts[UNUSABLE] = 0  # unreadable images are the same for both encoders, but each may fail on other images
+    counts[UNUSABLE] = len(listed.images) - len(images) - counts.total()
+    counts += listed.left_out
+    if len(images) < 2:
+        raise MedTasksError(
+            f"{len(images)} of {len(listed.images)} images have embeddings ({_listed(counts)}); pairs need two"
+        )
+    vectors = [space.vectors[np.searchsorted(space.kept, in_both)] for space in (medical, general)]
+    numbers: dict[str | None, int] = {None: -1}
+    groups = np.array([numbers.setdefault(image.group, len(numbers)) for image in images], np.int64)
+    confusing = find_pairs(vectors[0], vectors[1], options.limits, groups, sample=options.sample, seed=options.seed)
+    pairs = confusing
+    counts["pairs of one group"] = confusing.of_one_group
+    if not options.keep_near_duplicates:
+        hashes = hash_images([images[number].file for number in np.unique([pairs.first, pairs.second])])[0]
+        unreadable = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
+        hashed = [(image.file, hashes.get(image.file, unreadable)) for image in images]
+        same = np.array(near_pairs(hashed, zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)), bool)
+        counts["pairs of near-duplicates"] = int(same.sum())
+        pairs = pairs.where(~same)
+    if options.per_image is not None:
+        best = best_per_image(pairs, options.per_image)
+        counts["pairs beyond --per-image"] = len(pairs) - len(best)
+        pairs = best
+    if not len(pairs):
+        usual = []
+        for space in vectors:
+            one, other = np.random.default_rng(0).integers(0, len(space), (2, _TYPICAL))
+            cosines = Space(space).cosines(one[one != other], other[one != other])
+            low, middle, high = np.quantile(cosines, (0.01, 0.5, 0.99))
+            usual.append(f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them")
+        raise MedTasksError(
+            f"none of {confusing.compared:,} pairs of {len(images):,} images is left with a medical similarity of at "
+            f"least {options.limits.sim_med} and a general one of at most {options.limits.sim_gen} "
+            f"({_listed(counts)}). Of pairs drawn at random the medical ones are {usual[0]}, the general ones "
+            f"{usual[1]}; change --sim-med or --sim-gen, the embeddings are kept"
+        )
+    totals = {"images compared": len(images), "pairs compared": confusing.compared, "pairs chosen": len(pairs)}
+    return images, pairs, {**totals, **counts}
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return "; ".join(f"{reason}: {count}" for reason, count in sorted(counts.items()) if count) or "none was left out"

@@ -16,16 +16,13 @@ Once the server has ended, any user of the machine can listen at its port while 
 page asks for a proof before each request, and token and key are new at each start.
 """
 
-import contextlib
 import hmac
 import io
 import json
 import random
 import secrets
-import socket
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -68,8 +65,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _IDLE_SECONDS = 60
-_MOST_STRANGERS = 32
-_MOST_DIGITS = 9  # of a length; Python reads no number of thousands of them
 
 
 class _Saving(Record):
@@ -81,10 +76,7 @@ class _Saving(Record):
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves the file of one reviewer, at a port or any free one; MedTasksError if it is taken.
-
-    ``seed`` shuffles the drafts. Use it in a ``with`` block, which ends it.
-    """
+    """Serves the file of one reviewer, at a port or any free one; ``seed`` shuffles the drafts."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -99,7 +91,6 @@ class ReviewServer(ThreadingHTTPServer):
             ) from None
         self.file = file
         self.token, self.key = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        self.strangers: dict[socket.socket, None] = {}  # connections that have not shown the token, the oldest first
         self.decoding = threading.Lock()  # one large image in memory at a time
         self.order = list(file.drafts)
         if seed is not None:
@@ -115,27 +106,14 @@ class ReviewServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; without a pause, a lack of file descriptors would be an endless loop."""
-        try:
-            return super().get_request()
-        except OSError:
-            time.sleep(0.05)
-            raise
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, and disconnect the oldest stranger if there are too many."""
-        self.strangers[request] = None
-        for oldest in list(self.strangers)[:-_MOST_STRANGERS]:
-            self.strangers.pop(oldest, None)
-            with contextlib.suppress(OSError):
-                oldest.shutdown(socket.SHUT_RDWR)
-        super().process_request(request, client_address)
-
     def study(self) -> dict[str, Any]:
         """Return all that the page needs but images."""
         file = self.file
         used = {image for draft in file.drafts.values() for image in draft.images}
+        shown = ((name, image) for name, image in file.images.items() if name in used)
+        images = {name: {"text": image.text, "context": dict(image.context)} for name, image in shown}
+        drafts = ((item, file.drafts[item].model_dump(mode="json")) for item in self.order)
+        items = [{"id": item, "draft": draft, **self.state(item)} for item, draft in drafts]
         return {
             "key": self.key,
             "name": file.study.name,
@@ -145,15 +123,8 @@ class ReviewServer(ThreadingHTTPServer):
             "scores": [LOWEST, HIGHEST],
             "passing": PASSING,
             "hallucinations": HALLUCINATIONS,
-            "images": {
-                name: {"text": image.text, "context": dict(image.context)}
-                for name, image in file.images.items()
-                if name in used
-            },
-            "items": [
-                {"id": item, "draft": file.drafts[item].model_dump(mode="json"), **self.state(item)}
-                for item in self.order
-            ],
+            "images": images,
+            "items": items,
         }
 
     def state(self, item: str) -> dict[str, Any]:
@@ -193,7 +164,6 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def _checked_path(self) -> tuple[str, str]:
-        """Return the path after the token, and the query, of a request from our own page."""
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         try:
             address = urlsplit(self.path)
@@ -209,8 +179,6 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if not (has_token or address.path == _PROOF) or not ours or foreign:
             raise _Refused(403, error="open the address that the command has printed")
-        if has_token:
-            self.server.strangers.pop(self.connection, None)
         return path if has_token else _PROOF, address.query
 
     def _get(self, path: str, query: str) -> None:
@@ -242,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
         if not length.isdecimal():
             raise _Refused(411, error="the length of the body is missing")
-        if len(length) > _MOST_DIGITS or int(length) > LARGEST_BODY:
+        if len(length) > 9 or int(length) > LARGEST_BODY:  # Python reads no number of thousands of digits
             raise _Refused(413, error=f"the texts are longer than {LARGEST_BODY:,} characters together")
         if self.headers.get_content_type() != "application/json":
             raise _Refused(415, error="the body is not JSON")
@@ -252,16 +220,16 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(400, error="the body is not what the page sends") from None
         if saving.item not in self.server.file.drafts:
             raise _Refused(404, error="the study has no such question")
-        content = {}
         try:
             self.server.file.save(saving.item, saving.said, saving.version)
+            content = self.server.state(saving.item)
         except Unfit as unfit:  # a text is empty while it is being edited: no error that a browser should log
             content = {"problems": unfit.problems}
         except ChangedElsewhere as error:
             raise _Refused(409, error=str(error), **self.server.state(saving.item)) from None
         except MedTasksError as error:
             raise _Refused(507, error=str(error)) from None
-        self._send(json.dumps(content or self.server.state(saving.item)).encode(), "application/json")
+        self._send(json.dumps(content).encode(), "application/json")
 
     def _send(self, body: bytes, kind: str, more: Mapping[str, str] | None = None, status: int = 200) -> None:
         self.send_response(status)

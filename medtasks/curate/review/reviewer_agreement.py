@@ -72,7 +72,7 @@ class ReviewerAgreement:
 def agreements(
     reviews: Sequence[Review], drafts: Mapping[str, Draft], images: Mapping[str, StudyImage]
 ) -> list[ReviewerAgreement]:
-    """Return the agreement of each two reviewers on scores, on passing and on each aspect; empty for fewer than two.
+    """Return the agreement of each two reviewers on scores, on passing and on each aspect.
 
     Scores have quadratic weights (Cohen 1968, Psychological Bulletin 70), all else the plain kappa (Cohen 1960). Errors
     are those of a bootstrap over clusters of questions that share an image or its group.
@@ -133,11 +133,6 @@ def weighted_kappa(counts: Integers, weights: Floats) -> Floats:
 
     ``counts`` have shape (..., classes * classes), rows of the first rater one after the other; ``weights`` are the
     costs of disagreements, shape (classes, classes), 0 on the diagonal; kappa is ``1 - observed / expected``.
-
-    Example:
-        >>> plain = np.array([[0, 1], [1, 0]])
-        >>> float(weighted_kappa(np.array([20, 5, 10, 15]), plain))  # 0.7 equal, 0.5 by chance
-        0.4
     """
     classes = len(weights)
     tables = counts.reshape(*counts.shape[:-1], classes, classes).astype(np.float64)
@@ -167,45 +162,39 @@ def accepted(
     ``wording`` is the reviewer whose words count if they differ.
     """
     by_reviewer = {review.reviewer: current(review, drafts) for review in reviews}
-    outcomes = {
-        item: _judged(draft, {who: of[item] for who, of in by_reviewer.items() if item in of}, min_score, wording)
-        for item, draft in drafts.items()
-    }
-    kept_drafts = {item: outcome for item, outcome in outcomes.items() if isinstance(outcome, Draft)}
-    return kept_drafts, Counter(outcome for outcome in outcomes.values() if isinstance(outcome, str))
+    published: dict[str, Draft] = {}
+    left_out: Counter[str] = Counter()
+    for item, draft in drafts.items():
+        outcome = _judged(draft, {who: of[item] for who, of in by_reviewer.items() if item in of}, min_score, wording)
+        if isinstance(outcome, Draft):
+            published[item] = outcome
+        else:
+            left_out[outcome] += 1
+    return published, left_out
 
 
 def _judged(draft: Draft, reviews: Mapping[str, ItemReview], min_score: int, wording: str | None) -> Draft | str:
-    """Return a draft in the words of its reviewers, or the reason why it is left out.
-
-    Categories are those that any reviewer gave, or the draft's if none did.
-    """
+    """Return a draft in the words and all categories of its reviewers, or the reason why it is left out."""
     scored = {who: review for who, review in reviews.items() if review.scores}
     if not scored:
         return UNSCORED
     if causes := dict.fromkeys(why for review in scored.values() for why in problems(draft, review).values()):
         return f"unusable after review: {'; '.join(causes)}"
-    judgements = [
-        each for review in reviews.values() if len(review.judgements) == len(draft.images) for each in review.judgements
-    ]
-    if min(judgement.score for judgement in judgements if judgement.score is not None) < min_score:
+    whole = (review for review in reviews.values() if len(review.judgements) == len(draft.images))
+    scores = (judgement.score for review in whole for judgement in review.judgements)
+    if min(score for score in scores if score is not None) < min_score:
         return TOO_LOW
     deciding = [scored[wording]] if wording is not None and wording in scored else list(scored.values())
-    first, *others = [
-        {
-            "question": review.question,
-            "options": review.options,
-            "answers": review.answers,
-            "hallucination": review.hallucination or draft.hallucination,
-        }
-        for review in (settled(draft, review) for review in deciding)
-    ]
-    if any(other != first for other in others):
+    wordings = []
+    for review in (settled(draft, review) for review in deciding):
+        wording_of = {name: getattr(review, name) for name in ("question", "options", "answers")}
+        wordings.append({**wording_of, "hallucination": review.hallucination or draft.hallucination})
+    if any(other != wordings[0] for other in wordings):
         return DISAGREED
     areas = [review.categories for review in deciding if any(review.categories)] or [draft.categories]
     of_images = [[area for named in each for area in named] for each in zip(*areas, strict=True)]
     categories = tuple(tuple(dict.fromkeys(of_image)) for of_image in of_images)
-    worded = draft.model_copy(update={**first, "categories": categories})
+    worded = draft.model_copy(update={**wordings[0], "categories": categories})
     if len(worded.images) > 1 and len(set(worded.answers)) == 1:
         return "unusable after review: both images have the same answer"
     return worded
@@ -215,7 +204,7 @@ def balanced(drafts: Mapping[str, Draft]) -> tuple[set[str], Counter[str]]:
     """Return the ids of drafts with which yes is the answer as often as no, and the number of others by reason.
 
     Of the more frequent answer, the smallest digests of ids are taken: rewording a question changes nothing, and one
-    more draft changes at most one other. Questions without yes and no stay.
+    more draft changes at most one other.
     """
     answers = {item: draft.options[ord(draft.answers[0]) - ord("A")] for item, draft in yes_no(drafts.items())}
     by_answer = {word: [item for item, answer in answers.items() if answer == word] for word in YES_NO}

@@ -100,21 +100,12 @@ def current(review: Review, drafts: Mapping[str, Draft]) -> dict[str, ItemReview
 
 def unjudged(draft: Draft) -> ItemReview:
     """Return the empty review of a draft: its own wording, no scores."""
-    return ItemReview(
-        digest=draft.digest,
-        question=draft.question,
-        options=draft.options,
-        answers=draft.answers,
-        judgements=(Judgement(),) * len(draft.images),
-        categories=draft.categories,
-    )
+    wording = {name: getattr(draft, name) for name in ("question", "options", "answers", "categories")}
+    return ItemReview(digest=draft.digest, judgements=(Judgement(),) * len(draft.images), **wording)
 
 
 def problems(draft: Draft, review: ItemReview) -> dict[str, str]:
-    """Return the reasons not to keep a review, a sentence by field; empty for one that can be kept.
-
-    Fields are named as in the file, those of lists with their position: ``options.0``, ``judgements.1.score``.
-    """
+    """Return the reasons not to keep a review by field, such as ``options.0`` or ``judgements.1.score``."""
     per_image = (review.answers, review.judgements, *([review.categories] if review.categories else []))
     if not (len(review.options) == len(draft.options) and all(len(part) == len(draft.images) for part in per_image)):
         return {"": "it does not have the options, images or categories of the draft"}
@@ -229,11 +220,7 @@ class ReviewerFile:
         return review if review and review.digest == draft.digest else unjudged(draft)
 
     def save(self, item: str, review: ItemReview, made_from: str) -> None:
-        """Write the review of a draft into the file, all or nothing.
-
-        ``made_from`` is the version that was changed. Raises Unfit; ChangedElsewhere if the file holds another version;
-        MedTasksError if it cannot be written, or is closed.
-        """
+        """Write the review of a draft that was changed from a version; Unfit, ChangedElsewhere or MedTasksError."""
         with self._lock:
             if not self._open:
                 raise MedTasksError("the review was ended")
@@ -271,10 +258,7 @@ class ReviewerFile:
 
 @contextlib.contextmanager
 def opened(folder: Path, reviewer: str) -> Iterator[ReviewerFile]:
-    """Yield a reviewer's file that no other process works on meanwhile.
-
-    MedTasksError: another process does, the study or its drafts are missing, or no file can have this name.
-    """
+    """Yield a reviewer's file that no other process works on meanwhile, or raise a MedTasksError."""
     path = review_file(folder, reviewer)
     read_study(folder)
     try:

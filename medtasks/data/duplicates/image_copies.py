@@ -88,19 +88,15 @@ def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
         readable.update(DICOM_ENDINGS)
     images = FolderImages()
 
-    def identity(path: str | Path) -> tuple[int, int]:
-        status = os.stat(path)
-        return status.st_dev, status.st_ino
-
     def closed(_: OSError) -> None:
         images.closed += 1
 
-    visited = {identity(path) for path in without if path.is_dir()}
+    visited = {os.path.realpath(path) for path in without if path.is_dir()}
     for path, folders, names in os.walk(folder, onerror=closed, followlinks=True):
-        if identity(path) in visited:
+        if (real := os.path.realpath(path)) in visited:
             folders.clear()
             continue
-        visited.add(identity(path))
+        visited.add(real)
         folders.sort()
         for name in sorted(names):
             ending = os.path.splitext(name)[1].lower()
@@ -207,9 +203,6 @@ def _distinct(
     )
 
 
-_EXACT = Alike(0, 1.0)
-
-
 class CopyKind(enum.StrEnum):
     """Certainty that two images are copies, the surest first."""
 
@@ -271,9 +264,10 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
     Hashes of images that look the same differ in at most ``distance`` bits. With ``turned``, copies that are mirrored
     or rotated by 90, 180 or 270 degrees count too, which takes eight times as many comparisons.
     """
+    exact = Alike(0, 1.0)
     images = [image for image in dataset.images if image.known.views]
     looks = Looks([(image.files[0], image.known) for image in images], any_turn=turned)
-    alike = {(number, number): _EXACT for number in range(len(images))} | near(looks, looks, distance)
+    alike = {(number, number): exact for number in range(len(images))} | near(looks, looks, distance)
     within = []
     for (number, twin), resemblance in alike.items():
         first, second = images[number], images[twin]
@@ -288,17 +282,22 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
         for image in images:
             match = by_pixels.get(image.known.pixels_sha256)
             if match and image.questions:
-                outside.append(DuplicatePair(image, match, _exactness(image, match), None, _EXACT))
+                outside.append(DuplicatePair(image, match, _exactness(image, match), None, exact))
         close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
         for (number, twin), resemblance in close.items():
             first, second = images[number], others[twin]
             if first.questions and first.known.pixels_sha256 != second.known.pixels_sha256:
                 outside.append(DuplicatePair(first, second, CopyKind.NEAR, None, resemblance))
+
+    def weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
+        concern = list(Concern).index(finding.concern) if finding.concern else 0
+        return concern, list(CopyKind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
+
     return Duplicates(
         shown=dataset,
         other=other,
-        within=tuple(sorted(within, key=_weight)),
-        outside=tuple(sorted(outside, key=_weight)),
+        within=tuple(sorted(within, key=weight)),
+        outside=tuple(sorted(outside, key=weight)),
         groups=_groups(images, within),
         uniform=tuple(image for image in dataset.images if not image.known.views),
         uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
@@ -307,7 +306,6 @@ def find_duplicates(dataset: DatasetImages, other: OtherImages | None, distance:
 
 
 def _exactness(first: DistinctImage, second: DistinctImage) -> CopyKind:
-    """Tell whether images of the same pixels, or all files of one, are the same file."""
     if first is second:
         return CopyKind.FILE if len(first.file_digests) == 1 else CopyKind.PIXELS
     return CopyKind.FILE if first.file_digests & second.file_digests else CopyKind.PIXELS
@@ -325,18 +323,13 @@ def concern_of(first: DistinctImage, second: DistinctImage) -> Concern | None:
         in_one_pair = bool({use.pair_id for use in uses} & {use.pair_id for use in twins} - {None})
     if in_one_pair:
         return Concern.PAIR
-    if _differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
+
+    def differ(ids: set[Any], of_twins: set[Any]) -> bool:
+        return bool(ids) and bool(of_twins) and len(ids | of_twins) > 1
+
+    if differ({use.patient_id for use in uses} - {None}, {use.patient_id for use in twins} - {None}):
         return Concern.PATIENTS
-    return Concern.TWICE if _differ({use.identity for use in uses}, {use.identity for use in twins}) else None
-
-
-def _differ(first: set[Any], second: set[Any]) -> bool:
-    return bool(first) and bool(second) and len(first | second) > 1
-
-
-def _weight(finding: DuplicatePair) -> tuple[int, int, float, str]:
-    concern = list(Concern).index(finding.concern) if finding.concern else 0
-    return concern, list(CopyKind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
+    return Concern.TWICE if differ({use.identity for use in uses}, {use.identity for use in twins}) else None
 
 
 def _groups(images: Sequence[DistinctImage], within: Iterable[DuplicatePair]) -> tuple[tuple[DistinctImage, ...], ...]:

@@ -114,7 +114,7 @@ def perceptual_hash(sketch: Sketch) -> str:
 
 
 def stacked(hashes: Sequence[str]) -> Hashes:
-    """Return hashes as an array of shape (hashes, 4)."""
+    """Return hashes in hexadecimal digits as an array of shape (hashes, 4)."""
     return np.frombuffer(bytes.fromhex("".join(hashes)), np.uint64).reshape(-1, BITS // 64)
 
 
@@ -124,11 +124,7 @@ def side_compared(first: tuple[int, int], second: tuple[int, int]) -> int:
 
 
 def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
-    """Return the features that tell images of one kind apart, as a vector of length 1 and shape (side * side,).
-
-    The product of two such vectors is their correlation. ``side`` is :data:`SIDE`, or :data:`TINY_SIDE` for images too
-    small to have more.
-    """
+    """Return the features that tell images of one kind apart: shape (side * side,), products are correlations."""
     from scipy import ndimage  # type: ignore[import-untyped]  # it has no types
 
     grey = np.asarray(sketch, np.float32)
@@ -145,9 +141,8 @@ def details(sketch: Sketch, side: int) -> npt.NDArray[np.float32]:
 def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[int, Any, Any, Any, Any]]:
     """Find the pairs among hashes of shapes (n, 4) and (m, 4) that differ in at most ``distance`` bits.
 
-    Yields:
-        For a part of ``second`` each, in order: its end, and four arrays of equal length: row in ``first``, row in
-        ``second``, bits that differ (or do not), and whether one image is inverted.
+    Yields for parts of ``second``, in order: the part's end, and four arrays of equal length: row in ``first``, row in
+    ``second``, bits that differ (or do not), and whether one image is inverted.
     """
     words = np.ascontiguousarray(first.T)
 
@@ -181,11 +176,9 @@ DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
 
 
 def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, str]:
-    """Read an image of any format, the first one of a file with several; and the SHA-256 of its pixels.
+    """Read an image of any format, from ``data`` if given, and the SHA-256 of its pixels; errors as ``decoded``.
 
-    ``data`` are its bytes, if already read. It is decoded by the rule ``linear``, whatever the rule of its dataset,
-    because the other rule loses detail that tells twins. One whose range is not clear goes from its least to its
-    largest value. Errors are those of :func:`~medtasks.data.images.decoding.decoded`.
+    It is decoded by the rule ``linear``, whatever the rule of its dataset, which may lose detail that tells twins.
     """
     if path.suffix.lower() in DICOM_ENDINGS:
         from medtasks.data.sources.multimedeval.x_rays import read_dicom
@@ -206,12 +199,9 @@ class ImageHash(BaseModel, frozen=True):
 
 
 def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path, str]]:
-    """Hash images on all processors, with a cache below ``MEDTASKS_HOME``.
+    """Hash images on all processors; return the hashes by file, and the error message of each unreadable file.
 
     A file whose path, size and time of change are those of an earlier call is not decoded again.
-
-    Returns:
-        The hashes by file, and the error message of each file that cannot be read.
     """
     cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
     hashes: dict[Path, ImageHash] = {}
@@ -284,10 +274,7 @@ class _View:
 
 
 class Looks:
-    """Views of images and their hashes; images of a single grey have none.
-
-    With ``any_turn`` also the mirrored and rotated views, for which every image is read at once.
-    """
+    """Views of images and their hashes, none of a single grey; with ``any_turn`` also mirrored and rotated ones."""
 
     def __init__(self, images: Sequence[tuple[Path, ImageHash]], *, any_turn: bool = False) -> None:
         self.views: list[_View] = []
@@ -307,12 +294,8 @@ class Looks:
 def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
     """Find all images that look the same, in two sets or, given the same object twice, in one.
 
-    Returns:
-        The closest resemblance, by number of the image in ``first`` and in ``second``; the smaller number first where
-        both are the same.
-
-    Raises:
-        MedTasksError: More than a million pairs look the same, which says nothing about any of them.
+    Returns the closest resemblance by number of the image in ``first`` and in ``second``, in one set the smaller number
+    first. MedTasksError: more than a million pairs look the same, which says nothing about any of them.
     """
     pairs: dict[tuple[int, int], Alike] = {}
     likeness_of = _likenesses()
@@ -340,7 +323,7 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
 
 
 def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[int, int]]) -> list[bool]:
-    """Tell for each pair of images, by their numbers, whether they look the same in the same orientation."""
+    """Tell for each pair of images, by their numbers, whether they look the same; unlike ``near`` it skips others."""
     looks, likeness_of = Looks(images), _likenesses()
     rows: dict[int, list[int]] = defaultdict(list)
     for row, view in enumerate(looks.views):
@@ -349,9 +332,8 @@ def near_pairs(images: Sequence[tuple[Path, ImageHash]], pairs: Iterable[tuple[i
     def are_near(pair: tuple[int, int]) -> bool:
         for first, second in product(rows.get(pair[0], ()), rows.get(pair[1], ())):
             bits = int(np.bitwise_count(looks.hashes[first] ^ looks.hashes[second]).sum())
-            if min(bits, BITS - bits) > DISTANCE:
-                continue
-            if likeness_of(looks.views[first], looks.views[second], bits > BITS // 2) is not None:
+            inverted = bits > BITS // 2
+            if min(bits, BITS - bits) <= DISTANCE and likeness_of(looks.views[first], looks.views[second], inverted):
                 return True
         return False
 

@@ -49,13 +49,10 @@ AS_STORED = "8 bits as stored"
 """The conversion of an image that was not changed."""
 NEARLY_FLAT = "nearly flat: values span less than 32 of 255"
 """The last conversion of an image of which a model sees next to nothing."""
-_LEAST_SPAN = 32
 
 _BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
 _PLAIN = ("1", "L", "RGB", "LA", "RGBA", "La", "RGBa")
-_PALETTES = ("P", "PA")
 _BITS, _ORIENTATION, _PLANAR, _FORMAT = 258, 274, 284, 339  # TIFF tags, the second of EXIF, too
-_SIGNED = 2
 _HEAD_BYTES = 132
 _TURNED = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -120,10 +117,8 @@ class DecodedImage:
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
     """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
 
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnclearRange: It is unknown which values of an image with more than 8 bits are black and white.
-        UnreadableImage: The file is truncated, damaged or no image. The message names no file.
+    Raises FileNotFoundError, or UnreadableImage without the file's name: UnclearRange if it is unknown which values of
+    an image with more than 8 bits are black and white.
     """
     try:
         with strict_decoding():
@@ -162,7 +157,7 @@ def fault_of_kind(error: OSError) -> str | None:
 def flat_mark(pixels: Image.Image) -> tuple[str, ...]:
     """Return NEARLY_FLAT for an image none of whose channels uses an eighth of the range; else nothing."""
     extrema: Iterator[Any] = (pixels.getchannel(band).getextrema() for band in pixels.getbands())
-    return (NEARLY_FLAT,) if all(high - low < _LEAST_SPAN for low, high in extrema) else ()
+    return (NEARLY_FLAT,) if all(high - low < 32 for low, high in extrema) else ()
 
 
 def is_whole_image(source: Source) -> bool:
@@ -202,7 +197,7 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
                 done.append("EXIF orientation applied")
                 size = size[::-1] if turn in _LYING else size
                 pixels = pixels.transpose(turn)
-        if image.mode in _PALETTES:
+        if image.mode in ("P", "PA"):
             done.append("palette to its colours")
         elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
             done.append(f"{image.mode} to RGB")
@@ -222,7 +217,7 @@ def _linear(image: Image.Image, raw: str, source: Source, value_range: Range | N
 
         pixels, done = scaled(image, raw, source, value_range)
         return pixels.convert("RGB"), done
-    if tags.get(_FORMAT, (1,))[0] == _SIGNED:
+    if tags.get(_FORMAT, (1,))[0] == 2:  # signed
         raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
     if not image.has_transparency_data:
         return image.convert("RGB"), []

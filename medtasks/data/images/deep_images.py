@@ -49,7 +49,7 @@ _FULL = 16  # bits
 
 
 def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
-    """Scale an image of more than 8 bits to 8: grey or RGB, on black where it is transparent.
+    """Scale an image of more than 8 bits to 8: grey or RGB, on black where it is transparent; with its conversions.
 
     Args:
         image: Opened from ``source``; decoded here.
@@ -57,20 +57,15 @@ def scaled(image: Image.Image, raw: str, source: Source, value_range: Range | No
         source: The file.
         value_range: Values that are black and white, where a user knows better than the file.
 
-    Returns:
-        The image and its conversions.
-
     Raises:
         UnclearRange: The values that are black and white are unknown.
         OSError: The file is damaged.
     """
     values, alpha = _samples(image, raw, source)
-    depths = significant_bits(source) if image.format == "PNG" else ()
+    depths = _significant_bits(source) if image.format == "PNG" else ()
     if value_range is not None:
-        (low, high), done = (
-            value_range,
-            f"more than 8 bits scaled from {value_range[0]:g}..{value_range[1]:g}, as given",
-        )
+        low, high = value_range
+        done = f"more than 8 bits scaled from {low:g}..{high:g}, as given"
     else:
         (low, high), done = _file_range(image, values, depths)
         least, largest = _ends(values)
@@ -132,9 +127,8 @@ def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
 def _decoded_as(source: Source, raw: str) -> Any:
     with Image.open(source) as image:
         file: Any = image
-        file.tile = [
-            tile._replace(args=raw if isinstance(tile.args, str) else (raw, *tile.args[1:])) for tile in file.tile
-        ]
+        args = (raw if isinstance(tile.args, str) else (raw, *tile.args[1:]) for tile in file.tile)
+        file.tile = [tile._replace(args=layout) for tile, layout in zip(file.tile, args, strict=True)]
         return np.array(image)
 
 
@@ -144,29 +138,25 @@ def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range
         return _of_bits(_used_bits(values, depths[:3] if values.ndim == 3 else depths[:1]))
     if image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):
         return _of_bits(_FULL)
-    if image.format != "TIFF":
-        return _guessed(values)
-    tags = image.tag_v2
+    tags = image.tag_v2 if image.format == "TIFF" else {_FORMAT: (0,)}  # other formats say nothing
     low, high = tags.get(_S_MIN_SAMPLE), tags.get(_S_MAX_SAMPLE)
     kind, bits = max(tags.get(_FORMAT, (_UNSIGNED,))), max(tags.get(_BITS, (1,)))
     low = (0,) if low is None and kind == _UNSIGNED else low
     if low is not None and high is not None and min(low) < max(high):
         return (float(min(low)), float(max(high))), "scaled from the SMinSampleValue..SMaxSampleValue of its file"
     if kind != _UNSIGNED or bits > _FULL:
-        return _guessed(values)
-    largest = int(max(tags.get(_MAX_SAMPLE, (0,))))
-    named = largest.bit_length() if largest & (largest + 1) == 0 else 0
+        least, largest = _ends(values)
+        floats = values.dtype.kind == "f"
+        if floats and least >= 0 and largest <= 1:
+            return (0.0, 1.0), "floats scaled from 0..1"
+        raise UnclearRange(
+            f"its {'floats' if floats else 'signed or 32-bit values'} go from {least:g} to {largest:g}, and no bit "
+            f"depth gives their range",
+            (least, largest),
+        )
+    stated = int(max(tags.get(_MAX_SAMPLE, (0,))))
+    named = stated.bit_length() if stated & (stated + 1) == 0 else 0
     return _of_bits(_used_bits(values, (named or bits,), bits))
-
-
-def _guessed(values: Any) -> tuple[Range, str]:
-    least, largest = _ends(values)
-    if values.dtype.kind == "f" and least >= 0 and largest <= 1:
-        return (0.0, 1.0), "floats scaled from 0..1"
-    kind = "floats" if values.dtype.kind == "f" else "signed or 32-bit values"
-    raise UnclearRange(
-        f"its {kind} go from {least:g} to {largest:g}, and no bit depth gives their range", (least, largest)
-    )
 
 
 def _of_bits(bits: int) -> tuple[Range, str]:
@@ -179,7 +169,7 @@ def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
     return bits if 0 < bits < full and int(values.max()) < 2**bits else full
 
 
-def significant_bits(source: Source) -> tuple[int, ...]:
+def _significant_bits(source: Source) -> tuple[int, ...]:
     """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
     if isinstance(source, Path):
         data = source.read_bytes()
@@ -196,18 +186,13 @@ def significant_bits(source: Source) -> tuple[int, ...]:
 
 
 _READY_BITS = 8
-_BROKEN_DICOM = (
-    *(AttributeError, EOFError, IndexError, KeyError),
-    *(NotImplementedError, RuntimeError, TypeError, ValueError),
-)
+_CUT_DICOM = (AttributeError, EOFError, KeyError, struct.error)
+_BROKEN_DICOM = (*_CUT_DICOM, IndexError, RuntimeError, TypeError, ValueError)
 
 
 @contextlib.contextmanager
 def reading_dicom(name: str) -> Iterator[Any]:
-    """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing.
-
-    A MedTasksError says that ``pydicom`` is not installed, which ``name`` needs.
-    """
+    """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing."""
     try:
         pydicom = importlib.import_module("pydicom")
     except ImportError:
@@ -218,22 +203,19 @@ def reading_dicom(name: str) -> Iterator[Any]:
             yield pydicom
     except pydicom.errors.InvalidDicomError as error:
         raise UnreadableImage("it is no DICOM file") from error
-    except (*_BROKEN_DICOM, struct.error) as error:
-        cut = isinstance(error, AttributeError | KeyError | EOFError | struct.error)
-        first = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
-        decoders = "; `pip install 'medtasks[dicom]' python-gdcm` installs decoders"
-        more = decoders if "missing dependencies" in first else ""
-        raise UnreadableImage("it is truncated or holds no image" if cut else first + more) from error
+    except _BROKEN_DICOM as error:
+        cause = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
+        if "missing dependencies" in cause:
+            cause += "; `pip install 'medtasks[dicom]' python-gdcm` installs decoders"
+        raise UnreadableImage(
+            "it is truncated or holds no image" if isinstance(error, _CUT_DICOM) else cause
+        ) from error
 
 
 def windowed(source: Source, value_range: Range | None) -> tuple[Image.Image, list[str]]:
     """Read the image of a DICOM file, grey or RGB, and its conversions.
 
     ``value_range`` are values of the modality that are black and white, in place of the file's own window.
-
-    Raises:
-        UnclearRange: It has no window, and all its values are the same.
-        UnreadableImage: See :func:`reading_dicom`; also where it holds several frames, or ``pydicom`` is missing.
     """
     try:
         with reading_dicom("a DICOM file") as pydicom:

@@ -43,13 +43,10 @@ class ImageFacts:
 
 
 class ImageStore:
-    """Writes images below ``folder`` and records the facts of their pixels, as models will see them.
+    """Writes images below ``folder``, equal ones once, and records the facts of their pixels, as models will see them.
 
-    Equal files are stored once, and a second attempt after an interruption writes nothing again. Several threads may
-    add images at once.
-
-    Adding raises UnreadableImage for a file that is truncated, no image or of an unclear range, FileNotFoundError for
-    one that is not there, and another OSError where it may not be read or the disk is full.
+    Several threads may add images at once. Adding raises UnreadableImage for a file that is truncated, no image or of
+    an unclear range, and another OSError where it may not be read or the disk is full.
     """
 
     def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
@@ -76,8 +73,8 @@ class ImageStore:
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
         """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` names how they were made."""
-        conversions = (*(() if conversion is None else (conversion,)), *flat_mark(image))
-        facts = ImageFacts(pixels_sha256(image.convert("RGB")), conversions)
+        made = () if conversion is None else (conversion,)
+        facts = ImageFacts(pixels_sha256(image.convert("RGB")), (*made, *flat_mark(image)))
         buffer = io.BytesIO()
         tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
         image.save(buffer, "PNG", compress_level=0 if tiny else 1)

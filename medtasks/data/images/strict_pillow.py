@@ -20,7 +20,6 @@ Range = tuple[float, float]
 ON_BLACK = "transparency onto black"
 
 _PILLOW = os.path.dirname(PIL.__file__) + os.sep
-_LOGGERS = ("PIL.TiffImagePlugin",)  # the others only log for debugging
 _setting = threading.Lock()
 _undo: list[contextlib.ExitStack] = []  # one for each block that is open; blocks of several threads may overlap
 
@@ -56,9 +55,9 @@ def strict_decoding() -> Iterator[None]:
         if not _undo:
             undo.callback(setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES)
             ImageFile.LOAD_TRUNCATED_IMAGES = False
-            for logger in map(logging.getLogger, _LOGGERS):
-                undo.callback(setattr, logger, "disabled", logger.disabled)
-                logger.disabled = True
+            logger = logging.getLogger("PIL.TiffImagePlugin")  # the others only log for debugging
+            undo.callback(setattr, logger, "disabled", logger.disabled)
+            logger.disabled = True
             # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
             showwarning = warnings.showwarning
 

@@ -7,6 +7,7 @@ NIfTI file with one volume is an :class:`UnreadableImage`.
 import contextlib
 import gzip
 import hashlib
+import itertools
 import math
 import zlib
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ class VolumeDigests(NamedTuple):
 
 
 def is_volume(file: str | Path) -> bool:
-    """Tell by its name whether a file is a volume."""
+    """Return whether a file is a volume, by its name."""
     return str(file).lower().endswith(ENDING)
 
 
@@ -50,24 +51,18 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
 
 
 def read_header(data: bytes) -> Any:
-    """Return nibabel's header of a volume from the beginning of the unpacked file, ``HEADER_BYTES`` where it has them.
-
-    UnreadableImage says that it is no NIfTI file, holds no single volume, voxels that are no plain numbers, or axes
-    that point nowhere.
-    """
+    """Return nibabel's header of one volume from the unpacked file's first ``HEADER_BYTES``, or UnreadableImage."""
     import nibabel
 
-    for kind in (nibabel.Nifti1Header, nibabel.Nifti2Header):
-        for order in "<>":
-            header = kind(data[: kind.sizeof_hdr].ljust(kind.sizeof_hdr, b"\0"), order, check=False)
-            if header["sizeof_hdr"] == kind.sizeof_hdr and header["magic"] == kind.single_magic:
-                if len(data) < kind.sizeof_hdr:
-                    raise UnreadableImage("its header is cut short")
-                return _checked(header)
-    raise UnreadableImage("it is no NIfTI file")
-
-
-def _checked(header: Any) -> Any:
+    forms = itertools.product((nibabel.Nifti1Header, nibabel.Nifti2Header), "<>")
+    headers = (kind(data[: kind.sizeof_hdr].ljust(kind.sizeof_hdr, b"\0"), order, check=False) for kind, order in forms)
+    for header in headers:
+        if header["sizeof_hdr"] == header.sizeof_hdr and header["magic"] == header.single_magic:
+            break
+    else:
+        raise UnreadableImage("it is no NIfTI file")
+    if len(data) < header.sizeof_hdr:
+        raise UnreadableImage("its header is cut short")
     axes, *sizes = header["dim"].tolist()
     if axes not in range(3, 8) or min(sizes[:3]) < 1 or any(size > 1 for size in sizes[3:axes]):
         raise UnreadableImage(f"it has the shape {tuple(sizes[:axes])} and is not one volume")
@@ -109,11 +104,10 @@ def volume_digests(path: Path) -> VolumeDigests:
 
 
 def axial_slices(path: Path, count: int) -> list[Image.Image]:
-    """Return slices of a volume as images, for models that see no volumes.
+    """Return ``count`` axial slices of a volume, evenly spread from feet to head, for models that see no volumes.
 
-    There are ``count``, evenly spread from feet to head; of a volume with fewer slices some come twice. They are grey,
-    in RGB, in the usual orientation: the front on top, the patient's right on the left. Black and white are the 0.5th
-    and the 99.5th percentile of their voxels.
+    They are grey, in RGB, in the usual orientation: the front on top, the patient's right on the left. Black and white
+    are the 0.5th and the 99.5th percentile of their voxels.
     """
     import numpy as np
 
@@ -125,10 +119,7 @@ def axial_slices(path: Path, count: int) -> list[Image.Image]:
 
 
 def axial(data: bytes, count: int | None = None) -> Any:
-    """Return the values of axial slices (slices, height, width) of a whole unpacked file, see :func:`axial_slices`.
-
-    Without a ``count`` these are all slices.
-    """
+    """Return values of all or ``count`` axial slices of an unpacked file, shape (slices, height, width)."""
     import nibabel
     import numpy as np
 
@@ -159,8 +150,8 @@ def blank_image(image: Image.Image) -> Image.Image:
 def blank_volume(path: Path) -> Path:
     """Return a grey volume of the same size and orientation, written once below ``MEDTASKS_HOME``.
 
-    Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original, nor of
-    its name, is in it. An OSError is about the original, a MedTasksError about the new one.
+    Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original is in
+    it. An OSError is about the original, a MedTasksError about the new one.
     """
     with unpacked_volume(path) as plain:
         header = read_header(plain.read(HEADER_BYTES))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from tqdm import tqdm
 
 from medtasks.data.catalogue import CATALOGUE, dataset_info
-from medtasks.data.dataset_lookup import prepared_folder
+from medtasks.data.dataset_lookup import prepared_folder, preparing_again
 from medtasks.data.dataset_manifest import (
     FILE_NAME,
     Manifest,
@@ -18,8 +18,8 @@ from medtasks.data.dataset_manifest import (
 )
 from medtasks.data.document_store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.data.images.image_store import ImageFacts
-from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
+from medtasks.data.privacy import access_of
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
 from medtasks.errors import SourceError

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.curate.hallucination.hallucination_drafting import (
+from medtasks.curate.drafts import prompts_in
+from medtasks.curate.hallucination.hallucination_questions import (
     PROMPTS,
     TypedQuestion,
     banned_phrases,
     drafts_of,
     questions_in,
 )
-from medtasks.curate.llm import prompts_in
 from medtasks.curate.review.reviewer_agreement import balanced
 
 FILE = "medheval/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"

@@ -3,7 +3,7 @@ import re
 from collections import Counter
 
 from medtasks.curate.drafts import DraftOutcome
-from medtasks.curate.hallucination.hallucination_drafting import (
+from medtasks.curate.hallucination.hallucination_questions import (
     DraftedQuestion,
     ReportQuestion,
     TypedQuestion,
@@ -32,21 +32,10 @@ def test_json_is_found_wherever_it_stands(reply):
 @each_row(
     "reply",
     [
-        "",
-        "No.",
-        "[]",
-        "{}",
-        "null",
-        "3",
-        '"text"',
-        "[[]]",
-        "[" * 100_000,
-        "1" * 5000,
+        *("", "No.", "[]", "{}", "null", "3", '"text"', "[[]]", "[" * 100_000, "1" * 5000, "```" + 100_000 * "\n"),
         json.dumps([MASS, {"question": "Is there a mass?"}]),
-        json.dumps([{**MASS, "answer": ""}]),
-        json.dumps([{**MASS, "answer": " "}]),
-        json.dumps([{**MASS, "answer": True}]),
-        json.dumps([{**MASS, "answer": "\ud800"}]),
+        *(json.dumps([{**MASS, "answer": answer}]) for answer in ("", " ", True, "\ud800")),
+        json.dumps([{**MASS, "question": "x" * 10_001}]),  # a model that broke
         json.dumps([{**MASS, "note": "x"}]),
         json.dumps({"a": [MASS], "b": [MASS]}),
         json.dumps([MASS])[:-4],
@@ -57,35 +46,24 @@ def test_any_other_form_is_none(reply):
 
 
 def test_types_choices_and_components():
-    (typed,) = questions_in(json.dumps([TYPED]), TypedQuestion)
-    assert (typed.hallucination, typed.binary) == ("symptom", True)
-    told = {**TYPED, "type": "type_1: Anatomical Hallucination", "ground_truth_type": MULTI_CHOICE, "choices": None}
-    (typed,) = questions_in(json.dumps([told]), TypedQuestion)
-    assert (typed.hallucination, typed.binary) == ("anatomy", False)
-    for broken in (
-        {"type": "type_5"},
-        {"type": "type_12"},
-        {"ground_truth_type": "yes or no"},
-        {"choices": ["CT"]},
-        {"choices": "\ud800"},
-    ):
-        assert questions_in(json.dumps([TYPED | broken]), TypedQuestion) is None
+    explained = {"type": "type_1: Anatomical Hallucination", "ground_truth_type": MULTI_CHOICE, "choices": None}
+    for changes, hallucination in (({}, "symptom"), (explained, "anatomy")):
+        (typed,) = questions_in(json.dumps([TYPED | changes]), TypedQuestion)
+        assert drafts_of("i", [typed], None)[0].hallucination == hallucination
+    broken = [{"type": "type_5"}, {"type": "type_12"}, {"ground_truth_type": "yes or no"}]
+    broken += [{"choices": choices} for choices in (["CT"], "\ud800", "A. x" + 10_000 * " " + "y")]
+    assert [questions_in(json.dumps([TYPED | changes]), TypedQuestion) for changes in broken] == [None] * 6
     (listed,) = questions_in(json.dumps(LISTED), ReportQuestion)
-    assert listed.components.by_aspect() == {"anatomy": ("lung",), "measurement": (), "symptom": ("opacity",)}
+    assert listed.components.model_dump() == STRUCTURED
     missing = {name: STRUCTURED[name] for name in ("anatomy", "symptom")}
     assert questions_in(json.dumps({**LISTED, "Structured_Answer": missing}), ReportQuestion) is None
     assert questions_in(json.dumps(LISTED), DraftedQuestion) is None
 
 
-def test_a_model_that_broke_is_read_at_once():
-    assert questions_in("```" + 100_000 * "\n", YesNoQuestion) is None
-    assert questions_in(json.dumps([{**MASS, "question": "x" * 10_001}]), YesNoQuestion) is None
-    assert questions_in(json.dumps([{**TYPED, "choices": "A. x" + 10_000 * " " + "y"}]), TypedQuestion) is None
-
-
 # ---- rules for drafts ----
 
 BANNED = re.compile(r"\b(?:report)s?\b")
+FORBIDDEN = "it says '{}', which its prompt forbids"
 
 
 def choice(answer, choices="A. CT, B. MRI, C. X-ray", question="Which modality?", kind="multi-choice"):
@@ -109,8 +87,7 @@ def test_the_right_option_is_known_wherever_it_stands(answer, choices):
 def test_the_right_option_stands_everywhere_about_equally_often():
     drafts = [drafts_of(f"image {number}", [choice("A. CT")], None)[0] for number in range(300)]
     letters = Counter(draft.answers[0] for draft in drafts)
-    assert letters.keys() == {"A", "B", "C"}
-    assert min(letters.values()) > 70
+    assert (letters.keys(), min(letters.values()) > 70) == ({"A", "B", "C"}, True)
     assert drafts_of("image 7", [choice("A. CT")], None)[0] == drafts[7]
 
 
@@ -132,15 +109,9 @@ def test_options_that_speak_of_each_other_keep_their_order(last):
         (choice("C", "A. CT, B. C.T., C. MRI, D. mri."), "two of its options are equal"),
         (choice("Unclear", "", "Is there a mass?", "binary"), "its answer is neither yes nor no"),
         (YesNoQuestion(question="Is there a mass?", answer="Equivocal"), "its answer is neither yes nor no"),
-        (
-            DraftedQuestion(question="What does the report say?", answer="Edema"),
-            "it says 'report', which its prompt forbids",
-        ),
-        (
-            DraftedQuestion(question="What is it?", answer="Edema, it reports"),
-            "it says 'reports', which its prompt forbids",
-        ),
-        (choice("CT", "A. CT, B. the report"), "it says 'report', which its prompt forbids"),
+        (DraftedQuestion(question="What does the report say?", answer="Edema"), FORBIDDEN.format("report")),
+        (DraftedQuestion(question="What is it?", answer="Edema, it reports"), FORBIDDEN.format("reports")),
+        (choice("CT", "A. CT, B. the report"), FORBIDDEN.format("report")),
     ],
 )
 def test_what_is_no_question_is_rejected_and_says_why(question, reason):
@@ -163,19 +134,15 @@ def test_yes_and_no():
     assert [draft.hallucination for draft in drafts] == [None, "technique", "technique"]
 
 
-def test_the_same_question_is_rejected_the_second_time():
-    twice = [
-        DraftedQuestion(question=text, answer="Fluid") for text in ("What is edema?", "what is  Edema", "What is air?")
-    ]
+def test_the_same_question_is_rejected_the_second_time_and_components_are_kept():
+    texts = ("What is edema?", "what is  Edema", "What is air?")
+    twice = [DraftedQuestion(question=text, answer="Fluid") for text in texts]
     assert [draft.reason for draft in drafted(*twice)] == ["", "the same question of the same image", ""]
-
-
-def test_components():
     facts = {"question": "List.", "answer": "The heart is large."}
     named = {"anatomy": ["heart"], "measurement": [], "symptom": []}
     full, empty = (
-        drafted(ReportQuestion(**facts, Structured_Answer=given))[0]
-        for given in (named, {aspect: [] for aspect in named})
+        drafted(ReportQuestion(**facts, Structured_Answer=components))[0]
+        for components in (named, {aspect: [] for aspect in named})
     )
     assert (full.outcome, full.options, full.answers) == (DraftOutcome.DRAFTED, (), ("The heart is large.",))
     assert full.components == {"anatomy": ("heart",), "measurement": (), "symptom": ()}

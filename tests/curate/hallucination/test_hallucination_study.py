@@ -4,8 +4,13 @@ import sys
 import pytest
 from PIL import Image
 
-from medtasks.curate.hallucination.hallucination_drafting import figures
-from medtasks.curate.hallucination.hallucination_study import Knowledge, made_study, planned_study, read_reports
+from medtasks.curate.hallucination.hallucination_questions import (
+    Knowledge,
+    figures,
+    made_study,
+    planned_study,
+    read_reports,
+)
 from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, SourceError
@@ -46,16 +51,9 @@ def test_what_a_row_has_decides_which_figure_asks(listed):
 
 
 def test_what_cannot_be_used_is_counted(listed, tmp_path, monkeypatch):
-    rows = [
-        {"report": "No mass.", "notes": "Cough.", "group": 7, "licence": "CC0"},
-        {"report": "No mass."},
-        {"report": " ", "notes": "Cough."},
-        {"report": "No mass.", "notes": "Cough.", "image": "none.png"},
-        {"report": "No mass.", "notes": "Cough.", "image": "x" * 5000},
-        {"report": "No mass.", "notes": "Cough.", "image": "a\0b"},
-        {"report": "No mass.", "notes": "Cough.", "image": "broken.png"},
-        {"report": "No mass.", "notes": "Cough.", "image": "scan.dcm"},
-    ]
+    whole = {"report": "No mass.", "notes": "Cough."}
+    rows = [{**whole, "group": 7, "licence": "CC0"}, {"report": "No mass."}, {**whole, "report": " "}]
+    rows += [{**whole, "image": name} for name in ("none.png", "x" * 5000, "a\0b", "broken.png", "scan.dcm")]
     (tmp_path / "scan.dcm").write_bytes(bytes(128) + b"DICM")
     monkeypatch.setitem(sys.modules, "pydicom", None)
     (image,), left_out = read_reports(listed(*rows), StudyKind.CONTEXTUAL)
@@ -87,20 +85,24 @@ def test_a_file_that_cannot_be_used_is_one_sentence(listed, rows, message):
 
 def test_the_same_command_goes_on_and_another_one_is_refused(listed, tmp_path):
     path, folder, none = listed({"report": "No mass."}, {}), tmp_path / "ours", Knowledge()
-    planned = planned_study(path, folder, CLOSED, None, Access.CREDENTIALED, none)
-    study = made_study(folder, planned, none)
+
+    def made(kind=CLOSED, access=Access.CREDENTIALED):
+        return made_study(folder, planned_study(path, folder, kind, None, access, none), none)
+
+    study = made()
     assert (study.name, study.kind, study.access) == ("ours", CLOSED, "credentialed")
     assert study.made_with["counts"] == {"it has no report": 1}
     assert read_study(folder) == study
     assert oct((folder / IMAGES).stat().st_mode & 0o777) == "0o600"
     (tmp_path / "a.png").unlink()  # nothing is read again
-    assert made_study(folder, planned_study(path, folder, CLOSED, None, Access.CREDENTIALED, none), none) == study
-    for kind, access in ((StudyKind.VISUAL_OPEN, Access.CREDENTIALED), (CLOSED, Access.PUBLIC)):
-        with pytest.raises(MedTasksError, match=r"was made with another|is a study of"):
-            made_study(folder, planned_study(path, folder, kind, None, access, none), none)
+    assert made() == study
+    with pytest.raises(MedTasksError, match="is a study of"):
+        made(StudyKind.VISUAL_OPEN)
+    with pytest.raises(MedTasksError, match="was made with another"):
+        made(access=Access.PUBLIC)
     path.write_text(path.read_text().replace("mass", "edema"))
     with pytest.raises(MedTasksError, match="was made with another file of reports"):
-        made_study(folder, planned_study(path, folder, CLOSED, None, Access.CREDENTIALED, none), none)
+        made()
 
 
 def test_passages_are_kept_beside_the_report(listed, tmp_path):

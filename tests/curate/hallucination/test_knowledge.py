@@ -3,12 +3,7 @@ import sys
 
 import pytest
 
-from medtasks.curate.hallucination.hallucination_study import (
-    PASSAGE,
-    Retriever,
-    knowledge_files,
-    read_passages,
-)
+from medtasks.curate.hallucination.hallucination_questions import PASSAGE, knowledge_files, read_passages, retriever
 from medtasks.errors import MedTasksError, SourceError
 
 EDEMA = "Pulmonary edema is fluid in the air spaces of the lung."
@@ -39,13 +34,10 @@ def test_passages_are_paragraphs_up_to_a_length(texts):
 def test_what_shares_words_is_found_best_first():
     pytest.importorskip("bm25s")
     passages = ["The heart.", FRACTURE, EDEMA, "Edema of the ankle.", EDEMA + " "]
-    retriever = Retriever(passages)
-    found = retriever.best("There is pulmonary edema; the lung shows fluid.", 3)
-    assert found == [EDEMA, EDEMA + " ", "Edema of the ankle."]
-    assert retriever.best("There is pulmonary edema; the lung shows fluid.", 2) == found[:2]
-    assert retriever.best("There is pulmonary edema; the lung shows fluid.", 50) == found
-    assert retriever.best("Zyzzyva of the and", 3) == []
-    assert retriever.best("", 3) == []
+    found = [EDEMA, EDEMA + " ", "Edema of the ankle."]
+    for count in (3, 2, 50):
+        assert retriever(passages, count)("There is pulmonary edema; the lung shows fluid.") == found[:count]
+    assert [retriever(passages, 3)(text) for text in ("Zyzzyva of the and", "")] == [[], []]
 
 
 def test_mistakes_are_one_sentence(texts, monkeypatch):
@@ -63,4 +55,4 @@ def test_mistakes_are_one_sentence(texts, monkeypatch):
         read_passages([texts / "c.jsonl"])
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[curate\]'"):
-        Retriever([EDEMA])
+        retriever([EDEMA], 1)

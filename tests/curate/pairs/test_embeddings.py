@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.curate.pairs.embeddings import embedded, file_digests
-from medtasks.curate.pairs.encoders import Encoder
+from medtasks.curate.pairs.encoders import Encoder, embedded, file_digests
 from medtasks.errors import MedTasksError
 from medtasks.home import HOME_VARIABLE
 
@@ -66,6 +65,7 @@ def embed(files, eye, digest="d1", batch_size=4):
 def test_each_image_is_encoded_once_and_kept_at_length_one(files, tmp_path):
     eye = Eye()
     found = embed(files, eye)
+    assert file_digests(files[:1]) == [hashlib.sha256(files[0].read_bytes()).digest()]
     assert eye.seen == [4, 4, 1]
     assert found.kept.tolist() == list(range(10))
     colour = np.asarray(Image.open(files[3]), float)[5, 5] + 1
@@ -89,17 +89,18 @@ def test_what_is_lost_is_computed_again_and_nothing_else(files, tmp_path):
     assert eye.seen == [3]
     stored(tmp_path).write_bytes(b"no database at all" * 100)
     np.testing.assert_array_equal(embed(files, Eye()).vectors, whole)
-
-
-def test_a_disk_that_takes_no_vectors_ends_the_run(files, tmp_path):
-    stored(tmp_path).mkdir(parents=True)
+    stored(tmp_path).unlink()
+    stored(tmp_path).mkdir()
     with pytest.raises(MedTasksError, match=r"cannot keep embeddings in .*d1\.sqlite \(.*; make room and run it again"):
         embed(files, Eye())
 
 
-def test_images_that_cannot_be_read_or_encoded_are_left_out_and_counted(files, tmp_path):
+def test_images_that_cannot_be_read_or_encoded_are_left_out_and_counted(files, monkeypatch):
     files[2].write_bytes(files[2].read_bytes()[:80])
     files[4].unlink()
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(files[5])
+    files[6].write_bytes(bytes(128) + b"DICM")
+    monkeypatch.setitem(sys.modules, "pydicom", None)
 
     def change(vectors):
         bad = {1: np.nan, 2: 0.0, 3: np.inf}
@@ -107,19 +108,14 @@ def test_images_that_cannot_be_read_or_encoded_are_left_out_and_counted(files, t
         return vectors
 
     found = embed(files, Eye(change), batch_size=9)
-    assert found.left_out == {"image cannot be read": 2, "without a usable embedding": 3}
-    assert found.kept.tolist() == [0, 6, 7, 8, 9]
-    assert np.isfinite(found.vectors).all()
-
-
-def test_what_mends_all_images_of_a_kind_is_said(files, monkeypatch):
-    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(files[2])
-    files[4].write_bytes(bytes(128) + b"DICM")
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    assert embed(files, Eye()).left_out == {
+    assert found.left_out == {
+        "image cannot be read": 2,
+        "without a usable embedding": 3,
         "nothing says which values of an image are black and white; save it with 8 bits": 1,
         "a DICOM file needs pydicom; install it with `pip install 'medtasks[dicom]'`": 1,
     }
+    assert found.kept.tolist() == [0, 8, 9]
+    assert np.isfinite(found.vectors).all()
 
 
 def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
@@ -166,7 +162,3 @@ def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, tmp_pa
     with pytest.raises(MedTasksError, match=r"gives 2 numbers per image, and .* holds embeddings of 3"):
         embed(files, Eye(lambda vectors: vectors[:, :2]))
     assert kept(tmp_path) == before
-
-
-def test_the_digest_of_a_file_is_that_of_its_bytes(files):
-    assert file_digests(files[:1]) == [hashlib.sha256(files[0].read_bytes()).digest()]

@@ -20,6 +20,23 @@ from .. import tiny_encoders
 IMAGES = [tiny_encoders.drawn(0), tiny_encoders.drawn(1, (60, 40)), tiny_encoders.drawn(2)]
 
 
+OWN_EYE = """
+import numpy as np
+import torch
+class Eye:
+    digest = "1"
+    def encode(self, images):
+        return np.stack([np.asarray(image.resize((2, 2))).reshape(-1) for image in images])
+def make():
+    return Eye()
+def seeded():
+    eye = Eye()
+    eye.digest, eye.net = None, torch.nn.Linear(2, 2)
+    return eye
+blind = object
+"""
+
+
 def pixels(folder):
     return hf.AutoImageProcessor.from_pretrained(folder)(images=IMAGES, return_tensors="pt")["pixel_values"]
 
@@ -28,22 +45,15 @@ def assert_same(given, expected):
     np.testing.assert_allclose(given, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_clip_of_transformers_gives_its_projected_image_features(tmp_path):
+def test_an_image_model_gives_what_its_library_gives(tmp_path):
     folder = tiny_encoders.clip(tmp_path / "clip")
-    model = hf.CLIPModel.from_pretrained(folder)
-    expected = model.visual_projection(
-        model.vision_model.post_layernorm(model.vision_model(pixels(folder)).last_hidden_state[:, 0])
-    )
+    clip = hf.CLIPModel.from_pretrained(folder)
+    class_token = clip.vision_model(pixels(folder)).last_hidden_state[:, 0]
+    expected = clip.visual_projection(clip.vision_model.post_layernorm(class_token))
     assert_same(open_encoder(str(folder), "cpu").load()(IMAGES), expected)
-
-
-def test_dinov2_gives_the_class_token_of_its_last_layer(tmp_path):
     folder = tiny_encoders.dinov2(tmp_path / "dino")
     expected = hf.Dinov2Model.from_pretrained(folder)(pixels(folder)).last_hidden_state[:, 0]
     assert_same(open_encoder(str(folder), "cpu").load()(IMAGES), expected)
-
-
-def test_open_clip_gives_what_open_clip_gives(tmp_path):
     folder = tiny_encoders.open_clip_vit(tmp_path / "vit")
     model, prepare = open_clip.create_model_from_pretrained(f"local-dir:{folder}")
     expected = model.eval().encode_image(torch.stack([prepare(image) for image in IMAGES]))
@@ -74,8 +84,8 @@ def test_the_digest_changes_with_weights_and_preprocessing_only(tmp_path):
 @each_row("name", ["llava", "llava_next", "qwen2_5_vl", "gemma3", "internvl", "idefics3", "paligemma"])
 def test_a_vlm_gives_what_its_language_model_is_given(name, tmp_path):
     folder = tiny_hf_models.build(name, tmp_path / name)
-    vectors = open_encoder(f"hf_vlm:{folder}", "cpu").load()(IMAGES)
-    alone = [open_encoder(f"hf_vlm:{folder}", "cpu").load()([image])[0] for image in IMAGES[:2]]
+    encode = open_encoder(f"hf_vlm:{folder}", "cpu").load()
+    vectors, alone = encode(IMAGES), [encode([image])[0] for image in IMAGES[:2]]
     assert vectors.shape == (3, 32)
     np.testing.assert_allclose(vectors[:2], alone, rtol=1e-4, atol=1e-5)
     model = hf.AutoModelForImageTextToText.from_pretrained(folder)
@@ -88,33 +98,17 @@ def test_a_vlm_gives_what_its_language_model_is_given(name, tmp_path):
         assert_same(vectors, torch.stack([one.mean(0) for one in features]))
 
 
-def test_a_vlm_that_sees_by_cross_attention_is_refused(tmp_path):
+def test_a_vlm_that_sees_by_cross_attention_or_is_named_as_an_encoder_is_refused(tmp_path):
     folder = tiny_hf_models.build("mllama", tmp_path / "mllama")
     with pytest.raises(MedTasksError, match="puts no image among its language model's inputs"):
         open_encoder(f"hf_vlm:{folder}", "cpu").load()(IMAGES)
-
-
-def test_a_vlm_named_as_an_encoder_says_how_to_name_it(tmp_path):
     folder = tiny_hf_models.build("llava", tmp_path / "llava")
     with pytest.raises(MedTasksError, match="hf_vlm:"):
         open_encoder(str(folder), "cpu").load()
 
 
 def test_an_encoder_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "own_eye.py").write_text(
-        "import numpy as np\n"
-        "class Eye:\n"
-        "    digest = '1'\n"
-        "    def encode(self, images):\n"
-        "        return np.stack([np.asarray(image.resize((2, 2))).reshape(-1) for image in images])\n"
-        "def make():\n    return Eye()\n"
-        "def seeded():\n"
-        "    import torch\n"
-        "    eye = Eye()\n"
-        "    eye.digest, eye.net = None, torch.nn.Linear(2, 2)\n"
-        "    return eye\n"
-        "def blind():\n    return object()\n"
-    )
+    (tmp_path / "own_eye.py").write_text(OWN_EYE)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "own_eye", raising=False)
     first = open_encoder("own_eye:make", "cpu")

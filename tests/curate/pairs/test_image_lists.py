@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.curate.pairs.pair_study import read_image_list
+from medtasks.curate.pairs.pair_search import read_image_list
 from medtasks.errors import SourceError
 
 from ...tables import each_row
@@ -69,13 +69,10 @@ def test_a_list_that_cannot_be_used_is_one_sentence_without_ids(tmp_path, rows, 
         read_image_list(lines(tmp_path / "list.jsonl", *rows))
 
 
-def test_what_is_no_file(tmp_path):
+def test_what_is_no_file_and_a_line_that_no_study_could_hold(tmp_path):
     for source in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(SourceError, match=r"there is no file .*; give a file of lines with id, image, caption"):
             read_image_list(source)
-
-
-def test_a_line_that_no_study_could_hold_is_named_before_anything_is_computed(tmp_path):
     files(tmp_path, "1.png", "2.png")
     path = lines(tmp_path / "list.jsonl", row(1), row(2, caption="half \ud83d"))
     with pytest.raises(SourceError, match="row 2: it holds half a surrogate pair"):

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from medtasks.curate.drafts import DraftOutcome, read_drafted, read_drafts, tally
-from medtasks.curate.llm import open_llm
+from medtasks.curate.drafts import DraftOutcome, open_llm, read_drafted, read_drafts, tally
 from medtasks.curate.pairs.pair_drafts import PairReply, categorize, draft_of, draft_pairs, found_categories, headings
 from medtasks.curate.study import DRAFTS, ImagePair, StudyKind
 from medtasks.data.catalogue import Access
@@ -122,11 +121,8 @@ def test_captions_never_reach_an_endpoint_that_may_not_see_them(folder, monkeypa
 
 def test_each_image_is_asked_for_its_category_once(server, folder):
     study, llm = write_study(folder, 3), DraftingLLM(server)
-    llm.said = {"patient b1": [server.reply("Vascular, Pulmonary.")], "patient b2": [server.reply("Hard to say")]}
-    llm.said = {
-        f"Caption: {caption(image, 'right')}": steps
-        for (image, steps) in zip(["b1", "b2"], llm.said.values(), strict=True)
-    }
+    said = {"b1": "Vascular, Pulmonary.", "b2": "Hard to say"}
+    llm.said = {f"Caption: {caption(image, 'right')}": [server.reply(text)] for image, text in said.items()}
     draft_pairs(folder, open_llm(study))
     assert [draft.categories for draft in read_drafts(folder).values()] == [()] * 3
     counts = categorize(folder, open_llm(study), None)
@@ -172,8 +168,7 @@ def test_a_list_that_cannot_be_read_is_kept_for_the_user_to_name(server, folder)
     for _ in range(2):
         with pytest.raises(MedTasksError, match=r"under 'categories' there, or give them with --categories"):
             found_categories(folder, open_llm(study))
-    assert server.count == 1
-    assert "all of the chest" in (folder / "categories.json").read_text()
+    assert (server.count, "all of the chest" in (folder / "categories.json").read_text()) == (1, True)
 
 
 def test_a_model_that_broke_is_read_in_linear_time():

@@ -2,7 +2,7 @@
 
 import json
 
-from medtasks.curate.llm import one_line, why_not_sent
+from medtasks.curate.drafts import one_line, why_not_sent
 from medtasks.curate.pairs.pair_drafts import PairReply, broken_rules, chosen, read_pair_reply
 
 from ...tables import each_row, tables_of

@@ -30,16 +30,9 @@ def pairs_of(gaps, images=None):
     }
 
 
-def score(pair, position, target, value, reason="valid"):
-    return {
-        "pair_id": pair,
-        "position": position,
-        "image_id": f"{pair}{position}",
-        "target": target,
-        "value": value,
-        "categories": [],
-        "reason": reason,
-    }
+def score(pair, position, target, value):
+    about = {"pair_id": pair, "position": position, "image_id": f"{pair}{position}", "categories": []}
+    return {**about, "target": target, "value": value, "reason": "valid"}
 
 
 def test_each_pair_has_one_state_and_failures_are_apart():
@@ -73,28 +66,25 @@ def test_a_gap_that_predicts_errors_is_told_from_one_that_does_not():
     pairs = pairs_of(gaps)
     told = {one: CONFUSED if chance.random() < (pair.gap - 0.2) / 0.6 else SOLVED for one, pair in pairs.items()}
     not_told = {one: CONFUSED if chance.random() < 0.5 else SOLVED for one in pairs}
-    found = {(one.model, one.outcome, one.by): one for one in associations(pairs, {"A": told, "B": not_told})}
+    found = {(one["model"], one["outcome"], one["by"]): one for one in associations(pairs, {"A": told, "B": not_told})}
     assert len(found) == 3 * 2 * 2
-    assert found["A", "error", "gap"].low > 0
-    assert found["B", "error", "gap"].low < 0 < found["B", "error", "gap"].high
-    assert found["all", "error", "gap"].correlation > 0
-    assert (found["A", "error", "gap"].pairs, found["A", "error", "gap"].clusters) == (120, 120)
-    assert math.isnan(found["A", "error", "sim_med"].correlation)  # it is the same for all
+    assert found["A", "error", "gap"]["low"] > 0
+    assert found["B", "error", "gap"]["low"] < 0 < found["B", "error", "gap"]["high"]
+    assert found["all", "error", "gap"]["correlation"] > 0
+    assert (found["A", "error", "gap"]["pairs"], found["A", "error", "gap"]["clusters"]) == (120, 120)
+    assert math.isnan(found["A", "error", "sim_med"]["correlation"])  # it is the same for all
 
 
 def test_pairs_that_share_images_are_one_cluster():
     chain = [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g")] + [(f"x{n}", f"y{n}") for n in range(4, 10)]
-    pairs = pairs_of([n / 10 for n in range(10)], chain)
-    (found, *_) = associations(pairs, {"A": {one: CONFUSED if n % 3 else SOLVED for n, one in enumerate(pairs)}})
-    assert (found.pairs, found.clusters) == (10, 9)
-    apart = pairs_of([n / 10 for n in range(10)])
-    (alone, *_) = associations(apart, {"A": {one: CONFUSED if n % 3 else SOLVED for n, one in enumerate(apart)}})
-    assert alone.correlation == found.correlation
-    assert (alone.low, alone.high) != (found.low, found.high)  # what is connected is drawn together
-
-
-def test_more_models_than_letters_are_refused():
-    pairs = pairs_of([0.1, 0.2])
-    model = ModelPairs("model", "run", "task", "robust", dict.fromkeys(pairs, SOLVED))
+    results = []
+    for images in (chain, None):
+        pairs = pairs_of([n / 10 for n in range(10)], images)
+        states = {pair_id: CONFUSED if n % 3 else SOLVED for n, pair_id in enumerate(pairs)}
+        results.append(associations(pairs, {"A": states})[0])
+    assert [result["clusters"] for result in results] == [9, 10]
+    assert results[0]["correlation"] == results[1]["correlation"]
+    assert results[0]["low"] != results[1]["low"]  # what is connected is drawn together
+    model = ModelPairs("model", "run", "task", "robust", states)
     with pytest.raises(MedTasksError, match="at most 26"):
         find_patterns("our_pairs", pairs, [model] * 27)

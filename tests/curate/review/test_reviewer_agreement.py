@@ -48,13 +48,12 @@ def test_kappa_of_scores_is_weighted_by_squares_of_their_distance():
 
 def test_kappa_of_what_passes_is_the_textbooks():
     known = drafts(25)
-    both, first, second = [(7, 7)] * 20, [(7, 3)] * 5, [(3, 7)] * 10
-    said = both + first + second + [(2, 2)] * 15
-    found = by_what(
-        scored("anna", known, [a for a, _ in said]), scored("bert", known, [b for _, b in said]), known=known
-    )["score >= 5"]
-    assert found.kappa == pytest.approx(0.4)
-    assert found.equal == pytest.approx(0.7)
+    said = [(7, 7)] * 20 + [(7, 3)] * 5 + [(3, 7)] * 10 + [(2, 2)] * 15
+    anna, bert = (
+        scored(name, known, scores) for name, scores in zip(("anna", "bert"), zip(*said, strict=True), strict=True)
+    )
+    found = by_what(anna, bert, known=known)["score >= 5"]
+    assert (found.kappa, found.equal) == pytest.approx((0.4, 0.7))
 
 
 @each_row("weights", [None, "quadratic"])
@@ -94,17 +93,13 @@ def test_only_questions_of_which_both_said_something_count_for_each_aspect():
     assert found["language"].figures == ("-", "nothing in common", "-")
 
 
-def test_questions_on_one_patient_are_one_cluster():
-    known = drafts(3)
-    two = (scored("anna", known, [1, 5, 7, 9, 2, 8]), scored("bert", known, [2, 5, 6, 9, 4, 8]))
-    assert by_what(*two, known=known, seen=images(6))["score"].clusters == 3
-    assert by_what(*two, known=known, seen=images(6, lambda n: "p" if n in (1, 2) else None))["score"].clusters == 2
-
-
 def test_every_two_reviewers_are_compared_and_what_was_drafted_anew_is_not():
-    known = drafts(2)
-    three = [scored(name, known, [1, 5, 7, 9]) for name in ("anna", "bert", "cleo")]
-    assert len({one.reviewers for one in agreements(three, known, images(4))}) == 3
+    known = drafts(3)
+    three = [scored(name, known, [1, 5, 7, 9, 2, 8]) for name in ("anna", "bert", "cleo")]
+    assert len({one.reviewers for one in agreements(three, known, images(6))}) == 3
     anew = {**known, "p0": known["p0"].model_copy(update={"question": "What?"})}
-    assert by_what(*three[:2], known=anew)["score"].questions == 2
-    assert agreements(three[:1], known, images(4)) == []
+    assert by_what(*three[:2], known=anew)["score"].questions == 4
+    assert agreements(three[:1], known, images(6)) == []
+    assert by_what(*three[:2], known=known)["score"].clusters == 3
+    one_patient = images(6, lambda number: "p" if number in (1, 2) else None)
+    assert by_what(*three[:2], known=known, seen=one_patient)["score"].clusters == 2

@@ -36,37 +36,30 @@ def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path
         with opened(tmp_path, name) as file:
             for item in order:
                 save(file, item, judgements=(Judgement(score=7), Judgement(score=3)))
+            assert file.summary() == f"{name}: 3 of 3 drafts scored, 3 below 5"
     anna, bert = read_reviews(tmp_path, study)
-    assert list(anna.items) == ["p1", "p2", "p3"]
-    text = (tmp_path / "reviews" / "anna.json").read_text()
-    assert text.replace('"anna"', '"bert"') == (tmp_path / "reviews" / "bert.json").read_text()
-    assert anna.items["p2"].scores == (7, 3)
+    assert (list(anna.items), anna.items["p2"].scores) == (["p1", "p2", "p3"], (7, 3))
+    files = [tmp_path / "reviews" / f"{name}.json" for name in ("anna", "bert")]
+    assert files[0].read_text().replace('"anna"', '"bert"') == files[1].read_text()
     assert anna.items == bert.items
-    assert stat.S_IMODE((tmp_path / "reviews" / "anna.json").stat().st_mode) == 0o600
-    with opened(tmp_path, "anna") as file:
-        assert file.summary() == "anna: 3 of 3 drafts scored, 3 below 5"
+    assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
 
 
 def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tmp_path):
-    pairs_study(tmp_path)
+    study = pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
         save(file, "p1", judgements=(Judgement(correctness=False), Judgement(score=8, relevance=False)))
         assert file.review("p1").judgements == (
             Judgement(score=1, correctness=False),
             Judgement(score=8, correctness=True, relevance=False, language=True),
         )
-        save(file, "p2", judgements=(Judgement(correctness=False), Judgement()))
+        save(file, "p2", judgements=(Judgement(correctness=False), Judgement()), note="hm")
         assert file.summary() == "anna: 1 of 3 drafts scored, 2 below 5"  # as on the page: one is enough
         with pytest.raises(Unfit, match="say first that it is correct"):
             save(file, "p1", judgements=(Judgement(score=5, correctness=False), Judgement()))
-
-
-def test_taking_everything_back_leaves_nothing_in_the_file(tmp_path):
-    study = pairs_study(tmp_path)
-    with opened(tmp_path, "anna") as file:
-        save(file, "p1", judgements=(Judgement(score=4), Judgement()), note="hm")
-        file.save("p1", unjudged(file.drafts["p1"]), file.review("p1").version)
-    assert read_reviews(tmp_path, study)[0].items == {}
+        for item in ("p1", "p2"):
+            file.save(item, unjudged(file.drafts[item]), file.review(item).version)
+    assert read_reviews(tmp_path, study)[0].items == {}  # everything was taken back
 
 
 @each_row(
@@ -105,18 +98,12 @@ def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
         assert settled(draft, review_of(file, "im1/1", hallucination="symptom")).hallucination == "symptom"
 
 
-def test_wording_that_breaks_a_rule_of_drafts_is_remarked(tmp_path):
-    pairs_study(tmp_path)
-    with opened(tmp_path, "anna") as file:
-        draft = file.drafts["p1"]
-        assert remarks(draft, file.review("p1")) == []
-        assert len(remarks(draft, review_of(file, "p1", answers=("A", "A"), question="What differs in Image1?"))) == 2
-
-
 def test_a_change_of_what_was_changed_meanwhile_is_refused_and_a_repeated_one_is_not(tmp_path):
     pairs_study(tmp_path)
     with opened(tmp_path, "anna") as file:
-        old = file.review("p1").version
+        draft, old = file.drafts["p1"], file.review("p1").version
+        assert remarks(draft, file.review("p1")) == []
+        assert len(remarks(draft, review_of(file, "p1", answers=("A", "A"), question="What differs in Image1?"))) == 2
         save(file, "p1", note="first")
         file.save("p1", review_of(file, "p1"), old)  # a retry whose answer was lost
         with pytest.raises(ChangedElsewhere):
@@ -156,8 +143,8 @@ def test_what_was_drafted_anew_is_not_judged_yet_and_the_old_word_is_kept_until_
         assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "new"
 
 
-@pytest.mark.parametrize(
-    ("spoil", "sentence"),
+@each_row(
+    "spoil, sentence",
     [
         (lambda folder: (folder / DRAFTS).unlink(), "no drafts to review yet"),
         (lambda folder: (folder / "images.jsonl").write_text(""), "6 images of drafts are not in"),

@@ -38,6 +38,7 @@ from medtasks.home import dataset_folder
 
 from ...nifti_files import put_nifti, scan
 from ...picture_sets import jpeg, jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+from ...tables import each_row
 
 BIG = (200, 180)
 
@@ -97,7 +98,7 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("name", SETS)
+@each_row("name", SETS)
 def test_what_is_found_within_a_set(name):
     def rows(listed):
         for doc_id, number, *ids in listed:
@@ -105,9 +106,9 @@ def test_what_is_found_within_a_set(name):
             yield row(doc_id, picture, **dict(zip(("image_id", "patient_id"), ids, strict=False)))
 
     shown, examples, findings, left_out, groups, shown_by = SETS[name]
-    prepare_set("bench", list(rows(shown)), list(rows(examples)))
-    found = found_in("bench")
-
+    bench = f"bench{list(SETS).index(name)}"
+    prepare_set(bench, list(rows(shown)), list(rows(examples)))
+    found = found_in(bench)
     assert said(found.within) == findings
     assert (list(found.left_out), [len(group) for group in found.groups]) == (left_out, groups)
     assert found.outside == ()
@@ -131,7 +132,6 @@ def test_the_three_kinds_within_a_set():
         ],
     )
     found = found_in("kinds")
-
     assert said(found.within)[0] == (CopyKind.PIXELS, Concern.TWICE, {"same pixels 1", "same pixels 2"})
     assert {frozenset(questions) for kind, _, questions in said(found.within)[1:] if kind is CopyKind.NEAR} == {
         frozenset({"near 1", "near 2"}),
@@ -153,7 +153,6 @@ def test_a_pair_of_one_picture_cannot_be_told_apart():
         },
     )
     found = found_in("pairs")
-
     assert said(found.within) == [
         (CopyKind.FILE, Concern.PAIR, {"p1/1", "p1/2"}),
         (CopyKind.NEAR, Concern.PAIR, {"p2/1", "p2/2"}),
@@ -169,50 +168,35 @@ def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, 
     shutil.copyfile(picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS_FOLDER / "planted_F1.jpg")
     found = found_in("mediconfusion")
     leaks = [finding for finding in found.within if finding.concern is Concern.EXAMPLE]
-
     assert [finding.first.examples for finding in leaks if finding.first is finding.second] == [("planted_F1.jpg",)]
     assert set(picture.questions) <= set(found.left_out)
 
 
-def test_pictures_of_a_folder_in_three_kinds(tmp_path):
+def test_pictures_of_a_folder_in_three_kinds_the_most_alike_first(tmp_path):
     kept = jpeg_bytes(texture(1), 90)
-    prepare_set(
-        "bench", [row(f"q{number}", one) for number, one in enumerate([kept, texture(2), texture(3), texture(4)])]
-    )
-    folder = write_folder(
-        tmp_path / "training",
-        {
-            "a/copy.jpg": kept,
-            "a/again.jpg": kept,
-            "lossless.bmp": texture(2).convert("RGB"),
-            "compressed.jpg": jpeg_bytes(texture(3), 75),
-            "unknown.png": texture(9),
-        },
-    )
-    found = found_in("bench", folder)
-
-    assert said(found.outside) == [
-        (CopyKind.FILE, None, {"q0"}),
-        (CopyKind.PIXELS, None, {"q1"}),
-        (CopyKind.NEAR, None, {"q2"}),
-    ]
+    alike = {quality: texture(quality, BIG) for quality in (20, 95, 60)}
+    known = [kept, texture(2), texture(3), texture(4), *alike.values()]
+    rows = [row(f"q{number}", picture) for number, picture in enumerate(known)]
+    prepare_set("bench", [*rows, row("several", texture(5), texture(7)), row("none")], [row("e", texture(6))])
+    copies = {f"{quality}.jpg": jpeg_bytes(picture, quality) for quality, picture in alike.items()}
+    files = {"a/copy.jpg": kept, "a/again.jpg": kept, "lossless.bmp": texture(2).convert("RGB")}
+    # A picture of an example alone is no finding outside.
+    others = {"compressed.jpg": jpeg_bytes(texture(3), 75), "unknown.png": texture(9), "example.png": texture(6)}
+    others["several.jpg"] = jpeg_bytes(texture(7), 75)
+    found = found_in("bench", write_folder(tmp_path / "training", {**files, **others, **copies}))
+    assert said(found.outside[:2]) == [(CopyKind.FILE, None, {"q0"}), (CopyKind.PIXELS, None, {"q1"})]
+    assert {kind for kind, *_ in said(found.outside[2:])} == {CopyKind.NEAR}
+    order = [question for finding in found.outside[2:] for question in finding.questions]
+    assert [question for question in order if question not in ("q2", "several")] == ["q5", "q6", "q4"]
     assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
-    assert found.left_out == ("q0", "q1", "q2")
-    assert found.within == ()
-
-
-def test_a_picture_of_an_example_alone_is_no_finding_outside(tmp_path):
-    prepare_set("bench", [row("q", texture(1))], [row("e", texture(2))])
-    found = found_in("bench", write_folder(tmp_path / "training", {"x.png": texture(2), "y.jpg": texture(2)}))
-
-    assert found.outside == ()
+    assert found.left_out == ("q0", "q1", "q2", "q4", "q5", "q6", "several")
+    assert (found.within, found.questions) == ((), 9)
 
 
 def test_two_sets_are_compared_with_each_other():
     prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2))])
     prepare_set("second", [row("r1", texture(3)), row("r2", jpeg_bytes(texture(2), 80))])
     found = found_in("bench", "second")
-
     assert said(found.outside) == [(CopyKind.NEAR, None, {"q2"})]
     assert found.outside[0].second.questions == ("r2",)
 
@@ -228,7 +212,6 @@ def test_turned_pictures_are_found_when_asked_for(tmp_path):
             "t.png": ImageOps.invert(square.transpose(Image.Transpose.TRANSPOSE)),
         },
     )
-
     assert found_in("bench", folder).outside == ()
     turns = {finding.first.questions[0]: finding.alike for finding in found_in("bench", folder, turned=True).outside}
     assert {question: (how.turn, how.inverted) for question, how in turns.items()} == {
@@ -243,7 +226,6 @@ def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):
     rows = [row(f"q{number}", one, patient_id=f"p{number}") for number, one in enumerate([*blank, texture(1)])]
     prepare_set("blank", [*rows, row("q9", blank[0], patient_id="p9")])
     found = found_in("blank", write_folder(tmp_path / "training", {"black.png": blank[0], "grey.png": texture(2)}))
-
     assert [picture.questions for picture in found.uniform] == [("q0", "q9"), ("q1",), ("q2",)]
     assert found.uniform_outside == 1
     assert (found.within, found.outside, found.left_out) == ((), (), ())
@@ -256,7 +238,6 @@ def test_tiny_different_pictures_are_not_alike(tmp_path):
         tmp_path / "training", {f"{number}.png": texture(number, (28, 28)) for number in range(39, 60)}
     )
     found = found_in("tiny", folder)
-
     assert found.within == ()
     assert said(found.outside) == [(CopyKind.PIXELS, None, {"q39"})] or said(found.outside) == [
         (CopyKind.FILE, None, {"q39"})
@@ -268,26 +249,9 @@ def test_the_distance_decides_what_is_compared_at_all(tmp_path):
     worse = jpeg(texture(1, BIG), 30).point(lambda value: 255 * (value / 255) ** 1.4)
     folder = write_folder(tmp_path / "training", {"x.png": worse})
     bits = found_in("bench", folder, distance=64).outside[0].alike.distance
-
     assert bits > 0
     assert len(found_in("bench", folder, distance=bits).outside) == 1
     assert found_in("bench", folder, distance=bits - 1).outside == ()
-
-
-def test_a_question_with_several_pictures_goes_if_one_is_known(tmp_path):
-    prepare_set("bench", [row("q1", texture(1), texture(2)), row("q2", texture(3)), row("q3")])
-    found = found_in("bench", write_folder(tmp_path / "training", {"x.png": texture(2)}))
-
-    assert found.left_out == ("q1",)
-    assert found.questions == 3
-
-
-def test_what_looks_most_alike_comes_first(tmp_path):
-    prepare_set("bench", [row(f"q{quality}", texture(quality, BIG)) for quality in (20, 95, 60)])
-    copies = {f"{quality}.jpg": jpeg_bytes(texture(quality, BIG), quality) for quality in (20, 95, 60)}
-    found = found_in("bench", write_folder(tmp_path / "training", copies))
-
-    assert [finding.questions for finding in found.outside] == [("q95",), ("q60",), ("q20",)]
 
 
 def test_the_closest_views_are_reported(tmp_path):
@@ -298,7 +262,6 @@ def test_the_closest_views_are_reported(tmp_path):
     )
     looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
     whole = [details(sketches(read_image(view.file)[0])[0], 64) for view in (looks.views[0], looks.views[2])]
-
     assert [view.sketch for view in looks.views] == [0, 1, 0, 1]
     assert LIKENESS[64] < whole[0] @ whole[1] < 0.9999
     assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
@@ -308,7 +271,6 @@ def test_a_chain_of_equal_pictures_is_one_group():
     chain = [texture(1, BIG), jpeg(texture(1, BIG), 60), jpeg(texture(1, BIG), 40), jpeg(texture(1, BIG), 90)]
     prepare_set("chain", [row(f"q{number}", one) for number, one in enumerate([texture(8), *chain])])
     found = found_in("chain")
-
     assert [len(group) for group in found.groups] == [4]
     assert found.left_out == ("q2", "q3", "q4")
 
@@ -317,7 +279,6 @@ def test_volumes_are_counted_and_not_compared(tmp_path):
     volume = put_nifti(tmp_path / "v.nii.gz", scan(1))
     prepare_set("mixed", [row("q1", volume), row("q2", volume), row("q3", texture(1))])
     found = found_in("mixed")
-
     assert (found.shown.volumes, len(found.shown.images), found.within) == (1, 1, ())
 
     prepare_set("volumes", [row("q1", volume)])
@@ -325,30 +286,18 @@ def test_volumes_are_counted_and_not_compared(tmp_path):
         dataset_images("volumes")
 
 
-def test_a_set_without_pictures_says_so():
+def test_a_set_without_pictures_or_with_damaged_ones_says_what_to_do():
     prepare_set("text", [row("q1")])
-
     with pytest.raises(MedTasksError, match="the questions of 'text' show no images"):
         dataset_images("text")
-
-
-def test_a_damaged_picture_of_the_set_says_what_to_do():
-    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2))])
-    file = dataset_images("bench").images[0].files[0]
-    file.write_bytes(file.read_bytes()[:200])
-
-    with pytest.raises(SourceError, match=r"1 of 2 images of 'bench' cannot be read .*medtasks data prepare bench"):
-        dataset_images("bench")
-
-
-def test_a_damaged_picture_of_a_credentialed_set_is_not_named():
-    prepare_set("secret", [row("q1", texture(1)), row("q2", texture(2))], access="credentialed")
-    file = dataset_images("secret").images[0].files[0]
-    file.unlink()
-
-    with pytest.raises(SourceError) as caught:
-        dataset_images("secret")
-    assert file.name not in str(caught.value)
+    for name, access, named in (("bench", "public", True), ("secret", "credentialed", False)):
+        prepare_set(name, [row("q1", texture(1)), row("q2", texture(2))], access=access)
+        file = dataset_images(name).images[0].files[0]
+        file.write_bytes(file.read_bytes()[:200])
+        what = rf"1 of 2 images of '{name}' cannot be read.*medtasks data prepare {name}"
+        with pytest.raises(SourceError, match=what) as caught:
+            dataset_images(name)
+        assert (file.name in str(caught.value)) is named
 
 
 def test_what_is_nothing_to_compare_with(tmp_path):
@@ -365,34 +314,25 @@ def test_what_is_nothing_to_compare_with(tmp_path):
         other_images("multimedeval_slake")
 
 
-def test_a_picture_that_vanishes_between_the_two_looks_isleft_out_of(tmp_path):
-    folder = write_folder(tmp_path / "training", {"x.png": texture(1), "y.jpg": jpeg_bytes(texture(1), 80)})
-    hashes, _ = hash_images(sorted(folder.iterdir()))
-    looks = Looks(list(hashes.items()))
-    assert list(near(looks, looks, DISTANCE)) == [(0, 1)]
+def looks_of(folder, *qualities):
+    write_folder(folder, {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in qualities})
+    return list(hash_images(sorted(folder.iterdir()))[0].items())
 
-    (folder / "y.jpg").unlink()
-    looks = Looks(list(hashes.items()))
+
+def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
+    hashed = looks_of(tmp_path, 70, 80)
+    looks = Looks(hashed)
+    assert list(near(looks, looks, DISTANCE)) == [(0, 1)]
+    (tmp_path / "80.jpg").unlink()
+    looks = Looks(hashed)
     assert near(looks, looks, DISTANCE) == {}
 
 
-def test_many_candidates_are_confirmed_with_few_details_kept(tmp_path, monkeypatch):
+def test_many_candidates_are_confirmed_with_few_details_kept_and_a_flood_ends_with_advice(tmp_path, monkeypatch):
     monkeypatch.setattr(image_hashes, "_DETAILS_KEPT", 2)
-    folder = write_folder(
-        tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in range(60, 96, 5)}
-    )
-    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
-
+    looks = Looks(looks_of(tmp_path, *range(60, 96, 5)))
     assert sorted(near(looks, looks, DISTANCE)) == [(one, two) for one in range(8) for two in range(one + 1, 8)]
-
-
-def test_a_flood_of_pairs_ends_with_advice(tmp_path, monkeypatch):
     monkeypatch.setattr(image_hashes, "_MOST_PAIRS", 2)
-    folder = write_folder(
-        tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in (60, 70, 80)}
-    )
-    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
-
     with pytest.raises(MedTasksError, match="take a smaller --distance than 40"):
         near(looks, looks, DISTANCE)
 
@@ -432,7 +372,6 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
 
     everything = {document["doc_id"] for document in documents}
     dropped = set(left_out_of(documents, *findings(everything)))
-
     assert findings(everything - dropped) == ([], [])
     pairs = {document["doc_id"]: document["pair_id"] for document in documents}
     assert {pairs[one] for one in dropped} & {pairs[one] for one in everything - dropped} == set()

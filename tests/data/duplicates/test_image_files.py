@@ -1,5 +1,6 @@
 """Pictures in folders: what is found, how it is read, and that nothing is read twice."""
 
+import contextlib
 import io
 import os
 import sqlite3
@@ -24,28 +25,23 @@ def folder(tmp_path):
     return write_folder(tmp_path / "training", {"b.png": texture(1), "a/c.JPG": texture(2), "a/d.tif": texture(3)})
 
 
-def test_pictures_are_found_in_all_subfolders_and_the_rest_is_counted(folder):
+def names(files):
+    return sorted(path.name for path in files)
+
+
+def test_pictures_are_found_in_all_subfolders_once_and_the_rest_is_counted(folder, tmp_path):
     for name in ("v.nii", "a/v.NII.gz", "notes.txt", "report.pdf", "table.h5", "none"):
         (folder / name).write_bytes(b"x")
     found = images_below(folder)
-
     assert [path.relative_to(folder).as_posix() for path in found.files] == ["b.png", "a/c.JPG", "a/d.tif"]
     assert (found.volumes, found.without_decoder, found.others) == (2, 0, 4)
 
-
-def test_a_folder_that_links_lead_to_twice_counts_once(folder):
     (folder / "a" / "back").symlink_to(folder)
     (folder / "again").symlink_to(folder / "a")
-    elsewhere = write_folder(folder.parent / "elsewhere", {"e.png": texture(4)})
-    (folder / "a" / "out").symlink_to(elsewhere)
-
-    assert sorted(path.name for path in images_below(folder).files) == ["b.png", "c.JPG", "d.tif", "e.png"]
-
-
-def test_folders_can_be_left_out_by_any_path_to_them(folder, tmp_path):
+    (folder / "a" / "out").symlink_to(write_folder(tmp_path / "elsewhere", {"e.png": texture(4)}))
+    assert names(images_below(folder).files) == ["b.png", "c.JPG", "d.tif", "e.png"]
     (tmp_path / "link").symlink_to(folder / "a")
-
-    assert [path.name for path in images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files] == ["b.png"]
+    assert names(images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files) == ["b.png"]
 
 
 def test_folders_that_may_not_be_read_are_counted(folder, monkeypatch):
@@ -58,8 +54,7 @@ def test_folders_that_may_not_be_read_are_counted(folder, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", closed)
     found = images_below(folder)
-
-    assert ([path.name for path in found.files], found.closed) == (["b.png"], 1)
+    assert (names(found.files), found.closed) == (["b.png"], 1)
 
 
 def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
@@ -81,7 +76,6 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     (tmp_path / "cut.dcm").write_bytes(whole[:-10])
     picture, digest = read_image(tmp_path / "x.dcm")
     picture.save(tmp_path / "same.png")
-
     assert np.array_equal(np.asarray(picture), np.asarray(read_dicom(tmp_path / "x.dcm")))
     assert read_image(tmp_path / "same.png")[1] == digest
     assert list(hash_images([tmp_path / "cut.dcm"])[1]) == [tmp_path / "cut.dcm"]
@@ -129,17 +123,12 @@ def test_pictures_of_the_same_pixels_have_one_digest(tmp_path, first, second, sa
     assert (read_image(tmp_path / "a.png")[1] == read_image(tmp_path / "b.png")[1]) is same
 
 
-def test_values_that_are_no_numbers_do_not_spoil_a_picture(tmp_path):
+def test_values_that_are_no_numbers_do_not_spoil_a_picture_and_damage_is_said(tmp_path):
     values = np.asarray(texture(5), np.float32)
     values[0, 0], values[1, 1], values[2, 2] = np.nan, np.inf, -np.inf
     Image.fromarray(values).save(tmp_path / "deep.tif")
-
     assert np.asarray(read_image(tmp_path / "deep.tif")[0]).std() > 20
-
-
-def test_a_damaged_picture_is_said_to_be(tmp_path):
     (tmp_path / "cut.jpg").write_bytes(jpeg_bytes(texture(1), 90)[:-900])
-
     with pytest.raises(UnreadableImage):
         read_image(tmp_path / "cut.jpg")
 
@@ -153,29 +142,22 @@ def decoded(monkeypatch):
     return seen
 
 
-def test_files_that_cannot_be_read_are_named_with_the_cause(folder):
+def test_files_that_cannot_be_read_are_named_with_the_cause(folder, monkeypatch):
     write_folder(folder, {"cut.jpg": jpeg_bytes(texture(1), 90)[:-900], "text.png": b"hello", "empty.gif": b""})
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
-    found, causes = hash_images(images_below(folder).files)
-
-    assert sorted(path.name for path in found) == ["b.png", "c.JPG", "d.tif"]
-    assert sorted(path.name for path in causes) == ["cut.jpg", "empty.gif", "gone.png", "text.png"]
-    assert all(cause and str(folder) not in cause and "0x" not in cause for cause in causes.values())
-
-
-def test_a_decoder_that_fails_in_its_own_way_costs_one_file(folder, monkeypatch):
     read = image_hashes.read_image
 
-    def failing(path, data):
+    def failing(path, data):  # a decoder that fails in its own way
         if path.name == "b.png":
             raise IndexError("list index out of range")
         return read(path, data)
 
     monkeypatch.setattr(image_hashes, "read_image", failing)
     found, causes = hash_images(images_below(folder).files)
-
-    assert len(found) == 2
-    assert list(causes.values()) == ["IndexError: list index out of range"]
+    assert names(found) == ["c.JPG", "d.tif"]
+    assert names(causes) == ["b.png", "cut.jpg", "empty.gif", "gone.png", "text.png"]
+    assert causes[folder / "b.png"] == "IndexError: list index out of range"
+    assert all(cause and str(folder) not in cause and "0x" not in cause for cause in causes.values())
 
 
 def test_nothing_is_decoded_twice_unless_it_changed(folder, decoded):
@@ -208,50 +190,33 @@ def test_an_interrupted_run_keeps_what_it_did(folder, decoded, monkeypatch):
         hash_images(files)
     monkeypatch.setattr(image_hashes, "_hashed", hashed)
     decoded.clear()
-
     assert len(hash_images(files)[0]) == 3
     assert decoded == [files[2].name]
 
 
-@pytest.mark.parametrize("damage", [b"", b"no database at all" * 100, "half", "foreign", "short"])
+@each_row("damage", [b"", b"no database at all" * 100, "half", 7, b"short"])
 def test_a_damaged_cache_costs_only_time(folder, damage):
     files = images_below(folder).files
     expected = hash_images(files)
     cache = home() / CACHE_NAME
     if damage == "half":
         cache.write_bytes(cache.read_bytes()[: cache.stat().st_size // 2])
-    elif damage in ("foreign", "short"):
-        with sqlite3.connect(cache) as connection:
-            connection.execute("UPDATE pictures SET hash = ?", (7 if damage == "foreign" else b"short",))
-        connection.close()
+    elif damage in (7, b"short"):
+        with contextlib.closing(sqlite3.connect(cache)) as connection, connection:
+            connection.execute("UPDATE pictures SET hash = ?", (damage,))
     else:
         cache.write_bytes(damage)
-
-    assert hash_images(files) == expected
-    assert hash_images(files) == expected
+    assert hash_images(files) == hash_images(files) == expected
 
 
-def test_the_cache_is_its_owners_and_names_no_file(folder):
+def test_the_cache_is_its_owners_and_names_no_file_and_can_be_done_without(folder, tmp_path, monkeypatch):
     hash_images(images_below(folder).files)
     cache = home() / CACHE_NAME
-
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
-    assert b"training" not in cache.read_bytes()
-    assert b".png" not in cache.read_bytes()
-
-
-def test_a_home_that_cannot_be_written_costs_only_the_cache(folder, tmp_path, monkeypatch):
+    assert not any(name in cache.read_bytes() for name in (b"training", b".png"))
     (tmp_path / "file").write_text("x")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file" / "home"))
-
-    assert len(hash_images(images_below(folder).files)[0]) == 3
-
-
-def test_names_that_are_no_text_are_no_trouble(tmp_path):
-    name = os.fsdecode(b"caf\xe9.png")
-    texture(1).save(tmp_path / "x.png")
-    (tmp_path / "x.png").rename(tmp_path / name)
-    found, causes = hash_images(images_below(tmp_path).files)
-
-    assert [path.name for path in found] == [name]
-    assert causes == {}
+    name = os.fsdecode(b"caf\xe9.png")  # a name that is no text
+    (folder / "b.png").rename(folder / name)
+    found, causes = hash_images(images_below(folder).files)
+    assert (names(found), causes) == (sorted(["c.JPG", "d.tif", name]), {})

@@ -1,42 +1,248 @@
-"""Drafting hallucination questions on each image of a study, by the prompts of MedHEval.
+"""From reports to hallucination questions: their study, and drafts on each image by the prompts of MedHEval.
 
 Closed questions on visible content are asked with bounding boxes (figure 5), else with question pairs (figure 4), else
 with the report (figure 6). Open questions on knowledge take two requests: one filters what was retrieved, one asks.
+Knowledge for a report is retrieved from the user's own texts, passage by passage, by BM25. MedHEval retrieves from
+radiology textbooks and USMLE questions and does not describe the method.
 The report, notes, metadata and the like are sent, never the file of an image, its path, its id or its group.
 
 A reply is JSON of exactly the requested form, which may be in a fence, after reasoning or a sentence, or under one key.
 A field that is missing, unknown, empty or of another type breaks the form of the whole reply.
 """
 
+import hashlib
 import json
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from tqdm import tqdm
 
-from medtasks.curate.drafts import LONGEST, Draft, Drafted, DraftOutcome, Job, draft_all
-from medtasks.curate.hallucination.hallucination_study import PASSAGES
-from medtasks.curate.llm import DraftingPrompt, ask, free_text, prompts_in
-from medtasks.curate.study import StudyImage, StudyKind, read_images
+from medtasks.curate.drafts import (
+    LONGEST,
+    Draft,
+    Drafted,
+    DraftingPrompt,
+    DraftOutcome,
+    Job,
+    ask,
+    draft_all,
+    free_text,
+    prompts_in,
+)
+from medtasks.curate.study import (
+    IMAGES,
+    Study,
+    StudyImage,
+    StudyKind,
+    begun,
+    check_own_folder,
+    checked_name,
+    list_rows,
+    read_images,
+    write_lines,
+)
+from medtasks.data.catalogue import Access
+from medtasks.data.dataset_manifest import file_sha256
+from medtasks.data.images.decoding import LINEAR, decoded, fault_of_kind
+from medtasks.data.prepare.source_files import SourceFile
+from medtasks.data.prepare.table_files import SourceRow, json_lines
 from medtasks.data.samples import letter
 from medtasks.data.sources.medheval_gold import YES_NO, Flag, normalised, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.sources.medheval_sets import BINARY, COMPONENTS, HALLUCINATIONS
+from medtasks.errors import MedTasksError, SourceError
 from medtasks.extract.reading.reply_text import without_thoughts
 from medtasks.judges.judge_client import Judge
 from medtasks.net.journal import digest_of
+
+PASSAGES = "passages"
+"""Key of the passages retrieved for a report."""
+PASSAGE = 1000
+"""Most characters of a passage."""
+_ENDINGS = (".txt", ".md", ".jsonl")
+_SHOWN = ("bounding_boxes", "qa_pairs")  # enough for a visual question without a report
+_CONTEXT: Mapping[StudyKind, tuple[str, ...]] = {
+    StudyKind.VISUAL_CLOSED: ("metadata", *_SHOWN),
+    StudyKind.CONTEXTUAL: ("notes",),
+}
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Texts to retrieve from."""
+
+    paths: Sequence[Path] = ()  # files and folders
+    passages: int = 5  # shown with a report
+
+
+def planned_study(
+    reports: Path, folder: Path, kind: StudyKind, name: str | None, access: Access, knowledge: Knowledge
+) -> Study:
+    """Return the study of a file of reports, before these are read; ``name`` is by default that of its folder."""
+    retrieves = kind is StudyKind.KNOWLEDGE_OPEN
+    if retrieves != bool(knowledge.paths):
+        raise MedTasksError(
+            "knowledge_open retrieves from texts of your own; name them with --knowledge FILE_OR_FOLDER"
+            if retrieves
+            else f"--knowledge is for knowledge_open, and {kind} retrieves nothing; leave it out"
+        )
+    if not reports.is_file():
+        raise SourceError(f"there is no file {reports}; name a JSONL file with id, image and report in each line")
+    texts = knowledge_files(knowledge.paths)
+    made_with = {
+        "reports": file_sha256(reports)[:16],
+        "knowledge": digest_of([file_sha256(file) for file in texts])[:16] if retrieves else None,
+        "passages": knowledge.passages if retrieves else None,
+    }
+    chosen = checked_name(name or folder.resolve().name)
+    return Study(name=chosen, kind=kind, access=access, source=str(reports.resolve()), made_with=made_with)
+
+
+def made_study(folder: Path, planned: Study, knowledge: Knowledge) -> Study:
+    """Return the study in a folder, made from its reports unless it exists; it counts what is left out."""
+    if study := begun(folder, planned):
+        return study
+    check_own_folder(folder, Path(planned.source))
+    find = None
+    if knowledge.paths:
+        find = retriever(read_passages(knowledge_files(knowledge.paths)), knowledge.passages)
+    images, counts = read_reports(Path(planned.source), planned.kind, find)
+    study = planned.model_copy(update={"made_with": {**planned.made_with, "counts": dict(counts)}})
+    write_lines(folder / IMAGES, images)
+    study.write(folder)
+    return study
+
+
+def read_reports(
+    path: Path, kind: StudyKind, find: Callable[[str], list[str]] | None = None
+) -> tuple[list[StudyImage], Counter[str]]:
+    """Return the images of a JSONL file of reports, with the passages that ``find`` returns, and the others by reason.
+
+    Each line has ``id`` and ``image``, a path relative to the file's folder, and the fields that its ``kind`` needs of
+    ``report``, ``notes``, ``metadata``, ``qa_pairs`` and ``bounding_boxes``; it may have ``group`` and ``licence``.
+    """
+    images: list[StudyImage] = []
+    left_out: Counter[str] = Counter()
+    for row in tqdm(list_rows(path, "id", "image"), "Reading", unit="report", disable=None):
+        image = _image(path.parent, row, kind, find)
+        if isinstance(image, StudyImage):
+            images.append(image)
+        else:
+            left_out[image] += 1
+    if not images:
+        why = ", ".join(f"{reason} ({count})" for reason, count in left_out.items())
+        raise SourceError(f"{path} has nothing that {kind} can be made of: {why or 'it is empty'}")
+    return images, left_out
+
+
+def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], list[str]] | None) -> StudyImage | str:
+    report = (row.optional_text("report") or "").strip()
+    context: dict[str, Any] = {name: row.values[name] for name in _CONTEXT.get(kind, ()) if row.values.get(name)}
+    if kind is StudyKind.CONTEXTUAL and not (row.optional_text("notes") or "").strip():
+        return "it has no notes"
+    if not report and not any(name in context for name in _SHOWN):
+        others = ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
+        return f"it has no report{others}"
+    file = folder.resolve() / row.text("image")
+    try:
+        data = file.read_bytes()
+    except (OSError, ValueError):  # also of a text that cannot be a file's name
+        return "its image file cannot be opened"
+    try:
+        decoded(file, LINEAR)
+    except OSError as error:
+        return fault_of_kind(error) or "its image cannot be read"
+    if find is not None:
+        context[PASSAGES] = find(report)
+    return StudyImage(
+        image_id=row.name("id"),
+        file=str(file),
+        sha256=hashlib.sha256(data).hexdigest(),
+        text=report,
+        group=row.name("group") if row.values.get("group") is not None else None,
+        licence=row.optional_text("licence"),
+        context=context,
+    )
+
+
+def knowledge_files(paths: Sequence[Path]) -> list[Path]:
+    """List the text files of files and folders, in order; SourceError if one has none."""
+    texts: list[Path] = []
+    for path in paths:
+        files = sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS) if path.is_dir() else [path]
+        if not files or not all(file.is_file() and file.suffix in _ENDINGS for file in files):
+            raise SourceError(f"{path} is no {', '.join(_ENDINGS)} file and no folder with any")
+        texts += files
+    return list(dict.fromkeys(texts))
+
+
+def read_passages(files: Sequence[Path]) -> list[str]:
+    """Return the passages of files in order, each once: whole paragraphs of up to 1,000 characters together.
+
+    A longer paragraph is cut at white space. A JSONL file has its texts under ``text``.
+    """
+    texts: list[str] = []
+    for file in files:
+        try:
+            if file.suffix == ".jsonl":
+                texts += [row.text("text") for row in json_lines(SourceFile(file), ("text",)).rows()]
+            else:
+                texts.append(file.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{file} is no text in UTF-8") from error
+    passages: dict[str, None] = {}
+    for text in texts:
+        gathered = ""
+        for paragraph in re.split(r"\n\s*\n", text):
+            for piece in textwrap.wrap(" ".join(paragraph.split()), PASSAGE, break_on_hyphens=False):
+                if gathered and len(gathered) + len(piece) + 1 > PASSAGE:
+                    passages[gathered] = None
+                    gathered = ""
+                gathered = f"{gathered}\n{piece}" if gathered else piece
+        if gathered:
+            passages[gathered] = None
+    if not passages:
+        raise SourceError(f"{files[0]} and the other texts hold nothing to retrieve")
+    return list(passages)
+
+
+def retriever(passages: Sequence[str], count: int) -> Callable[[str], list[str]]:
+    """Return a search of up to ``count`` passages that share a word with a text, by bm25s.
+
+    That is Lucene's BM25 without English stop words. The best come first, of equal ones the earlier.
+    """
+    try:
+        import bm25s
+    except ImportError as error:
+        raise MedTasksError(
+            "to retrieve knowledge needs bm25s; install it with: pip install 'medtasks[curate]'"
+        ) from error
+    tokenize = partial(bm25s.tokenize, return_ids=False, show_progress=False)
+    index = bm25s.BM25()
+    index.index(tokenize(list(passages)), show_progress=False)
+
+    def best(text: str) -> list[str]:
+        tokens = index.get_tokens_ids(tokenize([text])[0])
+        if not tokens:
+            return []
+        scores = index.get_scores_from_ids(tokens)
+        order = np.argsort(-scores, kind="stable")[:count]
+        return [passages[number] for number in order if scores[number] > 0]
+
+    return best
+
 
 PROMPTS = "hallucination_prompts"
 _FILTER, _FILTERED = "knowledge_filter", "{filtered_knowledge}"
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)]
 _FENCED = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_BEGIN = re.compile(r"[\[{]")
-_TYPES = "|".join(HALLUCINATIONS)
-_BANNED = re.compile(r"Do not use phrases like (.+?) in the conversation", re.DOTALL)
 _ORDERED = re.compile(r"\b(?:(?i:above|below|all of|none of|both|neither)|[A-Z] (?:and|or) [A-Z])\b")
 _UNRESOLVED: Mapping[Flag, str] = {
     Flag.GOLD_SEVERAL: "its answer names several options",
@@ -61,20 +267,10 @@ class YesNoQuestion(DraftedQuestion):
 class TypedQuestion(DraftedQuestion):
     """A closed question with its type of hallucination."""
 
-    type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{_TYPES})\b")]
+    type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{'|'.join(HALLUCINATIONS)})\b")]
     ground_truth_type: Literal["binary", "multi-choice"]  # BINARY and MULTI_CHOICE of the published records
     # The constraint excludes half a surrogate pair.
     choices: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST)] | None = None
-
-    @property
-    def hallucination(self) -> str:
-        """The type's name; an LLM may add an explanation to it."""
-        return next(name for published, name in HALLUCINATIONS.items() if self.type.startswith(published))
-
-    @property
-    def binary(self) -> bool:
-        """Whether the answer is yes or no."""
-        return self.ground_truth_type == BINARY
 
 
 class ReportComponents(BaseModel):
@@ -85,10 +281,6 @@ class ReportComponents(BaseModel):
     anatomy: list[_Text]
     measurement: list[_Text]
     symptom: list[_Text]
-
-    def by_aspect(self) -> Mapping[str, tuple[str, ...]]:
-        """Return them in the form of drafts."""
-        return {aspect: tuple(getattr(self, aspect)) for aspect in COMPONENTS}
 
 
 class ReportQuestion(DraftedQuestion):
@@ -119,7 +311,7 @@ def prompt_for(kind: StudyKind, image: StudyImage) -> DraftingPrompt:
 
 
 def with_form(prompt: DraftingPrompt, form: str) -> DraftingPrompt:
-    """Append one of our reply forms to the system message of a paper's prompt; the name has both."""
+    """Append one of our reply forms to the system message of a paper's prompt."""
     ours = prompts_in(PROMPTS)[form]
     label = f"{prompt.label} + {ours.name}"
     return replace(prompt, name=label, version=ours.version, system=f"{prompt.system}\n\n{ours.user}")
@@ -131,10 +323,7 @@ def figures(kind: StudyKind, images: Iterable[StudyImage]) -> Counter[str]:
 
 
 def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[DraftOutcome]:
-    """Draft questions for each image of a study that has none yet, and count the outcomes.
-
-    Errors are those of :func:`~medtasks.curate.drafts.draft_all`.
-    """
+    """Draft questions for each image of a study that has none yet, and count the outcomes."""
     jobs: dict[str, Job] = {}
     label = llm.settings.label
     for name, image in read_images(folder).items():
@@ -149,7 +338,6 @@ def draft_hallucination(folder: Path, kind: StudyKind, llm: Judge) -> Counter[Dr
 
 
 def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPrompt, line: Drafted) -> Drafted:
-    """Ask for the questions of one image and complete its line."""
     values = _mark_values(image)
     if kind is StudyKind.KNOWLEDGE_OPEN:
         if not image.context[PASSAGES]:
@@ -167,7 +355,6 @@ def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: DraftingPro
 
 
 def _of(prompt: DraftingPrompt, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the marks that a prompt has."""
     return {mark: value for mark, value in values.items() if mark in prompt.user}
 
 
@@ -181,16 +368,9 @@ def _mark_values(image: StudyImage) -> dict[str, str]:
 
 
 def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
-    r"""Read the questions of a reply, at least one; None for another form.
-
-    Example:
-        >>> questions_in('```json\n[{"question": "Is there a mass?", "answer": "No"}]\n```', YesNoQuestion)
-        [YesNoQuestion(question='Is there a mass?', answer='No')]
-        >>> questions_in('[{"question": "Is there a mass?"}]', YesNoQuestion) is None
-        True
-    """
+    """Read the questions of a reply, at least one; None for another form."""
     text = without_thoughts(reply) or ""
-    begin = _BEGIN.search(text)
+    begin = re.search(r"[\[{]", text)
     for part in _FENCED.findall(text) or ([text[begin.start() :]] if begin else []):
         try:
             value = json.JSONDecoder().raw_decode(part.strip())[0]
@@ -205,14 +385,8 @@ def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
 
 
 def banned_phrases(system: str) -> re.Pattern[str] | None:
-    """Return a pattern for the phrases that a system message forbids, also as a plural; None if it forbids none.
-
-    Example:
-        >>> system = 'Do not use phrases like "mentioned", "bounding boxes" in the conversation.'
-        >>> [bool(banned_phrases(system).search(text)) for text in ("the bounding box", "unmentioned")]
-        [True, False]
-    """
-    rule = _BANNED.search(system)
+    """Return a pattern for the phrases that a system message forbids, also as a plural; None if it forbids none."""
+    rule = re.search(r"Do not use phrases like (.+?) in the conversation", system, re.DOTALL)
     if rule is None:
         return None
     phrases = [re.escape(phrase.removesuffix("es")) for phrase in re.findall(r'"([^"]+)"', rule[1])]
@@ -226,12 +400,14 @@ def drafts_of(image: str, questions: Sequence[DraftedQuestion], banned: re.Patte
         item = f"{image}/{number}"
         facts: dict[str, Any] = {"options": (), "answers": (question.answer,), "reason": ""}
         if isinstance(question, TypedQuestion):
-            facts = _closed(item, question, question.choices or "", question.binary)
-            facts["hallucination"] = question.hallucination
+            facts = _closed(item, question, question.choices or "", question.ground_truth_type == BINARY)
+            # An LLM may add an explanation to the type's name.
+            names = (name for published, name in HALLUCINATIONS.items() if question.type.startswith(published))
+            facts["hallucination"] = next(names)
         elif isinstance(question, YesNoQuestion):
             facts = _closed(item, question, "", True)
         elif isinstance(question, ReportQuestion):
-            facts["components"] = question.components.by_aspect()
+            facts["components"] = {aspect: tuple(getattr(question.components, aspect)) for aspect in COMPONENTS}
             facts["reason"] = "" if any(facts["components"].values()) else "it names no component"
         reason, wording = facts.pop("reason"), normalised(question.question)
         words = "\n".join((question.question, question.answer, *facts["options"]))

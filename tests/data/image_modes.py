@@ -74,11 +74,10 @@ def png(values: Any, depth: int, colour_type: int, chunks: Sequence[tuple[bytes,
 def tiff(
     values: Any, bits: int, photometric: int = 1, tags: Mapping[int, tuple[str, Sequence[float]]] | None = None
 ) -> bytes:
-    """Return an uncompressed TIFF file in the byte order of ``values``; 12 bits are packed.
+    """Return an uncompressed TIFF file in the byte order of ``values``, rows x columns (x samples).
 
-    ``values`` are rows x columns (x samples), ``bits`` are per sample, ``photometric`` is 0: white is zero; 1: black is
-    zero; 2: RGB; 3: palette; 5: CMYK; 6: YCbCr; 8: LAB; ``tags`` are more tags: number, and type as :mod:`struct` has
-    it with the values.
+    ``photometric`` is 0: white is zero; 1: black is zero; 2: RGB; 3: palette; 5: CMYK; 6: YCbCr; 8: LAB; ``tags`` have
+    the type as :mod:`struct` has it with the values.
     """
     order = ">" if values.dtype.byteorder == ">" else "<"
     height, width, *more = values.shape
