@@ -14,8 +14,8 @@ import pytest
 import tenacity
 from PIL import Image, ImageFile
 
-from medtasks.data.sources import pmc
-from medtasks.data.sources.pmc import Figure, fetch_figures, pmc_id_of
+from medtasks.data.sources import mediconfusion as pmc
+from medtasks.data.sources.mediconfusion import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
 from ..tables import each_row
@@ -263,7 +263,7 @@ def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path, monkeypatch):
     bucket.faults["PMC2.1/a.jpg"] = ["cut300", ...]
     code = (
         "import sys; from pathlib import Path; from medtasks.data.prepare import downloads\n"
-        "from medtasks.data.sources import pmc\n"
+        "from medtasks.data.sources import mediconfusion as pmc\n"
         "pmc._BACKOFF_S = downloads._LONGEST_BACKOFF_S = downloads._LONGEST_RETRY_AFTER_S = 3600\n"
         "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
     )

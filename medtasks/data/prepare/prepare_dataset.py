@@ -1,7 +1,9 @@
 """Preparing a dataset by name, a part of a prepared one, and checking a prepared one."""
 
+import dataclasses
+import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tqdm import tqdm
 
@@ -19,6 +21,7 @@ from medtasks.data.dataset_manifest import (
 from medtasks.data.document_store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.data.images.image_store import ImageFacts
 from medtasks.data.own_datasets import access_of, preparing_again
+from medtasks.data.prepare.downloads import hub_download, hub_revision
 from medtasks.data.prepare.source_recipe import Options, SourceRecipe, prepare_recipe
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
@@ -30,11 +33,14 @@ _DEFAULTS = Options()
 
 def recipe_of(name: str, options: Options = _DEFAULTS) -> SourceRecipe:
     """Return the recipe of a dataset of the catalogue; only the module that reads it is imported."""
-    reader = CATALOGUE[name].reader
-    package = reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
-    recipe: SourceRecipe | Callable[[Options], SourceRecipe]
-    recipe = importlib.import_module(f"medtasks.data.sources.{reader}").RECIPES[name.removeprefix(f"{package}_")]
-    return (recipe if isinstance(recipe, SourceRecipe) else recipe(options)).of(CATALOGUE[name])
+    info = CATALOGUE[name]
+    package = info.reader.rpartition(".")[0]  # datasets of one are called after it: ``multimedeval_medqa``
+    known = importlib.import_module(f"medtasks.data.sources.{info.reader}").RECIPES[name.removeprefix(f"{package}_")]
+    recipe: SourceRecipe = known if isinstance(known, SourceRecipe) else known(options)
+    if not recipe.hub_files:
+        return recipe
+    download = functools.partial(hub_download, info, recipe.hub_files)
+    return dataclasses.replace(recipe, download=download, revision=functools.partial(hub_revision, info))
 
 
 def prepare(name: str, options: Options) -> Manifest:

@@ -21,10 +21,7 @@ from medtasks.errors import SourceError
 
 _MOST_UNPACKED = 200  # times the size of an archive; text is packed to a tenth, a file of zeros to a thousandth
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
-_BROKEN = (
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError),
-    *(NotImplementedError, RuntimeError),
-)
+_BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 # A name from a table may be empty, that of a folder, or no name that a file can have.
 _NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -77,8 +74,8 @@ def file_reader(
     folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
 ) -> Iterator[Callable[[str], bytes]]:
     """Yield a function that reads a file by name, from folders or archives (after a prefix of ``below``)."""
+    opened: dict[Path, zipfile.ZipFile] = {}
     with contextlib.ExitStack() as stack:
-        opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
             with unpacking(path):
                 opened[path] = stack.enter_context(open_archive(path))
@@ -99,10 +96,7 @@ def file_reader(
 def unpacked_or_archived(
     source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
 ) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
-    """Return a reader of files by name, in one of the ``folders`` of a source or still in their archive.
-
-    ``below`` are prefixes in the archive, see :func:`file_reader`.
-    """
+    """Return a reader of files by name, in one of the ``folders`` of a source or below a prefix in their archive."""
     unpacked = [source / folder for folder in folders if (source / folder).is_dir()]
     archives = [source / archive] if (source / archive).is_file() else []
     if not unpacked and not archives:
@@ -139,21 +133,15 @@ def physionet_file(source: Path, project: str, version: str, names: Sequence[str
 
 def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     """Return the files that the first matching pattern names, by name; an error where some of them are missing."""
-    for pattern in patterns:
-        files = sorted(_matching(source, pattern), key=lambda file: file.name)
-        if not files:
-            continue
-        marks = [mark for file in files if (mark := _SHARD.search(file.name))]
-        total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
-        if marks and (len(files) != total or numbers != list(range(total))):
-            missing = sorted(set(range(total)) - set(numbers))
-            fault = (
-                f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
-            )
-            names = ", ".join(file.name for file in files)
-            raise SourceError(f"{files[0].path.parent} holds {names}: {fault}")
-        return files
-    return []
+    files = next(filter(None, (_matching(source, pattern) for pattern in patterns)), [])
+    files.sort(key=lambda file: file.name)
+    marks = [mark for file in files if (mark := _SHARD.search(file.name))]
+    total, numbers = int(marks[0][2]) if marks else 0, sorted(int(mark[1]) for mark in marks)
+    if marks and (len(files) != total or numbers != list(range(total))):
+        missing = sorted(set(range(total)) - set(numbers))
+        fault = f"part {missing[0]:05d} of {total:05d} is missing" if missing else "its parts belong to several copies"
+        raise SourceError(f"{files[0].path.parent} holds {', '.join(file.name for file in files)}: {fault}")
+    return files
 
 
 def required_shards(source: Path, patterns: Sequence[str], what: str | None = None) -> list[SourceFile]:

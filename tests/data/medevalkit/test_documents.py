@@ -7,8 +7,7 @@ from medtasks.data.document_store import load_documents
 from medtasks.data.prepare.prepare_dataset import prepare, verify
 from medtasks.data.prepare.source_recipe import Options
 from medtasks.data.schema import KIT_CHOICE, KIT_QUESTION
-from medtasks.data.sources.medevalkit import FLAGS
-from medtasks.data.sources.mmmu import SUBJECTS
+from medtasks.data.sources.medevalkit import FLAGS, SUBJECTS
 from medtasks.data.variants import rotated
 
 from ...multimedeval_sources import put

@@ -1,5 +1,6 @@
 """Downloading from the Hugging Face Hub, played by a server on this machine, and naming the revision of a copy."""
 
+import functools
 import hashlib
 import json
 from dataclasses import replace
@@ -104,14 +105,16 @@ def info():
 
 def fetch(info, folder, *patterns):
     folder.mkdir(exist_ok=True)
-    return hub_download(info, patterns)(folder)
+    return hub_download(info, patterns, folder)
 
 
 def prepare(info):
     recipe = question_sets.RECIPES["mmlu"]
-    download = hub_download(info, ["all/test-*.parquet", "all/dev-*.parquet"])
+    download = functools.partial(hub_download, info, ["all/test-*.parquet", "all/dev-*.parquet"])
     return prepare_recipe(
-        info, replace(recipe, download=download, revision=hub_revision(info)), Options(None, False, True)
+        info,
+        replace(recipe, download=download, revision=functools.partial(hub_revision, info)),
+        Options(None, False, True),
     )
 
 
@@ -131,7 +134,7 @@ def test_only_what_is_needed_is_downloaded(published, info, home):
 def test_a_branch_is_followed_to_its_commit(published, info, tmp_path):
     folder = fetch(replace(info, revision="main"), tmp_path / "copy", "README.md")
     assert (folder / "README.md").read_bytes() == b"# MMLU"
-    assert hub_revision(replace(info, revision="main"))(folder) == COMMIT
+    assert hub_revision(replace(info, revision="main"), folder) == COMMIT
 
 
 def test_an_interrupted_download_goes_on(published, info, home, refuses):
@@ -187,10 +190,10 @@ def test_a_copy_of_the_published_files_has_their_revision(info, tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b"published")
     known = replace(info, sha256=MappingProxyType({"all/test.parquet": hashlib.sha256(b"published").hexdigest()}))
-    assert hub_revision(known)(tmp_path) == COMMIT
-    assert hub_revision(info)(tmp_path) == "local"
+    assert hub_revision(known, tmp_path) == COMMIT
+    assert hub_revision(info, tmp_path) == "local"
     (tmp_path / name).write_bytes(b"changed")
-    assert hub_revision(known)(tmp_path) == "local"
+    assert hub_revision(known, tmp_path) == "local"
     (tmp_path / name).unlink()
-    assert hub_revision(known)(tmp_path) == "local"
-    assert hub_revision(known)(tmp_path / "data.zip") == "local"
+    assert hub_revision(known, tmp_path) == "local"
+    assert hub_revision(known, tmp_path / "data.zip") == "local"

@@ -1,12 +1,9 @@
 """Question sets: MedQA, MedMCQA, PubMedQA, MMLU and MedNLI without images, VQA-RAD, PathVQA and SLAKE with them.
 
 Splits, subsets and order are those MultiMedEval evaluates (``multimedeval/qa.py``, ``mednli.py`` and ``vqa.py`` at
-d9ac283).
-
-The reference takes MedNLI's options from the gold labels in the order they occur. Its rule asks whether exactly one
-option occurs in the reply, so that the order has no effect; here it is fixed.
-
-VQA-RAD and PathVQA are parquet files with the images in them; of SLAKE it is the English questions of ``test.json``.
+d9ac283). It takes MedNLI's options from the gold labels in the order they occur; its rule asks whether exactly one
+option occurs in the reply, so that the order has no effect, and here it is fixed. Of SLAKE it is the English questions
+of ``test.json``.
 
 A user's own questions have the format of MultiMedEval's additional datasets. A folder holds ``dataset.json`` and the
 images it names (``multimedeval/dynamic_datasets.py`` at d9ac283)::
@@ -47,12 +44,8 @@ from medtasks.home import datasets_folder
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")
-MMLU_SUBJECTS = frozenset(
-    (
-        *("anatomy", "clinical_knowledge", "college_biology"),
-        *("college_medicine", "medical_genetics", "professional_medicine"),
-    )
-)
+_COLLEGE = ("anatomy", "clinical_knowledge", "college_biology", "college_medicine")
+MMLU_SUBJECTS = frozenset((*_COLLEGE, "medical_genetics", "professional_medicine"))
 
 
 def _answer_index(row: SourceRow, column: str, options: int) -> int:
@@ -106,13 +99,13 @@ class _MedMCQA(TableReader):
         name = {"validation": "dev"}.get(split, split)
         names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
         file = required_file(source, names, f"data/{split}-*.parquet or {name}.json")
-        return json_lines(file, columns, self.counted_from_zero)
 
-    def counted_from_zero(self, row: SourceRow) -> Mapping[str, Any]:
-        """Return a row with ``cop`` from 0 to 3 as on the Hub; the authors publish 1 to 4."""
-        if row.integer("cop") < 1:
-            raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
-        return {**row.values, "cop": row.integer("cop") - 1}
+        def counted_from_zero(row: SourceRow) -> Mapping[str, Any]:
+            if row.integer("cop") < 1:
+                raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
+            return {**row.values, "cop": row.integer("cop") - 1}
+
+        return json_lines(file, columns, counted_from_zero)
 
     def document(self, row: SourceRow, _split: str) -> Document:
         options = [row.text(column) for column in self.options]
