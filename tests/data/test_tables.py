@@ -61,7 +61,7 @@ TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
 
 @pytest.fixture
 def table(tmp_path):
-    def make(data, name="a.csv", columns=("id", "split"), belongs=None):
+    def make(data, name="a.csv", columns=("id", "split"), belongs=lambda row: True):
         path = tmp_path / name
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
         return csv_table(SourceFile(path), columns, belongs)

@@ -7,17 +7,10 @@ from collections.abc import Iterator
 
 from tqdm import tqdm
 
+from medtasks.data import dataset_manifest
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_lookup import prepared_folder
-from medtasks.data.dataset_manifest import (
-    FILE_NAME,
-    Manifest,
-    file_sha256,
-    measured,
-    pixels_fingerprint,
-    read_facts,
-    text_fingerprint,
-)
+from medtasks.data.dataset_manifest import FILE_NAME, Manifest, file_sha256, measured, read_facts
 from medtasks.data.document_store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.data.images.image_store import ImageFacts
 from medtasks.data.own_datasets import access_of, preparing_again
@@ -56,10 +49,10 @@ def prepare(name: str, options: Options) -> Manifest:
 
 
 def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
-    """Make the documents of a prepared dataset that fit a dataset of their own, called ``name``.
+    """Make the documents of a prepared dataset that fit, by values of columns, a dataset of their own, called ``name``.
 
-    ``criteria`` are values by column. Errors are those of :func:`medtasks.data.selecting.choose`, and another
-    MedTasksError if an image is broken or nothing can be written.
+    Errors are those of :func:`medtasks.data.selecting.choose`, and another MedTasksError if an image is broken or
+    nothing can be written.
     """
     folder = prepared_folder(dataset)
     whole = Manifest.read(folder)
@@ -73,14 +66,9 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
             raise SourceError(
                 f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
             ) from error
-    manifest = whole.model_copy(
-        update={
-            "name": name,
-            **measured(documents, facts),
-            "selected_from": dataset,
-            "selection": {column: tuple(values) for column, values in criteria.items() if values},
-        }
-    )
+    selection = {column: tuple(values) for column, values in criteria.items() if values}
+    changes = {"name": name, **measured(documents, facts), "selected_from": dataset, "selection": selection}
+    manifest = whole.model_copy(update=changes)
     with work_folder(name, access_of(dataset)) as work:
         publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
     return manifest
@@ -94,7 +82,7 @@ def verify(name: str) -> Iterator[str]:
     documents = load_documents(name)
     if len(documents) != manifest.rows:
         yield f"{folder} holds {len(documents)} documents, its manifest says {manifest.rows}"
-    if text_fingerprint(documents) != manifest.text_sha256:
+    if dataset_manifest.text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
     digests = {file: digest for document in documents for file, digest in image_digests(document).items()}
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
@@ -109,5 +97,5 @@ def verify(name: str) -> Iterator[str]:
             yield f"{path} is missing"
         except OSError as error:
             yield f"{path} is broken ({error})"
-    if len(facts) == len(digests) and pixels_fingerprint(facts) != manifest.pixels_sha256:
+    if len(facts) == len(digests) and dataset_manifest.pixels_fingerprint(facts) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

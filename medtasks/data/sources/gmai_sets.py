@@ -1,8 +1,6 @@
 """GMAI-MMBench, from TSV files of several gigabytes with the images as base64 in them.
 
-Images are stored as the PNG files they are. A value of at most 64 characters in the column of images names the row
-whose image is shown, as everywhere in VLMEvalKit.
-
+A value of at most 64 characters in the column of images names the row whose image is shown, as in all of VLMEvalKit.
 A case with a drawn mask and the same case with a drawn contour are two questions; nothing in the file links them. Here
 the n-th mask and the n-th contour question with the same texts, answer and groups count as twins and share an
 ``image_id``, as questions on one image do, so that errors are clustered by case.
@@ -166,8 +164,8 @@ def with_images(rows: Sequence[PublishedRow]) -> Iterator[PublishedRow]:
         if row.document is None or isinstance(image, str):
             yield PublishedRow(row.place, None, cause=str(image))
         else:
-            document = {name: value for name, value in row.document.items() if name != "image_id"}
-            yield PublishedRow(row.place, {**document, "image_id": case}, [image])
+            columns = {name: value for name, value in row.document.items() if name != "image_id"}
+            yield PublishedRow(row.place, {**columns, "image_id": case}, [image])
 
 
 def _image(row: PublishedRow, by_id: Mapping[str, PublishedRow], broken: Set[str]) -> StoredImage | str:
@@ -267,9 +265,9 @@ def _files(info: DatasetInfo, source: Path) -> list[Path]:
         return files
     if info is VALIDATION:
         return [required_file(source, _VALIDATION_NAMES).path]
-    for name in info.md5:
-        if not (source / name).is_file():
-            raise not_found(source, name)
+    absent = next((name for name in info.md5 if not (source / name).is_file()), None)
+    if absent:
+        raise not_found(source, absent)
     return [source / name for name in info.md5]
 
 

@@ -32,17 +32,9 @@ from typing import Any
 from medtasks.data import schema
 from medtasks.data.document_store import Documents
 from medtasks.data.images.image_store import ImageStore
-from medtasks.data.prepare import source_files
+from medtasks.data.prepare import source_files, table_files
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import (
-    ParquetTable,
-    ReadValues,
-    SourceRow,
-    SourceTable,
-    csv_table,
-    json_lines,
-    listed_in,
-)
+from medtasks.data.prepare.table_files import ParquetTable, ReadValues, SourceRow, SourceTable
 from medtasks.data.samples import letter, option_index
 from medtasks.data.sources.gmai_sets import GmaiFile, with_images
 from medtasks.data.sources.multimedeval import question_sets
@@ -129,7 +121,7 @@ class _OmniMedVQA(TableReader):
             seen: Counter[str] = Counter()
             with self.files(source) as read:
                 for name in names:
-                    for row in listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
+                    for row in table_files.listed_in(name, read(_QUESTIONS + name), _OMNI_COLUMNS).rows():
                         question_id = row.text("question_id")
                         seen[question_id] += 1
                         repeat = f" ({seen[question_id]})" if seen[question_id] > 1 else ""
@@ -216,7 +208,7 @@ class _PmcVqa(TableReader):
 
     def table(self, source: Path, _split: str) -> SourceTable:
         columns = ("Figure_path", "Question", *_CHOICES, self.gold, *([self.text] if self.text else []))
-        return csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
+        return table_files.csv_table(source_files.required_file(source, [self.name]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         cells = (row.text(column).replace("\r\n", "\n").replace("\r", "\n") for column in (*_CHOICES, "Question"))
@@ -249,7 +241,7 @@ class _MedXpertQA(TableReader):
         name = f"medxpertqa_{self.config.lower()}_input.jsonl"
         places = [f"{self.config}/{split}.jsonl", name, f"input/{name}", f"eval/data/medxpertqa/input/{name}"]
         columns = (*_EXPERT_COLUMNS, "images") if self.config == "MM" else _EXPERT_COLUMNS
-        return json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
+        return table_files.json_lines(source_files.required_file(source, places, f"{places[0]} or {name}"), columns)
 
     def document(self, row: SourceRow, _split: str) -> schema.Document:
         _, options = question_sets.keyed_options(row, "letter", "content")

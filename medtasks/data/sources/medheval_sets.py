@@ -18,14 +18,7 @@ from medtasks.data.prepare.source_files import SourceFile, not_found
 from medtasks.data.prepare.source_recipe import Options, PublishedRow, SourceRecipe, images_row
 from medtasks.data.prepare.table_files import SourceRow, listed_records
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns, Document
-from medtasks.data.sources.medheval_gold import (
-    YES_NO,
-    Flag,
-    bare_letters,
-    parsed_options,
-    resolve_choice,
-    resolve_yes_no,
-)
+from medtasks.data.sources import medheval_gold
 from medtasks.errors import SourceError, unknown_name
 
 
@@ -124,12 +117,12 @@ def _closed(row: SourceRow, kind: str = BINARY, hallucination: str | None = None
     """Return the columns of a question; files that do not say of which type theirs are hold yes/no questions."""
     question, choices, gold = row.text("question"), row.text("choices"), row.text("answer")
     if kind == BINARY:
-        options, (answer, flags) = list(YES_NO), resolve_yes_no(gold, question, choices)
-    elif options := parsed_options(choices):
-        answer, flags = resolve_choice(gold, options)
+        options, (answer, flags) = list(medheval_gold.YES_NO), medheval_gold.resolve_yes_no(gold, question, choices)
+    elif options := medheval_gold.parsed_options(choices):
+        answer, flags = medheval_gold.resolve_choice(gold, options)
     else:  # letters without text ask for nothing, so that no answer is right
-        options, answer = bare_letters(choices), None
-        flags = (Flag.OPTIONS_WITHOUT_TEXT if options else Flag.OPTIONS_UNPARSED,)
+        options, answer = medheval_gold.bare_letters(choices), None
+        flags = (medheval_gold.Flag.OPTIONS_WITHOUT_TEXT if options else medheval_gold.Flag.OPTIONS_UNPARSED,)
     return {
         "question": question,
         "kind": kind,

@@ -180,14 +180,14 @@ def _download_questions(folder: Path) -> Path:
             download(Published(f"{base}/{name}", sha256=digest), folder / name)
         except SourceError as error:
             if error.__cause__ is None:
-                raise SourceError(
-                    f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
-                ) from error
-            raise SourceError(
-                f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check the "
-                f"connection and run the command again, or clone {MEDICONFUSION.source} and add '--source CLONE/data "
-                f"--fetch-images'"
-            ) from error
+                what = f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
+            else:
+                what = (
+                    f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check "
+                    f"the connection and run the command again, or clone {MEDICONFUSION.source} and add "
+                    f"'--source CLONE/data --fetch-images'"
+                )
+            raise SourceError(what) from error
     return folder
 
 
@@ -223,10 +223,11 @@ def read_pairs(path: Path) -> list[Pair]:
         raise SourceError(f"{path} holds no pairs")
     pairs = []
     for pair_id, record in records.items():
-        first_image = PairImage(record.im_1_local, record.im_1_correct, record.category_1)
-        second_image = PairImage(record.im_2_local, record.im_2_correct, record.category_2)
-        options = (record.option_A, record.option_B)
-        pairs.append(Pair(pair_id, record.question, options, (first_image, second_image)))
+        images = (
+            PairImage(record.im_1_local, record.im_1_correct, record.category_1),
+            PairImage(record.im_2_local, record.im_2_correct, record.category_2),
+        )
+        pairs.append(Pair(pair_id, record.question, (record.option_A, record.option_B), images))
     return pairs
 
 
@@ -265,9 +266,8 @@ class Figure:
 class ObjectStorage:
     """PubMed Central's open-access storage, read over HTTPS with retries and back-off; a Failure is final.
 
-    A public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``), which replaced the
-    packages on PubMed Central's FTP server in 2026. Published image lists still name a package and a file name, so the
-    key is looked up in the listing of the article. Bodies are checked against length and MD5.
+    A public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``). Published image
+    lists name a package of the former FTP server and a file, so the key is looked up in the listing of the article.
     Source: https://pmc.ncbi.nlm.nih.gov/tools/pmcaws.
     """
 
@@ -335,13 +335,9 @@ def pmc_id_of(dlink: str) -> str:
 
 
 def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
-    """Fetch figures, of distinct targets, unless they exist; every file that exists afterwards is a whole image.
+    """Fetch figures, of distinct targets, unless they exist, and return why each missing one could not be fetched.
 
-    Safe to interrupt and run again: a target that decodes is kept and costs no request. An interruption waits for the
-    requests in flight.
-
-    Returns:
-        Why each figure that could not be fetched is missing, in the order of the figures.
+    Every file that exists afterwards is a whole image. An interruption waits for the requests in flight.
 
     Raises:
         SourceError: The storage cannot be reached at all or its URL is malformed.
@@ -385,10 +381,10 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
     failures: dict[Figure, Failure] = {}
     try:
         keys = storage.listing(f"{pmc_id}.")
-        if not keys:
-            raise Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
     except Failure as failure:
         return dict.fromkeys(figures, failure)
+    if not keys:
+        return dict.fromkeys(figures, Failure(f"{pmc_id} is not in PubMed Central's open-access storage"))
     for figure in figures:
         versioned = re.compile(rf"{re.escape(pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
         versions = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]

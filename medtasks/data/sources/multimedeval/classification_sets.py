@@ -15,6 +15,7 @@ folder ``split``. Pacheco et al., Data in Brief 32:106221 (2020); ``PadUFES20`` 
 
 import contextlib
 import dataclasses
+import fnmatch
 import functools
 import os
 import shutil
@@ -33,7 +34,7 @@ from PIL import Image
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.images.image_store import ImageStore
 from medtasks.data.prepare.downloads import Published, download, hub_download
-from medtasks.data.prepare.source_files import SourceFile, not_found, open_archive, required_file, unpacking
+from medtasks.data.prepare.source_files import SourceFile, not_found, required_file, unpacking
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, by_name
 from medtasks.data.prepare.table_files import SourceRow, SourceTable, csv_table, hub_table, read_json, records_table
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
@@ -144,10 +145,9 @@ def patient_history(values: Mapping[str, str]) -> str:
         >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
         'Patient history: drink True, age 55, gender FEMALE'
     """
-    known_fields = {name: values[column] for name, column in _HISTORY.items() if values[column]}
-    return "Patient history: " + ", ".join(
-        f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known_fields.items()
-    )
+    known = {name: values[column] for name, column in _HISTORY.items() if values[column]}
+    fields = (f"{name} {_TRUTH_VALUES.get(value.lower(), value)}" for name, value in known.items())
+    return "Patient history: " + ", ".join(fields)
 
 
 def _metadata(source: Path) -> SourceFile:
@@ -185,19 +185,16 @@ def _image_files(source: Path) -> Iterator[ReadFile]:
     with contextlib.ExitStack() as opened:
         for path in archives:
             with unpacking(path):
-                archive = opened.enter_context(open_archive(path))
+                archive = opened.enter_context(zipfile.ZipFile(path))
                 layers = [archive]
-                for member in archive.namelist():  # archives in these are not opened: they could go on without end
-                    if member.endswith(".zip"):
-                        target = opened.enter_context(tempfile.TemporaryFile(dir=home()))
-                        with archive.open(member) as packed:
-                            shutil.copyfileobj(packed, target)
-                        layers.append(opened.enter_context(open_archive(path, target)))
+                for member in fnmatch.filter(archive.namelist(), "*.zip"):  # archives in these are not opened
+                    target = opened.enter_context(tempfile.TemporaryFile(dir=home()))
+                    with archive.open(member) as packed:
+                        shutil.copyfileobj(packed, target)
+                    layers.append(opened.enter_context(zipfile.ZipFile(target)))
                 for layer in layers:
-                    for member in layer.namelist():
-                        if member.endswith(_ENDING):
-                            read_member = functools.partial(read, path, layer, member)
-                            where.setdefault(PurePosixPath(member).name, read_member)
+                    for member in fnmatch.filter(layer.namelist(), f"*{_ENDING}"):
+                        where.setdefault(PurePosixPath(member).name, functools.partial(read, path, layer, member))
         yield opened.enter_context(by_name(where))
 
 

@@ -24,19 +24,10 @@ from typing import Any
 
 from medtasks.data.images.decoding import LINEAR, Decoding
 from medtasks.data.images.image_store import ImageStore
+from medtasks.data.prepare import table_files
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, required_file, unpacked_or_archived
 from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow
-from medtasks.data.prepare.table_files import (
-    SourceRow,
-    SourceTable,
-    check_columns,
-    hub_table,
-    json_lines,
-    listed_records,
-    read_json,
-    records_table,
-    required_hub_table,
-)
+from medtasks.data.prepare.table_files import SourceRow, SourceTable, hub_table, json_lines, records_table
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document, new_document
 from medtasks.errors import MedTasksError, SourceError
@@ -125,7 +116,7 @@ class _PubMedQA(TableReader):
         places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
         missing = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
         file = required_file(source, places, missing)
-        content = read_json(file)
+        content = table_files.read_json(file)
         if not isinstance(content, dict):
             raise SourceError(f"{file.name} is not an object with one entry per article")
         entries = ((f"{file.name} entry {key}", value) for key, value in content.items())
@@ -148,7 +139,7 @@ class _MMLU(TableReader):
     columns = CHOICE
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
+        return table_files.required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
 
     def document(self, row: SourceRow, split: str) -> Document:
         options, subject = row.texts("choices"), row.text("subject")
@@ -193,7 +184,7 @@ class _QuestionsWithImages(TableReader):
     embedded = ("image",)
 
     def table(self, source: Path, split: str) -> SourceTable:
-        return required_hub_table(source, split, "default", ("image", "question", "answer"))
+        return table_files.required_hub_table(source, split, "default", ("image", "question", "answer"))
 
     def document(self, row: SourceRow, split: str) -> Document:
         if row.encoded("image") is None:
@@ -216,7 +207,7 @@ class Slake(TableReader):
         path, columns = source / f"{split}.json", ("qid", "img_name", "question", "answer", "q_lang")
         if not path.is_file():
             raise not_found(source, path.name)
-        questions = listed_records(SourceFile(path), columns)
+        questions = table_files.listed_records(SourceFile(path), columns)
         if self.language is None:
             return questions
         chosen = ((row.place, row.values) for row in questions.rows() if row.text("q_lang") == self.language)
@@ -247,10 +238,10 @@ class OwnQuestions(TableReader):
         path = folder / FILE_NAME
         if not path.is_file():
             raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
-        content = read_json(SourceFile(path))
+        content = table_files.read_json(SourceFile(path))
         if not isinstance(content, dict):
             raise SourceError(f"{path} is not an object with taskType, modality and samples")
-        check_columns(str(path), ("taskType", "modality", "samples"), content)
+        table_files.check_columns(str(path), ("taskType", "modality", "samples"), content)
         whole = SourceRow(str(path), 0, content)
         self.folder, self.kind, self.modality = folder, whole.text("taskType"), whole.text("modality")
         if self.kind not in (QA, VQA):
@@ -304,28 +295,25 @@ class OwnQuestions(TableReader):
         return choice_document(doc_id, row.text("question"), options, same[0], subject=self.modality or None)
 
 
-_MMLU_RECIPE = _MMLU().recipe(
-    "the Hub's parquet files all/test-*.parquet", ("test", "dev"), ["all/test-*.parquet", "all/dev-*.parquet"]
-)
-_PARQUET = _QuestionsWithImages().recipe(
-    "the Hub's parquet files data/test-*.parquet", hub_files=("data/test-*.parquet", "data/train-*.parquet")
-)
+_HUB = "the Hub's parquet files"
+_MMLU_FILES = ("all/test-*.parquet", "all/dev-*.parquet")
+_IMAGE_FILES = ("data/test-*.parquet", "data/train-*.parquet")
+_PARQUET = _QuestionsWithImages().recipe(f"{_HUB} {_IMAGE_FILES[0]}", hub_files=_IMAGE_FILES)
 RECIPES: Mapping[str, SourceRecipe] = {
     "medqa": _MedQA().recipe(
-        "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet",
+        f"data_clean.zip, what was unpacked from it, or {_HUB} med_qa_en_source/test/*.parquet",
         hub_files=["data_clean.zip"],
     ),
     "medmcqa": _MedMCQA().recipe(
-        "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json",
+        f"{_HUB} data/validation-*.parquet, or the authors' dev.json",
         ("validation", "train"),
         ["data/validation-*.parquet", "data/train-*.parquet"],
     ),
     "pubmedqa": _PubMedQA().recipe(
-        "pqal.zip, what was unpacked from it, or the Hub's parquet files "
-        "pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
+        f"pqal.zip, what was unpacked from it, or {_HUB} pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
         hub_files=["pqal.zip"],
     ),
-    "mmlu": replace(_MMLU_RECIPE, test=_MMLU().test),
+    "mmlu": replace(_MMLU().recipe(f"{_HUB} {_MMLU_FILES[0]}", ("test", "dev"), _MMLU_FILES), test=_MMLU().test),
     "mednli": _MedNLI().recipe("PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"),
     "vqa_rad": _PARQUET,
     "path_vqa": _PARQUET,

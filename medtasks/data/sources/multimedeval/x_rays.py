@@ -33,16 +33,9 @@ from PIL import Image
 from medtasks.data.images.deep_images import reading_dicom
 from medtasks.data.images.image_store import ImageStore, StoredImage
 from medtasks.data.images.strict_pillow import UnreadableImage, strict_decoding
+from medtasks.data.prepare import source_recipe
 from medtasks.data.prepare.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
-from medtasks.data.prepare.source_recipe import (
-    PublishedRow,
-    ReadFile,
-    SourceRecipe,
-    TableReader,
-    UnusableRow,
-    by_name,
-    images_row,
-)
+from medtasks.data.prepare.source_recipe import PublishedRow, ReadFile, SourceRecipe, TableReader, UnusableRow, by_name
 from medtasks.data.prepare.table_files import ReadValues, SourceRow, SourceTable, csv_table
 from medtasks.data.schema import CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.sources.multimedeval.question_sets import open_question
@@ -252,7 +245,7 @@ class _VinDrMammo(TableReader):
             columns = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
             document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **columns)
             adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
-            yield images_row(row.place, adding.items(), document)
+            yield source_recipe.images_row(row.place, adding.items(), document)
 
 
 def _require_8_bits(path: Path) -> None:
@@ -295,12 +288,12 @@ class _CbisDdsm(TableReader):
             if len(parts) < 3:
                 raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
             columns = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
-            name = images_of_series.get(parts[2])
-            if name is None:
-                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
-            else:
+            if name := images_of_series.get(parts[2]):
                 adding = {name: functools.partial(images.add_file, source / name)}
-                yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **columns))
+                document = new_document(CLASSIFICATION, parts[0], **columns)
+                yield source_recipe.images_row(row.place, adding.items(), document)
+            else:
+                yield PublishedRow(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
 
 
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
