@@ -23,9 +23,7 @@ STANDARD = pyarrow.schema(
         **dict.fromkeys(("img_type", "answer", "topic_difficulty", "subject"), _TEXT),
     }
 )
-VISION = pyarrow.schema(
-    {"id": _TEXT, "image": IMAGE, **dict.fromkeys(("options", "answer", "subject"), _TEXT)},
-)
+VISION = pyarrow.schema({"id": _TEXT, "image": IMAGE, **dict.fromkeys(("options", "answer", "subject"), _TEXT)})
 
 
 def put_source(folder: Path) -> Path:

@@ -108,11 +108,6 @@ def test_unusable_rows_are_counted_and_named(source):
     assert (manifest.rows, manifest.complete, len(manifest.left_out)) == (1, False, 3)
 
 
-def test_no_usable_row_is_no_dataset(source):
-    with pytest.raises(SourceError, match="'tiles': no usable row in the source"):
-        prepare_recipe(info(rows=None), recipe(reading()), Options(source, allow_incomplete=True))
-
-
 def test_duplicate_ids_name_both_rows(source):
     test = reading(PublishedRow("tiles.csv row 1", document(7)), PublishedRow("tiles.csv row 9", document(7)))
     with pytest.raises(
@@ -134,16 +129,6 @@ def test_demonstrations_stand_apart(source, final):
     assert not (final / shot["image_files"][0]).exists()
 
 
-def test_a_broken_training_split_costs_only_the_demonstrations(source):
-    def shots(_source, _images):
-        raise SourceError("train.csv lacks the column 'label'")
-        yield
-
-    manifest = prepare_recipe(info(), recipe(demonstrations=shots), Options(source))
-    assert manifest.complete
-    assert manifest.left_out == ("no few-shot demonstrations: train.csv lacks the column 'label'",)
-
-
 @each_row(
     "access, need",
     [
@@ -156,11 +141,6 @@ def test_what_a_person_has_to_fetch(source, access, need):
     with pytest.raises(SourceError, match=need) as refused:
         prepare_recipe(info(access=access), recipe(), Options())
     assert "'medtasks data prepare tiles --source DIR', where DIR holds a folder with tiles.csv" in str(refused.value)
-
-
-def test_a_source_that_is_not_there(source):
-    with pytest.raises(SourceError, match=r"nowhere does not exist; give the path of a folder with tiles.csv"):
-        prepare_recipe(info(), recipe(), Options(source / "nowhere"))
 
 
 def test_a_download_is_scratch(source, final):

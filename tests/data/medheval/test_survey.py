@@ -78,12 +78,6 @@ def test_only_the_public_images(home, clone, command):
     assert prepared_sets() == [MM]
 
 
-def test_all_sets(clone, command):
-    result = command("medheval", "--source", clone, "--allow-changed")
-    assert "Largest group that can run now: lmms_eval --tasks medheval\n" in result.output
-    assert prepared_sets() == sources.SETS
-
-
 def test_images_are_named_by_source(clone, command, tmp_path):
     roots = {"slake": "xmlab*", "vqa_rad": "synpic*", "iu_xray": "CXR*", "mimic_cxr": "p10"}
     for key, names in roots.items():
@@ -116,12 +110,6 @@ def test_nothing_can_be_prepared(clone, command, home, tmp_path):
     assert str(result.exception).startswith(f"{tmp_path / 'nowhere'} is no folder")
 
 
-def test_a_changed_file_stops_all_sets(clone, command):
-    result = command("medheval", "--source", clone)
-    assert "MM-VisHal.json is not the file published at 7f7d980" in str(result.exception)
-    assert prepared_sets() == []
-
-
 @each_row(
     "arguments, complaint",
     [
@@ -136,11 +124,6 @@ def test_arguments_that_make_no_sense(command, arguments, complaint):
     result = command(*arguments)
     assert result.exit_code == 2
     assert complaint in " ".join(result.output.replace("│", " ").split())
-
-
-def test_an_unknown_set(clone, command):
-    result = command("medheval_visual", "--source", clone)
-    assert "unknown dataset 'medheval_visual'; did you mean 'medheval_visual_" in str(result.exception)
 
 
 def test_golden_medheval_shared_files(command, test_data):

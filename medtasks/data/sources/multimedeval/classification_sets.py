@@ -233,7 +233,7 @@ class _PadUfes(TableReader):
 def _download(folder: Path, split_required: bool) -> Path:
     # Without the split only the demonstrations of the whole set are missing.
     with contextlib.nullcontext() if split_required else contextlib.suppress(SourceError):
-        hub_download(_SPLIT, ["*test*", "*train*"])(folder / "split")
+        hub_download(_SPLIT, ["*test*", "*train*"], folder / "split")
     base = os.environ.get(PAD_UFES_VARIABLE, _PAD_UFES_URL)
     for name, key in _FILES.items():
         download(Published(f"{base}/{key}/file_downloaded", sha256=_INFO.sha256.get(name)), folder / name)
