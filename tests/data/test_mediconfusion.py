@@ -140,7 +140,7 @@ def test_another_number_of_pairs_and_many_unusable_images(source, refuses, monke
     for image_id in range(90000, 90005):
         (source / f"images/{image_id}.jpg").unlink()
     with refuses(
-        "5 of 27 images unusable, in 4 of 16 pairs", "90000.jpg", "90002.jpg", " and 2 more", "--fetch-images"
+        "5 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 2 more", "--fetch-images"
     ):
         prepare("mediconfusion", Options(source))
 

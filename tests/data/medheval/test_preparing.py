@@ -73,19 +73,15 @@ def test_keys_and_flags(prepared):
     assert {kind: sum(document["hallucination"] == kind for document in documents) for kind in types} == types
 
 
-def test_sources_and_patients(prepared):
+def test_sources_patients_and_files_without_question_type(prepared):
     _, documents = prepared(CXR)
     assert [document["source"] for document in documents] == ["iu_xray"] * 3 + ["mimic_cxr"] * 3
     assert [document["patient_id"] for document in documents] == [None] * 3 + ["10000001", "10000001", "10000002"]
     assert (documents[4]["options"], documents[4]["flags"]) == ([], ["options_unparsed"])
     assert (documents[3]["kind"], documents[3]["answer"]) == ("binary", "B")
-
-
-def test_files_without_question_type_are_yes_no(prepared):
     _, documents = prepared("medheval_knowledge_closed")
-    assert {document["kind"] for document in documents} == {"binary"}
+    assert {(document["kind"], document["hallucination"]) for document in documents} == {("binary", None)}
     assert [document["answer"] for document in documents] == ["B", "A", "B", None]
-    assert {document["hallucination"] for document in documents} == {None}
 
 
 def test_open_sets(prepared):

@@ -36,23 +36,20 @@ def test_groups_are_those_of_the_tasks():
         assert sorted(task_file(group).members) == sorted(sets)
 
 
-def test_everything_is_there(home, clone):
-    found = survey(Options(clone, allow_changed=True))
-    assert [readiness.name for readiness in found] == sources.SETS
-    assert [readiness.cause for readiness in found] == [None] * 6
+def test_what_is_there_and_what_is_missing(home, clone):
+    options = Options(clone, allow_changed=True)
+    sets = survey(options)
+    assert [(readiness.name, readiness.cause) for readiness in sets] == [(name, None) for name in sources.SETS]
     # Sets share images; each counts once.
-    assert image_totals(found) == {"slake": (2, 2), "vqa_rad": (2, 2), "iu_xray": (2, 2), "mimic_cxr": (2, 2)}
-    assert largest_group(found) == "medheval"
-
-
-def test_images_of_one_source_are_missing(home, clone):
+    assert image_totals(sets) == {"slake": (2, 2), "vqa_rad": (2, 2), "iu_xray": (2, 2), "mimic_cxr": (2, 2)}
+    assert largest_group(sets) == "medheval"
     shutil.rmtree(clone / "images" / sources.IU.format(1, 1).partition("/")[0])
-    found = survey(Options(clone, allow_changed=True))
-    assert {readiness.name: readiness.cause for readiness in found if readiness.cause} == {
+    sets = survey(options)
+    assert {readiness.name: readiness.cause for readiness in sets if readiness.cause} == {
         "medheval_visual_cxr": "it lacks images, 1 of IU-Xray"
     }
-    assert image_totals(found)["iu_xray"] == (1, 2)
-    assert largest_group(found) == "medheval_public"
+    assert image_totals(sets)["iu_xray"] == (1, 2)
+    assert largest_group(sets) == "medheval_public"
     assert largest_group(survey(Options(clone, allow_changed=True, allow_incomplete=True))) == "medheval"
 
 

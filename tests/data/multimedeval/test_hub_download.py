@@ -163,13 +163,6 @@ def test_files_the_hub_does_not_have(published, info, tmp_path, refuses):
         fetch(info, tmp_path / "copy", "all/validation-*.parquet")
 
 
-def test_offline(hub, info, home, refuses):
-    hub.shutdown()
-    hub.server_close()
-    with refuses("cannot download 'multimedeval_mmlu' from https://huggingface.co/datasets/cais/mmlu (", "--source"):
-        prepare(info)
-
-
 def test_a_full_disk_is_no_network_problem(published, info, home, refuses, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")

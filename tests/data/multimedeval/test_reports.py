@@ -157,17 +157,3 @@ def test_volumes_are_linked(volumes, home):
     assert linked.is_symlink()
     assert linked.resolve() == volumes / "valid" / "valid_2" / "valid_2_a" / volume(2)
     assert list(verify(CT_RATE)) == []
-
-
-def test_verify_sees_what_happens_to_the_source(volumes, home):
-    prepare(CT_RATE, Options(volumes))
-    path = volumes / "valid" / "valid_1" / "valid_1_a" / volume(1)
-    whole = path.read_bytes()
-    put_nifti(path, scan(9))
-    assert any("has changed since it was prepared" in problem for problem in verify(CT_RATE))
-    path.write_bytes(whole[:-30])
-    assert any("is broken" in problem for problem in verify(CT_RATE))
-    path.unlink()
-    assert any("is missing" in problem for problem in verify(CT_RATE))
-    path.write_bytes(whole)
-    assert list(verify(CT_RATE)) == []
